@@ -1,0 +1,67 @@
+# Everything works on a fresh machine with Python 3.11 or newer: the first target makes .venv from locked lists.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.run
+DEV := $(VENV)/.dev
+
+.PHONY: help run test check bench fuzz lock contract clean
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
+	@exec $(BIN)/utcp-gateway serve
+
+test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV) ## Check style, types, layers and the files for deployment
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict docker-compose.yml .pre-commit-config.yaml .yamllint
+	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; fi
+	bash -n .ci/run requirements/lock.sh
+	$(BIN)/python -m pytest tests/unit/house tests/unit/deployment
+
+bench: $(DEV) ## Measure what the README claims
+	$(BIN)/python -m benchmarks
+
+fuzz: $(DEV) ## Run schemathesis against the gateway at length
+	FUZZ_LONG=1 $(BIN)/python -m pytest tests/api/test_schemathesis.py $(ARGS)
+
+lock: $(VENV)/pyvenv.cfg ## Write requirements/*.txt anew
+	$(BIN)/python -m venv .venvs/lock
+	.venvs/lock/bin/python -m pip install --quiet --upgrade uv
+	requirements/lock.sh .venvs/lock/bin/uv
+
+clean: ## Remove the virtual environments (not the data)
+	rm -rf $(VENV) .venvs
+
+$(VENV)/pyvenv.cfg:
+	@requirements/venv.sh $(VENV)
+
+# $(call install,LIST): exactly the versions and files of the list, then ourselves from this folder.
+define install
+	@echo "Installing requirements/$(1).txt into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$(1).txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endef
+
+# The larger list holds the smaller one, so after `make test` there is nothing to install for `make run`.
+$(DEV): $(VENV)/pyvenv.cfg requirements/dev.txt pyproject.toml
+	$(call install,dev)
+	@touch $(DEV) $(RUN)
+
+$(RUN): $(VENV)/pyvenv.cfg requirements/run.txt pyproject.toml
+	$(call install,run)
+	@touch $(RUN)
+
+contract: $(DEV) ## Write openapi/gateway.json anew
+	$(BIN)/python -c 'import pathlib, orjson; from app.main import create_app; from app.settings import Settings; pathlib.Path("openapi/gateway.json").write_bytes(orjson.dumps(create_app(Settings(_env_file=None)).openapi(), option=orjson.OPT_INDENT_2) + b"\n")'

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Writes the locked lists; run it by `make lock`. The first argument is the `uv` to use.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+uv=$1
+compile() {
+    target=$1
+    shift
+    "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+        --no-header --no-annotate "$@" -o "requirements/$target"
+}
+compile dev.txt --extra embedded --extra dev pyproject.toml requirements/build.in requirements/dev.in
+# The smaller lists hold the same versions, so that what is tested is what runs.
+compile run.txt --extra embedded -c requirements/dev.txt pyproject.toml requirements/build.in
+# The image needs neither the embedded servers nor, once it is built, the build tools.
+compile server.txt -c requirements/dev.txt pyproject.toml
+compile build.txt -c requirements/dev.txt requirements/build.in
