@@ -1,0 +1,185 @@
+"""The error tree of the gateway.
+
+    GatewayError
+    ├── BadRequest 400            the request could not be read
+    │   └── InvalidInput 422      it was read, and something in it is wrong: `errors` points at each fault
+    │       ├── InvalidArguments  a tool's arguments do not fit its schema
+    │       ├── InvalidDocument   an OpenAPI document or a manual cannot be used
+    │       └── UnsetVariable     `${NAME}` has no value
+    ├── Unauthenticated 401, Forbidden 403, NotFound 404, Conflict 409, PreconditionFailed 412
+    ├── TooLarge 413, Unavailable 503
+    ├── CredentialMissing 424     a tool needs a credential that nobody has stored
+    ├── BlockedAddress 403        the address guard refused the destination
+    └── UpstreamError 502
+        ├── UpstreamTimeout 504
+        ├── UpstreamUnreachable, UpstreamUnauthorized, UpstreamMalformed, ResponseTooLarge, TokenRefused
+        └── UpstreamRejected      keeps the upstream's own 4xx
+
+Every error carries an HTTP status and a stable slug (the last part of RFC 9457's `type`). Nothing here
+knows a framework; `app.problems` is the only place that turns these into responses.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with an input: an RFC 6901 JSON pointer, and a sentence that one can act on."""
+
+    pointer: str
+    detail: str
+    expected: Any = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The fault as a member of a problem's `errors` list."""
+        body: dict[str, Any] = {"pointer": self.pointer, "detail": self.detail}
+        if self.expected is not None:
+            body["expected"] = self.expected
+        return body
+
+
+class GatewayError(Exception):
+    """Base of all errors that a client may see; `detail` is safe to show, and never built from `str(exc)`."""
+
+    status: ClassVar[int] = 500
+    slug: ClassVar[str] = "internal-error"
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(
+        self,
+        detail: str = "",
+        *,
+        errors: Sequence[Fault] = (),
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail or self.title)
+        self.detail = detail or self.title
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+        self.extra = dict(extra or {})
+
+
+class BadRequest(GatewayError):
+    status, slug, title = 400, "bad-request", "The request could not be read"
+
+
+class InvalidInput(BadRequest):
+    status, slug, title = 422, "invalid-input", "The input is not valid"
+
+
+class InvalidArguments(InvalidInput):
+    slug, title = "invalid-arguments", "The arguments do not fit the tool's inputs"
+
+
+class InvalidDocument(InvalidInput):
+    slug, title = "invalid-document", "The document cannot be used"
+
+
+class UnsetVariable(InvalidInput):
+    slug, title = "unset-variable", "A variable has no value"
+
+
+class Unauthenticated(GatewayError):
+    status, slug, title = 401, "unauthenticated", "A valid API key is required"
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+class Forbidden(GatewayError):
+    status, slug, title = 403, "forbidden", "The API key does not allow this"
+
+
+class NotFound(GatewayError):
+    status, slug, title = 404, "not-found", "Not found"
+
+
+class Conflict(GatewayError):
+    status, slug, title = 409, "conflict", "The request conflicts with what is stored"
+
+
+class PreconditionFailed(GatewayError):
+    status, slug, title = 412, "precondition-failed", "The resource has changed since it was read"
+
+
+class TooLarge(GatewayError):
+    status, slug, title = 413, "too-large", "The request is too large"
+
+
+class UnsupportedMediaType(GatewayError):
+    status, slug, title = 415, "unsupported-media-type", "The media type is not supported"
+
+
+class CredentialMissing(GatewayError):
+    status, slug, title = 424, "credential-missing", "The tool needs a credential that is not stored"
+
+
+class BlockedAddress(GatewayError):
+    status, slug, title = 403, "blocked-address", "The destination is not allowed"
+
+
+class Unavailable(GatewayError):
+    status, slug, title = 503, "unavailable", "A part of the gateway is not available"
+
+    def __init__(self, detail: str = "", *, retry_after: int = 1) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after)})
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAnswer:
+    """What an upstream said when it refused: its status and a bounded, already masked body."""
+
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class UpstreamError(GatewayError):
+    status, slug, title = 502, "upstream-error", "The upstream failed"
+
+    def __init__(self, detail: str = "", *, answer: UpstreamAnswer | None = None) -> None:
+        headers = {"X-Error-Source": "upstream"}
+        extra: dict[str, Any] = {}
+        if answer is not None:
+            headers |= {"X-Upstream-Status": str(answer.status), **answer.headers}
+            extra = {"upstream_status": answer.status, "upstream_body": answer.body}
+        super().__init__(detail, headers=headers, extra=extra)
+        self.answer = answer
+
+
+class UpstreamTimeout(UpstreamError):
+    status, slug, title = 504, "upstream-timeout", "The upstream did not answer in time"
+
+
+class UpstreamUnreachable(UpstreamError):
+    slug, title = "upstream-unreachable", "The upstream cannot be reached"
+
+
+class UpstreamUnauthorized(UpstreamError):
+    slug, title = "upstream-unauthorized", "The upstream refused the stored credential"
+
+
+class UpstreamMalformed(UpstreamError):
+    slug, title = "upstream-malformed", "The upstream's answer cannot be read"
+
+
+class ResponseTooLarge(UpstreamError):
+    slug, title = "response-too-large", "The upstream's answer is larger than allowed"
+
+
+class TokenRefused(UpstreamError):
+    slug, title = "token-refused", "The token endpoint gave no token"
+
+
+class UpstreamRejected(UpstreamError):
+    """An upstream 4xx keeps its status; 401, 403, 407 and 5xx become 502."""
+
+    slug, title = "upstream-rejected", "The upstream refused the call"
+
+    def __init__(self, detail: str = "", *, answer: UpstreamAnswer) -> None:
+        super().__init__(detail, answer=answer)
+        kept = 400 <= answer.status < 500 and answer.status not in (401, 403, 407)
+        self.status: int = answer.status if kept else 502  # type: ignore[misc]

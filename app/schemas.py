@@ -1,0 +1,81 @@
+"""Schemas that every edge shares: problems (RFC 9457), safe text, names, pages."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+PROVIDER_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
+TOOL_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
+
+
+def _storable(value: str) -> str:
+    """PostgreSQL stores neither NUL nor lone surrogates."""
+    if "\x00" in value:
+        msg = "must not contain NUL"
+        raise ValueError(msg)
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        msg = "must not contain lone surrogates"
+        raise ValueError(msg)
+    return value
+
+
+Text = Annotated[str, Field(max_length=20_000), AfterValidator(_storable)]
+"""Text that can be stored; at most 20,000 characters."""
+ShortText = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
+ProviderName = Annotated[str, Field(pattern=PROVIDER_NAME, examples=["library"])]
+ToolName = Annotated[str, Field(pattern=TOOL_NAME, examples=["library.searchBooks"])]
+
+
+class Closed(BaseModel):
+    """A request body that refuses what it does not know."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class FaultBody(BaseModel):
+    """One thing that is wrong."""
+
+    pointer: str = Field(description="RFC 6901 JSON pointer into the body, or #/query/..., #/path/...")
+    detail: str
+    expected: Any = None
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details; `type` ends in a stable slug."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str = Field(examples=["urn:utcp-gateway:problem:not-found"])
+    title: str
+    status: int
+    detail: str
+    errors: list[FaultBody] | None = None
+    call_id: str | None = None
+    upstream_status: int | None = None
+
+
+_TITLES = {
+    400: "The request could not be read",
+    401: "No valid API key",
+    403: "The API key does not allow this",
+    404: "Not found, or not visible to this key",
+    409: "In conflict with what is stored",
+    412: "Changed since it was read",
+    413: "Too large",
+    415: "Media type not supported",
+    422: "Something in the input is wrong",
+    424: "A needed credential is not stored",
+    502: "The upstream failed",
+    503: "The database cannot be reached",
+    504: "The upstream did not answer in time",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses=` of a route: 401, 403, 422 and 503 always, and the named ones."""
+    return {
+        status: {
+            "description": _TITLES[status],
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted({401, 403, 422, 503, *statuses})
+    }

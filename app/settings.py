@@ -1,0 +1,142 @@
+"""All settings of the gateway: environment variables or a `.env` file, read once, frozen.
+
+The names are the upper-case field names (`DATABASE_URL`). Outside the embedded mode the gateway refuses to
+start without a sealing key of 32 random bytes; there are no default secrets.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+Words = Annotated[tuple[str, ...], NoDecode]
+"""A list given as words separated by commas or white space."""
+
+
+class Settings(BaseSettings):
+    """Times are in seconds, sizes in bytes. `.env.example` is generated from these descriptions."""
+
+    model_config = SettingsConfigDict(
+        env_file=".env", frozen=True, extra="ignore", hide_input_in_errors=True, env_ignore_empty=True
+    )
+
+    # Servers
+    database_url: SecretStr | None = Field(
+        None,
+        description="PostgreSQL 15 or later; several hosts allowed. Unset: the embedded pair is started.",
+    )
+    database_listen_url: SecretStr | None = Field(
+        None, description="A direct DSN for LISTEN/NOTIFY, where DATABASE_URL goes through PgBouncer."
+    )
+    database_pool_size: int = Field(10, ge=1, le=200, description="Connections to PostgreSQL per worker.")
+    redis_url: SecretStr | None = Field(None, description="Redis 7 or Valkey 8 and later.")
+    redis_timeout: float = Field(0.1, gt=0, le=5, description="Longest wait for one Redis command.")
+    data_dir: Path = Field(Path(".data"), description="Folder of the embedded servers and their sealing key.")
+    embedded: bool = Field(
+        default=False, description="Set by `serve` when it started the embedded pair itself."
+    )
+
+    # Web
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    workers: int = Field(1, ge=1, le=64, description="Worker processes.")
+    public_base_url: str | None = Field(
+        None, description="How clients reach the gateway, e.g. https://tools.example.com; goes into manuals."
+    )
+    root_path: str = Field("", description="Path prefix that a proxy strips before it passes requests on.")
+    forwarded_allow_ips: str = Field(
+        "127.0.0.1", description="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
+    )
+    allowed_hosts: Words = Field(("*",), description="Host headers that are answered.")
+    cors_origins: Words = Field((), description="Origins of web pages that may call the gateway.")
+    docs_open: bool = Field(default=True, description="/docs and /openapi.json need no key.")
+    max_request_bytes: int = Field(8 << 20, ge=1024, description="Largest request body, but for documents.")
+    max_document_bytes: int = Field(64 << 20, ge=1024, description="Largest OpenAPI document or manual.")
+
+    # Secrets
+    sealing_keys: SecretStr | None = Field(
+        None, description="Key ring `id:base64,...` of 32 random bytes each; the first seals, all open."
+    )
+    sealing_keys_file: Path | None = Field(None, description="The same in a file, e.g. a mounted secret.")
+    key_cache_seconds: float = Field(
+        60, ge=0, le=900, description="How long a verified API key is remembered."
+    )
+    auth_stale_seconds: float = Field(
+        900, ge=0, le=86400, description="How long a remembered key works while PostgreSQL is away."
+    )
+
+    # Registry
+    providers_file: Path | None = Field(None, description="A providers.json to import at every start.")
+    sample: bool = Field(default=True, description="Embedded mode: serve and register the sample API.")
+    sample_port: int = Field(8001, ge=0, le=65535, description="Port of the sample API.")
+    variable_env_names: Words = Field(
+        (), description="Environment variables that `${NAME}` in a provider may read."
+    )
+    conversion_seconds: float = Field(120, gt=0, description="Longest conversion of one document.")
+    conversion_memory_bytes: int = Field(4 << 30, ge=256 << 20, description="Memory of one conversion.")
+    conversion_processes: int = Field(2, ge=1, le=16, description="Conversions at a time per worker.")
+
+    # Discovery
+    manual_version: Literal["1", "0"] = Field(
+        "1", description="UTCP generation that /utcp serves by default."
+    )
+    utcp_anonymous: bool = Field(default=False, description="/utcp may be read without a key.")
+
+    # Outgoing calls
+    allow_networks: Words = Field(
+        (), description="Private networks that may be called, `CIDR` or `CIDR:port`, e.g. 10.2.0.0/16:443."
+    )
+    allow_ports: Words = Field((), description="If set, the only ports that may be called.")
+    connect_timeout: float = Field(5, gt=0, description="Longest wait for a connection to an upstream.")
+    first_byte_timeout: float = Field(30, gt=0, description="Longest wait for an upstream's first byte.")
+    idle_timeout: float = Field(30, gt=0, description="Longest silence within an upstream's answer.")
+    total_timeout: float = Field(60, gt=0, description="Longest call in all.")
+    max_response_bytes: int = Field(256 << 20, ge=1024, description="Largest answer of an upstream.")
+    plan_cache_size: int = Field(10_000, ge=16, description="Compiled tools kept per worker.")
+
+    # Operation
+    feed_poll_seconds: float = Field(3, gt=0, le=60, description="How often changes are polled for.")
+    call_retention_days: int = Field(30, ge=1, description="How long call records are kept.")
+    audit_flush_seconds: float = Field(0.5, gt=0, le=60, description="How often call records are written.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
+
+    @field_validator(
+        "allowed_hosts", "cors_origins", "variable_env_names", "allow_networks", "allow_ports", mode="before"
+    )
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("public_base_url")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            msg = "must begin with https:// or http://"
+            raise ValueError(msg)
+        return value.rstrip("/") if value else None
+
+    @model_validator(mode="after")
+    def _one_key_source(self) -> Self:
+        if self.sealing_keys is not None and self.sealing_keys_file is not None:
+            msg = "set SEALING_KEYS or SEALING_KEYS_FILE, not both"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def base_url(self) -> str:
+        """The public address without a trailing slash, `root_path` included."""
+        if self.public_base_url:
+            return self.public_base_url
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        return f"http://{host}:{self.port}{self.root_path.rstrip('/')}"
+
+    def key_ring(self) -> str:
+        """The text of the key ring; `ValueError` when there is none, because no key is ever made up."""
+        if self.sealing_keys is not None:
+            return self.sealing_keys.get_secret_value()
+        if self.sealing_keys_file is not None:
+            return self.sealing_keys_file.read_text().strip()
+        msg = "Set SEALING_KEYS or SEALING_KEYS_FILE: `utcp-gateway bootstrap --new-sealing-key` prints one."
+        raise ValueError(msg)

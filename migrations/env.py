@@ -1,0 +1,39 @@
+"""Alembic's environment: runs on a connection handed over by `app.database.migrate`, or on DATABASE_URL."""
+
+import asyncio
+import os
+
+from alembic import context
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlmodel import SQLModel
+
+import app.models  # noqa: F401  (fills the metadata)
+from app.database import sqlalchemy_url
+
+
+def _run(connection: Connection) -> None:
+    context.configure(
+        connection=connection, target_metadata=SQLModel.metadata, compare_type=True, include_object=_ours
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def _ours(_object: object, name: str | None, kind: str, *_rest: object) -> bool:
+    return not (kind == "table" and name is not None and name.startswith("calls_"))
+
+
+async def _from_environment() -> None:
+    engine = create_async_engine(sqlalchemy_url(os.environ["DATABASE_URL"]))
+    async with engine.connect() as connection:
+        await connection.run_sync(_run)
+        await connection.commit()
+    await engine.dispose()
+
+
+given = context.config.attributes.get("connection")
+if given is not None:
+    _run(given)
+else:
+    asyncio.run(_from_environment())
