@@ -1,0 +1,144 @@
+"""The response of an error, and the handlers that an app needs."""
+
+import json
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import GatewayError
+from app.models import new_id
+from app.problems.translation import translate
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE = "urn:utcp-gateway:problem:"
+_MOST_FRAMES = 8
+
+_log = structlog.get_logger(__name__)
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of the app a problem. Call it after the last `add_middleware`."""
+    for kind in (
+        GatewayError,
+        RequestValidationError,
+        HTTPException,
+        ClientDisconnect,
+        DBAPIError,
+        PoolTimeout,
+        json.JSONDecodeError,
+        RecursionError,
+    ):
+        app.add_exception_handler(kind, _handle)
+    app.add_middleware(Unhandled)
+
+
+class Unhandled:
+    """The outermost middleware: what nobody expected becomes a 500 with an id, which the log names too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers in place of the app where it raised before its answer began."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception as error:  # noqa: BLE001  (the last place that can answer)
+            if begun:
+                cut(error)
+                # Only an error makes the server cut the connection: nobody must take the answer for whole.
+                raise ConnectionAbortedError from None
+            await respond(HTTPConnection(scope), error)(scope, receive, send)
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    return respond(request, error)
+
+
+def respond(connection: HTTPConnection, error: Exception) -> Response:
+    """The response to any error; logs what is our own fault."""
+    known = translate(connection, error)
+    if known is None:
+        known = _unexpected(error)
+    call_id = getattr(connection.state, "call_id", None)
+    return problem(known, call_id=None if call_id is None else str(call_id))
+
+
+def problem(error: GatewayError, *, call_id: str | None = None) -> Response:
+    """The problem document of an error of ours. `call_id` is the id of the call that failed."""
+    body: dict[str, Any] = {
+        "type": _TYPE + error.slug,
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+    }
+    if error.errors:
+        body["errors"] = [fault.as_json() for fault in error.errors]
+    if call_id is not None:
+        body["call_id"] = call_id
+    headers = {name: value for name, value in error.headers.items() if _can_be_sent(name + value)}
+    return Response(
+        _dumped({**error.extra, **body}, body), error.status, headers=headers, media_type=MEDIA_TYPE
+    )
+
+
+def _unexpected(error: BaseException) -> GatewayError:
+    error_id = str(new_id())
+    _log.error(
+        "unexpected error", error_id=error_id, error=type(error).__qualname__, frames=list(_frames(error))
+    )
+    # The text may hold anything, a secret too: only who asks for it gets it.
+    _log.debug("text of the unexpected error", error_id=error_id, text=str(error))
+    return GatewayError(
+        "Something went wrong inside the gateway; its log says more under this id.",
+        extra={"error_id": error_id},
+    )
+
+
+def cut(error: Exception) -> None:
+    """Logs an error that came after the answer had begun; Starlette wraps a known one."""
+    cause = error.__cause__ if isinstance(error.__cause__, GatewayError) else error
+    if isinstance(cause, GatewayError):
+        _log.warning("an answer was cut off", slug=cause.slug)
+    else:
+        _unexpected(error)
+
+
+def _frames(error: BaseException) -> Iterable[str]:
+    frames = traceback.extract_tb(error.__traceback__)[-_MOST_FRAMES:]
+    return (f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+
+
+def _dumped(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        # What an upstream said may hold numbers and text that no JSON of ours can.
+        try:
+            return orjson.dumps(without_extra)
+        except TypeError:
+            return json.dumps(without_extra, default=lambda _: None).encode()
+
+
+def _can_be_sent(text: str) -> bool:
+    return all(" " <= char <= "\xff" and char != "\x7f" for char in text)

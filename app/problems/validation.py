@@ -1,0 +1,83 @@
+"""pydantic's and FastAPI's findings -> faults with pointers, without what was sent."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+
+from app.errors import BadRequest, Fault, GatewayError, InvalidInput, UnsupportedMediaType
+
+_MOST_FAULTS = 50
+_LONGEST_SEGMENT = 200
+_PLACES = ("query", "path", "header", "cookie")
+# The messages of these repeat the input.
+_OWN_WORDS = {
+    "missing": "This is required.",
+    "extra_forbidden": "This is not known here.",
+    "uuid_parsing": "Must be a UUID.",
+    "union_tag_not_found": "The member that tells the kind is missing.",
+}
+_GENERIC = "This value is not valid."
+
+
+def invalid(error: RequestValidationError) -> GatewayError:
+    """The error of ours for a request that FastAPI refused: 400, 415 or 422."""
+    faults = error.errors()
+    in_body = [fault for fault in faults if fault["loc"][:1] == ("body",)]
+    for fault in in_body:
+        if fault["type"] == "json_invalid":
+            at = fault["loc"][-1]
+            return BadRequest(
+                f"The body is not valid JSON: see character {at}.", errors=[Fault("", "Must be JSON.")]
+            )
+    if in_body and isinstance(error.body, bytes):
+        return UnsupportedMediaType("Send the body as application/json, and say so in Content-Type.")
+    found = [_fault(fault, error.body) for fault in faults[:_MOST_FAULTS]]
+    places = ", ".join(dict.fromkeys(one.pointer or "the body" for one in found[:5]))
+    return InvalidInput(f"The input is not valid: see {places}.", errors=found)
+
+
+def _fault(fault: Mapping[str, Any], body: Any) -> Fault:
+    place, *parts = fault["loc"] or ("body",)
+    if place in _PLACES:
+        pointer = "#" + "".join(f"/{_segment(part)}" for part in (place, *parts))
+    else:
+        is_missing = fault["type"] == "missing"
+        pointer = "".join(f"/{_segment(part)}" for part in _within(body, parts, is_missing=is_missing))
+    context = fault.get("ctx") or {}
+    expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
+    return Fault(pointer, _words(fault), expected if isinstance(expected, str) else None)
+
+
+def _within(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:
+    """The parts that lead through the body; pydantic's others name the members of a union."""
+    node = body
+    for number, part in enumerate(parts, start=1):
+        if isinstance(node, Mapping):
+            if part in node:
+                node = node[part]
+                yield part
+            elif is_missing and number == len(parts):
+                yield part
+        elif isinstance(node, list):
+            if isinstance(part, int) and part < len(node):
+                node = node[part]
+                yield part
+        else:
+            return
+
+
+def _words(fault: Mapping[str, Any]) -> str:
+    if own := _OWN_WORDS.get(fault["type"]):
+        return own
+    if fault["type"] == "union_tag_invalid":
+        return f"The kind must be one of {(fault.get('ctx') or {}).get('expected_tags', 'those listed')}."
+    said = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    sent = fault.get("input")
+    if isinstance(sent, str) and len(sent) > 5 and sent in said:
+        return _GENERIC
+    return said[:1].upper() + said[1:]
+
+
+def _segment(part: Any) -> str:
+    return str(part)[:_LONGEST_SEGMENT].replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,93 @@
+"""What a log line must not hold, found by type, by the name of its field, by shape and by value.
+
+    type     anything with `reveal` or `get_secret_value`                    ***
+    name     authorization, cookie, *password, *secret, *token, ...          ***
+    shape    the query and the user information of a URL, `Bearer ...`,      ***
+             our own API keys
+    value    every secret that this process has revealed (security.masking)  ***
+
+Names and types are looked at in the structured event, shape and value in the finished line, where exception
+texts and the messages of libraries have arrived as well.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any, Protocol
+
+MASK = "***"
+_DEEPEST = 6
+_SECRET_NAMES = (
+    "authorization",
+    "cookie",
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "apikey",
+    "sealingkey",
+    "sealingkeys",
+    "privatekey",
+    "credential",
+    "credentials",
+    "dsn",
+    "databaseurl",
+    "redisurl",
+)
+_PATH_NAMES = frozenset({"path", "url", "target", "raw_path", "uri"})
+_SHAPES = re.compile(
+    r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{1,20}://)(?:[^\s/?#\"'@]{1,2000}@)?(?P<rest>[^\s?#\"']*)(?P<query>\?[^\s#\"']*)?"
+    r"|(?P<kind>\b[Bb]earer|\b[Bb]asic)\s+[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?P<key>ugw_[A-Za-z0-9]{12})_[A-Za-z0-9]+"
+)
+
+
+class Masks(Protocol):
+    """What strikes known secret values out of a text: `security.masking.Masker`."""
+
+    def mask(self, text: str) -> str:
+        """The text without them."""
+        ...
+
+
+@lru_cache(maxsize=4_096)
+def is_secret_name(name: str) -> bool:
+    """Whether a field of this name is shown as `***` whatever it holds."""
+    return name.lower().replace("-", "").replace("_", "").endswith(_SECRET_NAMES)
+
+
+def redact(value: Any, *, depth: int = 0) -> Any:
+    """The value with secrets replaced by type and by name; containers are copied, down to six levels."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if hasattr(value, "reveal") or hasattr(value, "get_secret_value"):
+        return MASK
+    if depth >= _DEEPEST:
+        return "..."
+    if isinstance(value, dict):
+        return {str(name): redact_field(str(name), held, depth=depth) for name, held in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [redact(held, depth=depth + 1) for held in value]
+    return value
+
+
+def redact_field(name: str, value: Any, *, depth: int = 0) -> Any:
+    """The value of a field: `***` for a secret name, without its query for a path."""
+    if is_secret_name(name):
+        return MASK
+    if name in _PATH_NAMES and isinstance(value, str):
+        path, question, _ = value.partition("?")
+        return f"{path}?{MASK}" if question else path
+    return redact(value, depth=depth + 1)
+
+
+def scrub(line: str) -> str:
+    """The line with what looks like a secret replaced."""
+    return _SHAPES.sub(_struck, line)
+
+
+def _struck(match: re.Match[str]) -> str:
+    if scheme := match["scheme"]:
+        return f"{scheme}{match['rest']}{'?' + MASK if match['query'] else ''}"
+    if kind := match["kind"]:
+        return f"{kind} {MASK}"
+    return f"{match['key']}_{MASK}"
