@@ -1,0 +1,57 @@
+"""Credentials -> the request: the last step before sending, so that nothing of a caller can override them."""
+
+from collections.abc import Iterable
+from urllib.parse import quote, unquote_plus
+
+from app.outbound.credentials import WireCredential
+from app.security.masking import MASK
+
+Headers = list[tuple[str, str]]
+
+
+def attach(
+    url: str, headers: Headers, credentials: Iterable[WireCredential], *, masked: bool = False
+) -> tuple[str, Headers]:
+    """The URL and headers with the credentials in them, in order: a later one wins over an earlier one.
+
+    A header, query parameter or cookie of a credential's name that is there already is taken out. With
+    `masked`, `***` stands in the place of each value.
+    """
+    placed: dict[str, list[tuple[str, str]]] = {"header": [], "query": [], "cookie": []}
+    for credential in credentials:
+        value = MASK if masked else credential.value.reveal()
+        placed[credential.location].append((credential.name, value))
+    if placed["header"]:
+        headers = _with_headers(headers, placed["header"])
+    if placed["cookie"]:
+        headers = _with_cookies(headers, placed["cookie"])
+    if placed["query"]:
+        url = _with_query(url, placed["query"], safe="*" if masked else "")
+    return url, headers
+
+
+def _with_headers(headers: Headers, added: Headers) -> Headers:
+    by_name = {name.lower(): (name, value) for name, value in added}
+    return [pair for pair in headers if pair[0].lower() not in by_name] + list(by_name.values())
+
+
+def _with_cookies(headers: Headers, added: list[tuple[str, str]]) -> Headers:
+    cookies = dict(added)
+    kept = [
+        pair.strip()
+        for name, value in headers
+        if name.lower() == "cookie"
+        for pair in value.split(";")
+        if pair.partition("=")[0].strip() not in cookies
+    ]
+    rest = [pair for pair in headers if pair[0].lower() != "cookie"]
+    return [*rest, ("Cookie", "; ".join([*kept, *(f"{name}={value}" for name, value in cookies.items())]))]
+
+
+def _with_query(url: str, added: list[tuple[str, str]], *, safe: str) -> str:
+    """A name that is decoded in any usual way to the credential's name is that name: it is taken out."""
+    names = {name for name, _ in added}
+    head, _, query = url.partition("#")[0].partition("?")
+    kept = [pair for pair in query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in names]
+    pairs = [f"{quote(name, safe='')}={quote(value, safe=safe)}" for name, value in added]
+    return f"{head}?{'&'.join(kept + pairs)}"

@@ -1,0 +1,83 @@
+"""How a provider is reached when not directly: outbound proxy, own CA bundle, client certificate."""
+
+import hashlib
+import os
+import re
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.errors import InvalidInput
+from app.security.secret import Secret
+
+_PROXY = re.compile(r"https?://(?:[!-.0-?A-~]*@)?[A-Za-z0-9.\[\]:_-]+/?")
+
+
+@dataclass(frozen=True, slots=True)
+class EgressSettings:
+    """The explicit outbound settings of one provider; requests with equal settings share connections.
+
+    `proxy_url` is an http(s) URL, with userinfo where the proxy wants it; the proxy's address must itself
+    pass the address guard. `ca_bundle` is PEM text and replaces the system's authorities.
+    `client_certificate` (PEM chain) and `client_key` (PEM, not encrypted) go together.
+
+    Through a proxy, the guard cannot see the address that is connected to. So the target's name is resolved
+    and checked here first, too; what the proxy itself resolves later is the proxy's to police. Where only the
+    proxy can resolve public names, `proxy_resolves` leaves names to it and checks literal addresses alone: a
+    choice for an operator whose proxy denies internal destinations.
+    """
+
+    proxy_url: Secret | None = None
+    ca_bundle: str | None = None
+    client_certificate: str | None = None
+    client_key: Secret | None = None
+    proxy_resolves: bool = False
+    key: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = (
+            self.proxy_url.reveal() if self.proxy_url else None,
+            self.ca_bundle,
+            self.client_certificate,
+            self.client_key.reveal() if self.client_key else None,
+            str(self.proxy_resolves),
+        )
+        digest = hashlib.sha256()
+        for part in parts:
+            raw = b"none" if part is None else b"text" + part.encode()
+            digest.update(len(raw).to_bytes(8, "big") + raw)
+        object.__setattr__(self, "key", digest.digest())
+
+
+def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
+    """A verifying client context, TLS 1.2 or later; raises InvalidInput where a setting cannot be used."""
+    if egress and egress.proxy_url and not _PROXY.fullmatch(egress.proxy_url.reveal()):
+        raise InvalidInput("The outbound proxy is not a URL like http://user:password@host:3128.")
+    if egress and egress.ca_bundle is not None and not egress.ca_bundle.strip():
+        # Python would take an empty bundle for none, and trust the system's authorities.
+        raise InvalidInput("The CA bundle is empty.")
+    try:
+        context = ssl.create_default_context(cadata=egress.ca_bundle if egress else None)
+    except (ssl.SSLError, ValueError):
+        raise InvalidInput("The CA bundle is not a list of PEM certificates.") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if egress and egress.client_certificate:
+        _load_client_certificate(context, egress)
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, egress: EgressSettings) -> None:
+    """OpenSSL's loader takes files only: give it one that only we can read, for as short as possible."""
+    key = egress.client_key.reveal() if egress.client_key else ""
+    descriptor, name = tempfile.mkstemp()
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{egress.client_certificate}\n{key}\n")
+        # A password is given so that an encrypted key fails instead of asking at the terminal.
+        context.load_cert_chain(path, password="")
+    except (ssl.SSLError, OSError, ValueError):
+        raise InvalidInput("The client certificate and its key cannot be used together.") from None
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,232 @@
+"""The address guard against server-side request forgery: which addresses may be connected to at all.
+
+It judges the very address that a socket is about to be connected to (`socket_factory`), whatever text or name
+led there, so there is nothing between check and use. `GuardedResolver` judges names earlier: one bad record
+among good ones refuses the whole name, which stops DNS rebinding by mixed answers.
+
+The list of what is not public is our own, because `ipaddress.is_global` of Python 3.11 calls NAT64, 6to4,
+IPv4-compatible and multicast addresses global (IANA special-purpose registries, RFC 6890 and its updates).
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from app.errors import BlockedAddress
+
+_Address = IPv4Address | IPv6Address
+_Network = IPv4Network | IPv6Network
+
+_DENIED_4 = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",  # this host
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT, and Alibaba's metadata service
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's host agent, which looks public
+        "169.254.0.0/16",  # link-local, and the metadata services
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # IETF protocol assignments, and Oracle's metadata service
+        "192.0.2.0/24",
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+)
+# Only 2000::/3 is given out for the public; so loopback, NAT64, link-local, site-local, unique local (with
+# AWS's fd00:ec2::254), IPv4-compatible, segment routing and multicast fall away by themselves.
+_PUBLIC_6 = IPv6Network("2000::/3")
+_DENIED_6 = tuple(
+    IPv6Network(text)
+    for text in (
+        "2001::/23",  # Teredo, ORCHID and other protocol assignments
+        "2001:db8::/32",
+        "2002::/16",  # 6to4 carries any IPv4 address inside
+        "3fff::/20",
+    )
+)
+_MOST_ADDRESSES = 16
+_ENTRY_6 = re.compile(r"\[(?P<address>[^\]]+)\](?P<length>/\d+)?(?::(?P<port>\d+))?")
+_ENTRY_4 = re.compile(r"(?P<address>[\d.]+)(?P<length>/\d+)?(?::(?P<port>\d+))?")
+
+
+class AddressDenied(OSError):
+    """Raised inside the connector, which passes OSErrors on; the engine makes it BlockedAddress."""
+
+    def __init__(self) -> None:
+        super().__init__("denied by the address guard")
+
+
+class Guard:
+    """The network policy of the gateway.
+
+    `allow_networks` opens what is denied by default, as `CIDR` or `CIDR:port`: `10.0.0.0/8`,
+    `127.0.0.1:8001`, `[::1]/128:8001`. `allow_ports`, where given, are the only ports for
+    all destinations but those of an entry with a port. `own_addresses` (`host:port`, wildcards included) are
+    where the gateway itself listens: denied even inside an allowed network, unless an entry names the port.
+    Raises ValueError for an entry that cannot be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_networks: Sequence[str] = (),
+        allow_ports: Iterable[int] | None = None,
+        own_addresses: Sequence[str] = (),
+    ) -> None:
+        self._allowed = tuple(_parse_entry(entry) for entry in allow_networks)
+        self._ports = None if allow_ports is None else frozenset(allow_ports)
+        self._own = tuple(_parse_listener(entry) for entry in own_addresses)
+
+    def check(self, address: str, port: int) -> None:
+        """Raise BlockedAddress unless this IP address and port may be connected to."""
+        if not self.allows(address, port):
+            raise BlockedAddress("The gateway's network policy does not allow the destination.")
+
+    def allows(self, address: str, port: int) -> bool:
+        """Whether this IP address (never a name) and port may be connected to."""
+        try:
+            ip: _Address = ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        open_ports = [allowed for network, allowed in self._allowed if ip in network]
+        if port in open_ports:
+            return True
+        if not 0 < port < 65536 or (self._ports is not None and port not in self._ports):
+            return False
+        if self._is_own(ip, port):
+            return False
+        return None in open_ports or _is_public(ip)
+
+    def socket_factory(self, addr_info: tuple[Any, ...]) -> socket.socket:
+        """A socket for an address that passes; for `aiohttp.TCPConnector(socket_factory=...)`."""
+        family, kind, protocol, _, sockaddr = addr_info
+        if family not in (socket.AF_INET, socket.AF_INET6) or not self.allows(sockaddr[0], sockaddr[1]):
+            raise AddressDenied
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    def _is_own(self, ip: _Address, port: int) -> bool:
+        for own, own_port in self._own:
+            if port == own_port and (own == ip if own is not None else _is_local(ip)):
+                return True
+        return False
+
+
+class GuardedResolver(AbstractResolver):
+    """Resolves names in threads of its own, and refuses a name of which one record is not allowed.
+
+    Threads of its own, because a name server that never answers holds its thread for the resolver's whole
+    patience, and the loop's default threads have other work. A denied name raises BlockedAddress, an unknown
+    one OSError; at most 16 addresses are returned, after all were checked.
+    """
+
+    def __init__(
+        self, guard: Guard, *, threads: int = 16, look_up: Callable[..., Any] = socket.getaddrinfo
+    ) -> None:
+        self._guard = guard
+        self._look_up = look_up
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="resolver")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """All addresses of a name, IPv4 and IPv6."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(
+                self._pool,
+                self._look_up,
+                host,
+                port,
+                family,
+                socket.SOCK_STREAM,
+                0,
+                socket.AI_ADDRCONFIG,
+            )
+        except UnicodeError:
+            raise OSError("no such name") from None
+        addresses = {(entry[0], entry[4][0]): entry for entry in found}
+        for _, address in addresses:
+            self._guard.check(str(address), port)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(entry[4][0]),
+                port=port,
+                family=entry[0],
+                proto=entry[2],
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for entry in list(addresses.values())[:_MOST_ADDRESSES]
+        ]
+
+    async def close(self) -> None:
+        """Nothing: connectors call this, and several of them share the resolver."""
+
+    def shutdown(self) -> None:
+        """Let the threads go; one that still waits for a name server ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def literal_addresses(host: str) -> list[str]:
+    """The addresses that the host spells without any look-up (`127.1`, `0x7f.1`, `::1`), else none."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
+    return [str(entry[4][0]) for entry in found]
+
+
+def _is_public(ip: _Address) -> bool:
+    if isinstance(ip, IPv4Address):
+        return not any(ip in network for network in _DENIED_4)
+    return ip in _PUBLIC_6 and not any(ip in network for network in _DENIED_6)
+
+
+def _is_local(ip: _Address) -> bool:
+    """Whether this machine owns the address: only then a socket can be bound to it."""
+    family = socket.AF_INET if isinstance(ip, IPv4Address) else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(ip), 0))
+        except OSError:
+            return False
+    return True
+
+
+def _parse_entry(entry: str) -> tuple[_Network, int | None]:
+    """Read `CIDR` or `CIDR:port`; an address without a length is one address."""
+    text = entry.strip()
+    found = _ENTRY_6.fullmatch(text) or _ENTRY_4.fullmatch(text)
+    try:
+        if found is None:
+            return ip_network(text), None
+        network = ip_network(found["address"] + (found["length"] or ""))
+        port = int(found["port"]) if found["port"] else None
+    except ValueError:
+        raise ValueError(f"{entry!r} is not a network as CIDR or CIDR:port.") from None
+    if port is not None and not 0 < port < 65536:
+        raise ValueError(f"{entry!r} has no usable port.")
+    return network, port
+
+
+def _parse_listener(entry: str) -> tuple[_Address | None, int]:
+    """Read `host:port`; None stands for every address of this machine."""
+    host, _, port = entry.strip().rpartition(":")
+    host = host.strip("[]")
+    if host in ("", "*", "0.0.0.0", "::", "localhost"):  # noqa: S104  Read, not bound.
+        return None, int(port)
+    return ip_address(host), int(port)
