@@ -1,0 +1,1 @@
+"""The UTCP wire language, pure: manuals, call templates, auth, variables, and arguments -> requests."""

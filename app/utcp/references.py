@@ -1,0 +1,157 @@
+"""Local references of JSON Schemas: resolve them, move the schema that holds them, or write them out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import unquote
+
+Schema = dict[str, Any]
+
+MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+VALUES: Final = frozenset({"enum", "const", "default", "examples"})
+DEFINITIONS: Final = ("$defs", "definitions")
+
+# Inlining is exponential in the worst case: what does not fit becomes `{}`.
+_MOST_NODES: Final = 5_000
+_DEEPEST: Final = 24
+
+
+def resolve(root: Any, reference: str) -> Any:
+    """What a local reference (`#`, `#/a/b`; RFC 6901 section 6) points at. Raises LookupError where it is
+    nothing.
+    """
+    if reference != "#" and not reference.startswith("#/"):
+        raise LookupError(reference)
+    node = root
+    for part in reference.split("/")[1:]:
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and key.isdecimal() and len(key) < 10:
+            node = node[int(key)]
+        elif isinstance(node, dict):
+            node = node[key]
+        else:
+            raise LookupError(reference)
+    return node
+
+
+def drop_dangling(root: Schema, *, base: str = "") -> list[str]:
+    """Takes out, in place, each `$ref` that points at no schema in `root`; gives back those references.
+
+    A reference below the document's own `$id` (`base`) becomes local.
+    """
+    lost: dict[str, None] = {}
+    prefix = base.partition("#")[0]
+    for node in _schemas(root):
+        reference = node.get("$ref")
+        if not isinstance(reference, str):
+            continue
+        if prefix and reference.startswith(prefix + "#"):
+            reference = node["$ref"] = reference[len(prefix) :]
+        if not _resolves(root, reference):
+            lost[reference] = None
+            del node["$ref"]
+    return list(lost)
+
+
+def transformed(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """The schema with `change` applied to it and to every schema below it, from the root down.
+
+    What stands in `enum`, `const`, `default` and `examples` is no schema, whatever it looks like.
+    """
+
+    def member(key: str, value: Any) -> Any:
+        if key in VALUES:
+            return value
+        if key in MAPS and isinstance(value, dict):
+            return {name: below(schema) for name, schema in value.items()}
+        return [below(entry) for entry in value] if isinstance(value, list) else below(value)
+
+    def below(node: Any) -> Any:
+        return transformed(node, change) if isinstance(node, dict) else node
+
+    return {key: member(key, value) for key, value in change(schema).items()}
+
+
+def rebase(schema: Schema, prefix: str) -> Schema:
+    """The schema for a place further down (`prefix`, like `/properties/body`) in a new document.
+
+    References to `$defs` and `definitions` stay, because these are hoisted to the new root.
+    """
+
+    def moved(node: Schema) -> Schema:
+        reference = node.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#"):
+            rest = reference[1:]
+            if not rest.startswith(tuple(f"/{name}/" for name in DEFINITIONS)):
+                return {**node, "$ref": f"#{prefix}{rest}"}
+        return node
+
+    return transformed(schema, moved)
+
+
+def inline(schema: Schema) -> Schema:
+    """The schema with every local reference written out, and without `$defs`.
+
+    A reference that leads back to itself on one path becomes `{}` with a description that says so; so does
+    what lies deeper than 24 references or beyond 5,000 nodes.
+    """
+    inlined = _Inlining(schema).node(schema, ())
+    return {key: value for key, value in inlined.items() if key not in DEFINITIONS}
+
+
+class _Inlining:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = _MOST_NODES
+
+    def node(self, node: Any, path: tuple[str, ...]) -> Any:
+        if not isinstance(node, dict):
+            return node
+        self._left -= 1
+        if self._left < 0:
+            return {}
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            return self._target(reference, {k: v for k, v in node.items() if k != "$ref"}, path)
+        return {
+            key: value
+            if key in VALUES
+            else {name: self.node(member, path) for name, member in value.items()}
+            if key in MAPS and isinstance(value, dict)
+            else [self.node(member, path) for member in value]
+            if isinstance(value, list)
+            else self.node(value, path)
+            for key, value in node.items()
+            if key not in DEFINITIONS
+        }
+
+    def _target(self, reference: str, siblings: Schema, path: tuple[str, ...]) -> Any:
+        beside = self.node(siblings, path)
+        name = reference.rpartition("/")[2]
+        if reference in path or len(path) >= _DEEPEST:
+            return {"description": f"Recursive: {name}.", **beside}
+        try:
+            target = resolve(self._root, reference)
+        except LookupError:
+            return beside
+        found = self.node(target, (*path, reference))
+        return {**found, **beside} if isinstance(found, dict) else beside
+
+
+def _resolves(root: Schema, reference: str) -> bool:
+    try:
+        return isinstance(resolve(root, reference), dict)
+    except LookupError:
+        return False
+
+
+def _schemas(node: Any) -> Iterator[Schema]:
+    """Every schema in `node`, itself first; not the keyword maps, nor what stands in values."""
+    if not isinstance(node, dict):
+        return
+    yield node
+    for key, value in list(node.items()):
+        if key in VALUES:
+            continue
+        members = value.values() if key in MAPS and isinstance(value, dict) else value
+        for member in members if isinstance(value, list) or key in MAPS else [value]:
+            yield from _schemas(member)

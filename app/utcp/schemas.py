@@ -1,0 +1,280 @@
+"""JSON Schemas of tools, made fit to validate with (2020-12) and fit to publish to strict UTCP clients.
+
+The reference clients (utcp 1.2, @utcp/sdk 1.1) refuse a whole manual for one boolean subschema, null, draft-4
+`required: true`, fractional `minLength` or foreign `type`; so nothing of that kind leaves here.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from app.errors import Fault, InvalidDocument
+from app.utcp.references import MAPS, VALUES, drop_dangling
+from app.utcp.text import MAX_DEPTH, clean_text
+
+Schema = dict[str, Any]
+
+TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
+_SYNONYMS: Final = {
+    "int": "integer", "long": "integer", "float": "number", "double": "number", "bool": "boolean",
+    "str": "string", "text": "string", "file": "string", "date": "string", "datetime": "string",
+    "list": "array", "tuple": "array", "dict": "object", "map": "object", "none": "null",
+}  # fmt: skip
+_SUBSCHEMAS: Final = frozenset(
+    {"items", "not", "if", "then", "else", "contains", "propertyNames", "contentSchema"}
+)
+_OPEN: Final = frozenset(
+    {"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems"}
+)
+_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_COUNTS: Final = frozenset(
+    {
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "minContains",
+        "maxContains",
+    }
+)
+_NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_TEXTS: Final = frozenset({"title", "description", "$comment"})
+_STRINGS: Final = frozenset({"format", "pattern", "contentEncoding", "contentMediaType", "$ref"})
+_FLAGS: Final = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
+# `$id` and `$schema` would change what `#/...` and the keywords mean once the schema stands inside another
+# one; the rest says nothing to a caller.
+_DROPPED: Final = frozenset({
+    "$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
+    "$vocabulary", "nullable", "xml", "externalDocs", "discriminator",
+})  # fmt: skip
+_DROP: Final = object()
+
+
+def normalise_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
+    """A schema of any dialect as a valid JSON Schema 2020-12 whose references all resolve, and notes on what
+    was lost.
+
+    Raises InvalidDocument (pointing `at`) for something that is no schema at all, or is nested deeper than
+    `MAX_DEPTH`.
+    """
+    if not isinstance(raw, (dict, bool)) and raw is not None:
+        raise InvalidDocument("A schema must be an object", errors=[Fault(at, "Give a JSON Schema object.")])
+    try:
+        schema = _schema(raw, 0, publish=False)
+    except _TooDeepError:
+        faults = [Fault(at, f"At most {MAX_DEPTH} levels.")]
+        raise InvalidDocument("The schema is nested too deeply", errors=faults) from None
+    base = raw.get("$id") if isinstance(raw, dict) else None
+    lost = drop_dangling(schema, base=base if isinstance(base, str) else "")
+    return schema, tuple(f"The reference {ref} cannot be resolved and was dropped." for ref in lost)
+
+
+def normalise_inputs(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
+    """As `normalise_schema`, with a root that is an object, because arguments are."""
+    schema, notes = normalise_schema(raw, at=at)
+    root = schema.get("type", "object")
+    if root != "object":
+        if "object" not in root and "properties" not in schema:
+            raise InvalidDocument(
+                "Inputs must be an object", errors=[Fault(at, "Use type object.", "object")]
+            )
+        schema["type"] = "object"
+    return {"type": "object", **schema}, notes
+
+
+def publishable(schema: Any) -> Schema:
+    """The schema as strict clients take it: no null anywhere, no annotation that they would refuse.
+
+    An `enum` with null becomes `anyOf` of the enum and `{"type": "null"}`; `const: null` becomes that type;
+    defaults and examples that hold null are annotations, and go. Beyond `MAX_DEPTH` levels all becomes `{}`.
+    """
+    return _schema(schema, 0, publish=True)
+
+
+class _TooDeepError(Exception):
+    pass
+
+
+def _schema(node: Any, depth: int, *, publish: bool) -> Schema:
+    if node is False:
+        return {"not": {}}
+    if not isinstance(node, dict):
+        return {}
+    if depth > MAX_DEPTH:
+        if publish:
+            return {}
+        raise _TooDeepError
+    kept: Schema = {}
+    for key, value in node.items():
+        result = _keyword(str(key), value, depth, publish=publish)
+        if result is not _DROP:
+            kept[str(key)] = result
+    _mend_required(node, kept)
+    _mend_draft_4(node, kept, depth, publish=publish)
+    if publish:
+        _mend_nulls(node, kept)
+    return kept
+
+
+def _keyword(key: str, value: Any, depth: int, *, publish: bool) -> Any:
+    if key in VALUES:
+        return _KEYWORDS[key](value)
+    if value is None or key in _DROPPED or key.startswith("x-"):
+        return _DROP
+    if key in MAPS:
+        if not isinstance(value, dict):
+            return _DROP
+        return {str(name): _schema(member, depth + 1, publish=publish) for name, member in value.items()}
+    if key in _LISTS:
+        members = value if isinstance(value, list) else []
+        return [_schema(member, depth + 1, publish=publish) for member in members] or _DROP
+    if key in _SUBSCHEMAS:
+        return _DROP if isinstance(value, list) else _schema(value, depth + 1, publish=publish)
+    if key in _OPEN:
+        return value if isinstance(value, bool) else _schema(value, depth + 1, publish=publish)
+    return _KEYWORDS.get(key, _other)(value)
+
+
+def _types(value: Any) -> Any:
+    given = value if isinstance(value, list) else [value]
+    names = [_SYNONYMS.get(name.lower(), name.lower()) for name in given if isinstance(name, str)]
+    kept = list(dict.fromkeys(name for name in names if name in TYPES))
+    return _DROP if not kept else kept[0] if len(kept) == 1 else kept
+
+
+def _names(value: Any) -> Any:
+    return list(dict.fromkeys(v for v in value if isinstance(v, str))) if isinstance(value, list) else _DROP
+
+
+def _count(value: Any) -> Any:
+    whole = _number(value)
+    return int(whole) if whole is not _DROP and whole >= 0 and whole == int(whole) else _DROP
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return _DROP
+    # orjson writes integers of 64 bits and no more.
+    return value if isinstance(value, float) or -(2**63) <= value < 2**64 else float(value)
+
+
+def _divisor(value: Any) -> Any:
+    number = _number(value)
+    return number if number is not _DROP and number > 0 else _DROP
+
+
+def _text(value: Any) -> Any:
+    return (
+        clean_text(value) if isinstance(value, str) else str(value) if _number(value) is not _DROP else _DROP
+    )
+
+
+def _string(value: Any) -> Any:
+    return value if isinstance(value, str) else _DROP
+
+
+def _flag(value: Any) -> Any:
+    return value if isinstance(value, bool) else _DROP
+
+
+def _values(value: Any) -> Any:
+    members = list(value.values()) if isinstance(value, dict) else value
+    return [json_value(member) for member in members] if isinstance(members, list) and members else _DROP
+
+
+def _enum(value: Any) -> Any:
+    return _values(value) if isinstance(value, list) else _DROP
+
+
+def _other(value: Any) -> Any:
+    return json_value(value)
+
+
+def json_value(value: Any, depth: int = 0) -> Any:
+    """The value as JSON can hold it: no NaN, no integer beyond 64 bits, only string keys; dates as text."""
+    if depth > MAX_DEPTH:
+        return None
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): json_value(member, depth + 1) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(member, depth + 1) for member in value]
+    if isinstance(value, (int, float)):
+        number = _number(value)
+        return str(value) if number is _DROP else number
+    return str(value)
+
+
+_KEYWORDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "type": _types,
+    "required": _names,
+    "enum": _enum,
+    "examples": _values,
+    "const": json_value,
+    "default": json_value,
+    **dict.fromkeys(_COUNTS, _count),
+    **dict.fromkeys(_NUMBERS, _number),
+    "multipleOf": _divisor,
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_STRINGS, _string),
+    **dict.fromkeys(_FLAGS, _flag),
+}
+
+
+def _mend_required(node: Schema, kept: Schema) -> None:
+    # Draft 3 and many hand-written schemas say `required: true` inside the property.
+    properties = node.get("properties")
+    for name, member in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(member, dict) and member.get("required") is True:
+            kept["required"] = list(dict.fromkeys([*kept.get("required", []), str(name)]))
+
+
+def _mend_draft_4(node: Schema, kept: Schema, depth: int, *, publish: bool) -> None:
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if node.get(exclusive) is True and bound in kept:
+            kept[exclusive] = kept.pop(bound)
+    if isinstance(node.get("items"), list) and "prefixItems" not in kept:
+        if node["items"]:
+            kept["prefixItems"] = [_schema(member, depth + 1, publish=publish) for member in node["items"]]
+        rest = kept.pop("additionalItems", True)
+        if rest is not True:
+            kept["items"] = {"not": {}} if rest is False else rest
+    if node.get("nullable") is True and isinstance(kept.get("type"), str) and kept["type"] != "null":
+        kept["type"] = [kept["type"], "null"]
+
+
+def _mend_nulls(node: Schema, kept: Schema) -> None:
+    if "const" in node and node["const"] is None:
+        kept["type"] = "null"
+    for key in ("const", "default"):
+        if key in kept and _holds_null(kept[key]):
+            del kept[key]
+    if "examples" in kept:
+        kept["examples"] = [value for value in kept["examples"] if not _holds_null(value)]
+    choices = kept.get("enum", [])
+    if _holds_null(choices):
+        kept["enum"] = [value for value in choices if not _holds_null(value)]
+        if None in choices and not kept["enum"]:
+            kept["type"] = "null"
+        elif None in choices:
+            either = [{"enum": kept.pop("enum")}, {"type": "null"}]
+            if "anyOf" in kept:
+                kept["allOf"] = [*kept.get("allOf", []), {"anyOf": either}]
+            else:
+                kept["anyOf"] = either
+    for key in [key for key, value in kept.items() if value in ([], {}) and key in ("examples", "enum")]:
+        del kept[key]
+    for key in [key for key in kept if key == "example" or (key not in _TYPED and _holds_null(kept[key]))]:
+        del kept[key]
+
+
+_TYPED: Final = frozenset(_KEYWORDS) | _SUBSCHEMAS | _OPEN | MAPS | _LISTS
+
+
+def _holds_null(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_null(member) for member in value.values())
+    return any(_holds_null(member) for member in value) if isinstance(value, list) else value is None

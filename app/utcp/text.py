@@ -1,0 +1,60 @@
+"""Hygiene of text that strangers wrote, and JSON pointers (RFC 6901) that name where it stood.
+
+Tool descriptions are read by models: characters that a person does not see are a way to smuggle orders past a
+reviewer, so they are taken out. Postgres can hold neither U+0000 nor lone surrogates in text or jsonb.
+"""
+
+import re
+from typing import Any, Final
+
+from app.errors import Fault, InvalidDocument
+
+NAME_LIMIT: Final = 512
+TEXT_LIMIT: Final = 16_384
+MAX_DEPTH: Final = 100
+
+# C0 (but tab and line feed), DEL and C1, soft hyphen, zero-width and bidi controls, invisible operators, BOM,
+# annotation anchors, lone surrogates, the tag block and the supplementary variation selectors.
+_HIDDEN: Final = re.compile(
+    "[\x01-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+)
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+def pointer(base: str, *keys: str | int) -> str:
+    """`base` extended by keys or indices, escaped as RFC 6901 section 3 says."""
+    return base + "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
+    """The text without characters that cannot be seen, cut to `limit` characters.
+
+    Raises InvalidDocument, pointing `at`, for U+0000: nobody writes it by accident.
+    """
+    if value.isascii() and value.isprintable() and len(value) <= limit:
+        return value
+    if "\x00" in value:
+        raise InvalidDocument("The text holds a NUL character", errors=[Fault(at, "Remove U+0000.")])
+    cleaned = _HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
+    return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
+
+
+def refuse_unstorable(value: Any, *, at: str = "", depth: int = 0) -> None:
+    """Raises InvalidDocument for a value with U+0000 or lone surrogates, or too deep a nesting."""
+    if depth > MAX_DEPTH:
+        raise InvalidDocument(
+            "The value is nested too deeply", errors=[Fault(at, f"At most {MAX_DEPTH} levels.")]
+        )
+    if isinstance(value, str):
+        if _UNSTORABLE.search(value):
+            raise InvalidDocument(
+                "The text cannot be stored", errors=[Fault(at, "Remove U+0000 and lone surrogates.")]
+            )
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            refuse_unstorable(key, at=at, depth=depth)
+            refuse_unstorable(member, at=pointer(at, key), depth=depth + 1)
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            refuse_unstorable(member, at=pointer(at, index), depth=depth + 1)
