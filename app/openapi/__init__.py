@@ -1,0 +1,18 @@
+"""OpenAPI documents -> tools: pure conversion, one stage per file, with an import report.
+
+`convert` runs in this process, `app.openapi.child.convert_in_child` in one of its own (for uploads).
+"""
+
+from app.openapi.convert import convert
+from app.openapi.load import is_openapi, sniff
+from app.openapi.model import Conversion, ConvertedTool, ConvertOptions, DocumentLimits
+
+__all__ = [
+    "Conversion",
+    "ConvertOptions",
+    "ConvertedTool",
+    "DocumentLimits",
+    "convert",
+    "is_openapi",
+    "sniff",
+]

@@ -1,0 +1,187 @@
+"""One operation -> one tool: the inputs, the argument plan and what is said of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.openapi.bodies import Body, body_of_v2, read_body
+from app.openapi.dialect import Mode
+from app.openapi.document import Document
+from app.openapi.model import ConvertedTool, Json
+from app.openapi.names import input_names
+from app.openapi.operations import Operation
+from app.openapi.outputs import read_outputs
+from app.openapi.parameters import Parameter, effective, offered
+from app.openapi.paths import fit
+from app.openapi.report import OperationProblem
+from app.openapi.security import Slots
+from app.openapi.servers import Place, locate, locate_v2, template
+from app.openapi.text import TOOL_TEXT, clean, label
+
+_LARGE = 30_000
+_EACH = 500
+# Nothing is validated against the schema of an answer, so it gets a smaller part.
+_OF_ANSWERS = 4
+_MOST_TAGS = 50
+
+
+@dataclass(slots=True)
+class Budget:
+    """What all tools of a document may take together, in bytes; `left` goes down with each."""
+
+    left: int
+    plenty: int
+    tool: int
+
+    def for_schemas(self) -> int:
+        """How much the definitions of the next tool may take: nothing once half is used up."""
+        return self.tool if self.left > self.plenty else 0
+
+    def spend(self, size: int) -> None:
+        """Raises OperationProblem when nothing is left."""
+        self.left -= size
+        if self.left < 0:
+            raise OperationProblem("is left out: the tools of this document are too large together")
+
+
+def assemble(
+    document: Document, operation: Operation, *, name: str, slots: Slots, budget: Budget
+) -> ConvertedTool:
+    """The tool of an operation. Raises OperationProblem, with a reason and a pointer, if there is none."""
+    budget.spend(_EACH)
+    node = operation.node
+    if not isinstance(node, dict):
+        raise OperationProblem("is not an object", pointer=operation.pointer)
+    notes: list[str] = []
+    security = slots.requirements(node, operation.pointer, notes=notes)
+    levels = (
+        (operation.item.get("parameters"), f"{operation.item_pointer}/parameters"),
+        (node.get("parameters"), f"{operation.pointer}/parameters"),
+    )
+    parameters = effective(document, levels, notes=notes)
+    body = _body(document, operation, parameters, notes)
+    parameters = [one for one in parameters if one.location not in {"body", "formData"}]
+    parameters = offered(parameters, credentials=security.keys, notes=notes)
+    path, parameters = fit(operation.path, parameters, notes=notes)
+    place = _place(document, operation)
+    notes.extend(place.notes)
+    aliases = input_names(parameters, has_body=body is not None)
+    inputs, size = _inputs(document, parameters, aliases, body, budget, notes)
+    outputs = read_outputs(document, node, operation.pointer, budget=budget.for_schemas() // _OF_ANSWERS)
+    notes.extend(outputs.notes)
+    description = _description(operation, notes)
+    budget.spend(size + outputs.size + len(description) + 250 * len(parameters) + security.size)
+    call_template: Json = {
+        "call_template_type": "http",
+        "http_method": operation.method,
+        "url": template(place, path),
+        "parameters": [one.plan(alias) for one, alias in zip(parameters, aliases, strict=True)],
+    }
+    if body is not None:
+        call_template["body"] = body.plan()
+    return ConvertedTool(
+        source_key=operation.source_key,
+        name=name,
+        description=description,
+        inputs=inputs,
+        outputs=outputs.schema,
+        tags=_tags(node.get("tags")),
+        deprecated=node.get("deprecated") is True,
+        call_template=call_template,
+        security=security.alternatives,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _body(
+    document: Document, operation: Operation, parameters: Sequence[Parameter], notes: list[str]
+) -> Body | None:
+    if document.version == "2.0":
+        body = body_of_v2(document, parameters, operation.node, notes=notes)
+    else:
+        node = operation.node.get("requestBody")
+        body = None if node is None else read_body(document, node, f"{operation.pointer}/requestBody")
+    if body is not None and operation.method == "TRACE":
+        # RFC 9110 section 9.3.8: a client MUST NOT send content in a TRACE request.
+        notes.append("the body is left out: TRACE carries none")
+        return None
+    if body is not None:
+        notes.extend(body.notes)
+    return body
+
+
+def _place(document: Document, operation: Operation) -> Place:
+    if document.version == "2.0":
+        return locate_v2(document, operation.node)
+    return locate(
+        document,
+        (
+            (operation.node.get("servers"), f"{operation.pointer}/servers"),
+            (operation.item.get("servers"), f"{operation.item_pointer}/servers"),
+            (document.raw.get("servers"), "/servers"),
+        ),
+    )
+
+
+def _inputs(
+    document: Document,
+    parameters: Sequence[Parameter],
+    aliases: Sequence[str],
+    body: Body | None,
+    budget: Budget,
+    notes: list[str],
+) -> tuple[Json, int]:
+    """The input schema and its size: an object at the root, closed, without combinators."""
+    properties = {alias: one.fragment.schema for one, alias in zip(parameters, aliases, strict=True)}
+    required = [alias for one, alias in zip(parameters, aliases, strict=True) if one.required]
+    size = sum(one.fragment.size + len(alias) for one, alias in zip(parameters, aliases, strict=True))
+    if body is not None:
+        properties["body"] = body.fragment.schema
+        size += body.fragment.size
+        if body.required:
+            required.append("body")
+    if size > 8 * budget.tool:
+        raise OperationProblem(f"has inputs of more than {8 * budget.tool} bytes")
+    # The same room for every tool, so that closures are shared between them.
+    room = budget.for_schemas()
+    refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
+    closure = document.book.close(refs, mode=Mode.INPUT, budget=room)
+    defs, cut, size = closure.defs, closure.cut, size + closure.size
+    if body is not None and body.fragment.refs:
+        closure = document.book.close(body.fragment.refs, mode=body.mode, budget=room)
+        defs, cut, size = {**defs, **closure.defs}, cut + closure.cut, size + closure.size
+    if cut:
+        notes.append(f"the input schema is large: {cut} of its parts were left open")
+    if size > _LARGE:
+        notes.append(f"the input schema is large: about {size // 1000} kB")
+    inputs: Json = {"type": "object", "properties": properties}
+    if required:
+        inputs["required"] = required
+    inputs["additionalProperties"] = False
+    if defs:
+        inputs["$defs"] = defs
+    return inputs, size
+
+
+def _description(operation: Operation, notes: list[str]) -> str:
+    texts: list[str] = []
+    for key in ("summary", "description"):
+        text, cut = clean(operation.node.get(key) or operation.item.get(key), longest=TOOL_TEXT)
+        if cut:
+            notes.append(f"the {key} was cut at {TOOL_TEXT} characters")
+        texts.append(text)
+    summary, description = texts
+    if not summary or description.startswith(summary):
+        text = description
+    elif not description:
+        text = summary
+    else:
+        text, cut = clean(f"{summary}\n\n{description}", longest=TOOL_TEXT)
+        if cut:
+            notes.append(f"the description was cut at {TOOL_TEXT} characters")
+    return text or clean(operation.source_key, longest=TOOL_TEXT)[0]
+
+
+def _tags(listed: object) -> tuple[str, ...]:
+    if not isinstance(listed, list):
+        return ()
+    return tuple(dict.fromkeys(filter(None, map(label, listed[:_MOST_TAGS]))))

@@ -1,0 +1,165 @@
+"""Conversion in a child process, so that no document can stall, bloat or crash the gateway."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+import app
+from app.errors import Fault, InvalidDocument, TooLarge
+from app.openapi.model import Conversion, ConvertedTool, ConvertOptions, Json
+
+_CHUNK = 256 * 2**10
+_ROOT = str(Path(app.__file__).parent.parent)
+# A child that is told nothing can leak nothing: no settings, no keys, no proxies reach it.
+_KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """What the child process may take: address space and answer in bytes, CPU and wall clock in seconds."""
+
+    memory: int = 4 * 2**30
+    cpu_seconds: int = 120
+    wall_seconds: float = 120.0
+    answer: int = 1 * 2**30
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What has arrived from the child so far."""
+
+    head: Json = field(default_factory=dict)
+    tools: list[ConvertedTool] = field(default_factory=list)
+    operations: list[Json] = field(default_factory=list)
+
+    def take(self, line: bytes) -> None:
+        form: Json = orjson.loads(line)
+        if "error" in form:
+            raise _raised(form["error"])
+        self.head = form.get("head", self.head)
+        self.tools.extend(map(ConvertedTool.from_json, form.get("tools", ())))
+        self.operations.extend(form.get("operations", ()))
+
+    def conversion(self) -> Conversion:
+        report = {**self.head["report"], "operations": self.operations}
+        empty = Conversion.from_json({**self.head, "tools": [], "report": report})
+        return Conversion(
+            title=empty.title,
+            version=empty.version,
+            description=empty.description,
+            tools=tuple(self.tools),
+            slots=empty.slots,
+            origins=empty.origins,
+            report=empty.report,
+        )
+
+
+async def convert_in_child(
+    document: bytes, *, options: ConvertOptions | None = None, limits: ChildLimits | None = None
+) -> Conversion:
+    """`convert(document)` in a process of its own, which ends with this call however the call ends.
+
+    Raises InvalidDocument (also if the child crashes), or TooLarge at any limit of time, memory or size.
+    """
+    options, limits = options or ConvertOptions(), limits or ChildLimits()
+    if len(document) > options.limits.size:
+        # Spares the start of a process.
+        raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
+    order = {"options": options.to_json(), "memory": limits.memory, "seconds": limits.cpu_seconds}
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "app.openapi.worker",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=_environment(os.environ),
+        cwd="/",
+        start_new_session=True,
+    )
+    feeding = asyncio.create_task(_feed(child, orjson.dumps(order) + b"\n", document))
+    try:
+        async with asyncio.timeout(limits.wall_seconds):
+            collected = await _collect(child, limits)
+            status = await child.wait()
+    except TimeoutError:
+        raise TooLarge(f"Converting the document takes more than {limits.wall_seconds:g} seconds") from None
+    finally:
+        await _end(child, feeding)
+    if status != 0 or not collected.head:
+        raise _died(status)
+    return collected.conversion()
+
+
+async def _collect(child: asyncio.subprocess.Process, limits: ChildLimits) -> _Answer:
+    collected = _Answer()
+    async for line in _lines(child, limits.answer):
+        collected.take(line)
+        # A line is at most some milliseconds of work; other tasks get their turn in between.
+        await asyncio.sleep(0)
+    return collected
+
+
+async def _lines(child: asyncio.subprocess.Process, most: int) -> AsyncIterator[bytes]:
+    if child.stdout is None:
+        return
+    pending: list[bytes] = []
+    total = 0
+    while chunk := await child.stdout.read(_CHUNK):
+        total += len(chunk)
+        if total > most:
+            raise TooLarge("The tools of the document are too large together")
+        *complete, rest = chunk.split(b"\n")
+        for part in complete:
+            yield b"".join([*pending, part])
+            pending = []
+        pending.append(rest)
+
+
+async def _feed(child: asyncio.subprocess.Process, order: bytes, document: bytes) -> None:
+    if child.stdin is None:
+        return
+    # A child that has already answered, or was killed, does not read on.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        child.stdin.write(order)
+        for start in range(0, len(document), _CHUNK):
+            child.stdin.write(document[start : start + _CHUNK])
+            await child.stdin.drain()
+        child.stdin.close()
+
+
+async def _end(child: asyncio.subprocess.Process, feeding: asyncio.Task[None]) -> None:
+    feeding.cancel()
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+    # Shielded: a cancelled request must not leave a zombie behind.
+    await asyncio.shield(asyncio.gather(feeding, child.wait(), return_exceptions=True))
+
+
+def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: ours[name] for name in _KEPT_ENVIRONMENT if name in ours}
+    paths = [_ROOT, *(path for path in sys.path if path and path != _ROOT)]
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _raised(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
+    kind = TooLarge if error["kind"] == "too-large" else InvalidDocument
+    faults = [Fault(fault["pointer"], fault["detail"]) for fault in error.get("errors", ())]
+    return kind(error["detail"], errors=faults)
+
+
+def _died(status: int) -> InvalidDocument | TooLarge:
+    # SIGXCPU and SIGKILL end a process that took too long. Out of memory, Python ends with a traceback (1),
+    # Rust with SIGABRT and orjson 3.13 with SIGSEGV (seen between 150 and 250 MB of address space).
+    if status in {1, -signal.SIGXCPU, -signal.SIGKILL, -signal.SIGABRT, -signal.SIGSEGV}:
+        return TooLarge("Converting the document takes too much time or memory")
+    return InvalidDocument("The document cannot be converted")

@@ -1,0 +1,73 @@
+"""`convert`: the bytes of an OpenAPI document -> tools, one operation at a time.
+
+    load -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> report
+
+The document as a whole is never validated: what is wrong with one operation costs that operation at most, and
+stands in the report with a JSON pointer and a reason.
+"""
+
+from app.openapi.assemble import Budget, assemble
+from app.openapi.document import Document, open_document
+from app.openapi.load import load
+from app.openapi.model import Conversion, ConvertedTool, ConvertOptions
+from app.openapi.names import tool_names
+from app.openapi.operations import Operation, list_operations
+from app.openapi.report import OperationProblem, Verdict, Warnings, report
+from app.openapi.security import Slots
+from app.openapi.servers import origin
+from app.openapi.text import TOOL_TEXT, clean, label
+
+# What an odd document may still provoke in a stage. It costs the operation, like any other defect.
+_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_SMALLEST_BUDGET = 24 * 2**20
+
+
+def convert(document: bytes, *, options: ConvertOptions | None = None) -> Conversion:
+    """Every operation of an OpenAPI document (Swagger 2.0, OpenAPI 3.0 or 3.1; JSON or YAML) as a tool.
+
+    Pure: nothing is fetched, nothing is read but the bytes. The same bytes and options give the same tools.
+    Raises InvalidDocument (cannot be read at all) or TooLarge (crosses a limit of `options.limits`).
+    """
+    options = options or ConvertOptions()
+    warnings = Warnings()
+    raw = load(document, options=options, warn=warnings.add)
+    opened = open_document(raw, options=options, warnings=warnings)
+    limits = options.limits
+    most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * len(document)))
+    return _convert(opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size))
+
+
+def _convert(document: Document, budget: Budget) -> Conversion:
+    operations = list_operations(document)
+    names = tool_names({one.source_key: one.given_name for one in operations})
+    slots = Slots(document)
+    tools: list[ConvertedTool] = []
+    verdicts: list[Verdict] = []
+    for operation in operations:
+        name = names[operation.source_key]
+        try:
+            tool = assemble(document, operation, name=name, slots=slots, budget=budget)
+        except OperationProblem as problem:
+            verdicts.append(_skipped(operation, name, problem.reason, problem.pointer))
+        except _UNREADABLE:
+            verdicts.append(_skipped(operation, name, "is written in a way that cannot be read", ""))
+        else:
+            tools.append(tool)
+            renamed = operation.given_name is not None and operation.given_name != name
+            verdict = "renamed" if renamed else "accepted"
+            verdicts.append(Verdict(operation.source_key, name, verdict, operation.pointer, notes=tool.notes))
+    info = document.mapping("info")
+    urls = [str(tool.call_template["url"]) for tool in tools]
+    return Conversion(
+        title=label(info.get("title")),
+        version=label(info.get("version")),
+        description=clean(info.get("description"), longest=TOOL_TEXT)[0],
+        tools=tuple(tools),
+        slots=tuple(slots.used([(tool.security, url) for tool, url in zip(tools, urls, strict=True)])),
+        origins=tuple(dict.fromkeys(map(origin, urls))),
+        report=report(verdicts, document.warnings),
+    )
+
+
+def _skipped(operation: Operation, name: str, reason: str, pointer: str) -> Verdict:
+    return Verdict(operation.source_key, name, "skipped", pointer or operation.pointer, reason=reason)

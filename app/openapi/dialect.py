@@ -1,0 +1,231 @@
+"""One Schema Object of OpenAPI 2.0, 3.0 or 3.1 -> JSON Schema 2020-12, keyword by keyword.
+
+Whatever is not understood is left out with a remark: a schema that is too wide still lets its operation be
+called, one that no validator reads does not. References become `#/$defs/<name>`; what they lead to is the
+business of `schemas.py`.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+from app.openapi.keywords import PLAIN, dependent_required, fits
+from app.openapi.model import Json
+from app.openapi.patterns import UNREADABLE_PATTERN, Patterns
+from app.openapi.refs import escape
+from app.openapi.report import OperationProblem
+
+# Keywords that hold schemas, by shape. What is listed neither here nor in PLAIN (discriminator, xml, x-...,
+# $id, $schema, readOnly) is left out.
+_APPLIED = frozenset({"not", "if", "then", "else"})
+_INNER = frozenset(
+    {"items", "additionalProperties", "propertyNames", "contains"}
+    | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+)
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
+
+
+class Mode(Enum):
+    """What a schema describes: arguments, arguments with file parts (base64 in JSON), or an answer."""
+
+    INPUT = "input"
+    FILES = "files"
+    OUTPUT = "output"
+
+
+class Names(Protocol):
+    """What a walk asks of the schema book."""
+
+    siblings: bool
+    patterns: Patterns
+
+    def refer(self, reference: str, *, at: str) -> tuple[tuple[str, ...], str]:
+        """The target's key and its `$defs` name; raises RefProblem for what is not local."""
+
+    def hidden(self, node: Any, mode: Mode) -> bool:
+        """Whether a property is not for this direction (readOnly in inputs, writeOnly in outputs)."""
+
+    def hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
+        """All hidden properties of an object schema, also through `allOf`."""
+
+    def warn(self, pointer: str, detail: str) -> None:
+        """Keep a remark for the report."""
+
+
+class Walk:
+    """Converts one schema tree; `refs` and `in_place` then hold what it refers to, in first-visit order."""
+
+    def __init__(self, names: Names, mode: Mode) -> None:
+        self._names = names
+        self._mode = mode
+        self.refs: dict[tuple[str, ...], None] = {}
+        self.in_place: dict[tuple[str, ...], None] = {}
+
+    def schema(
+        self, node: Any, at: str, *, in_place: bool = False, hidden: frozenset[str] = frozenset()
+    ) -> Json:
+        """The schema at pointer `at`; `in_place`: it constrains the very value of the tree's root."""
+        if isinstance(node, bool):
+            return {} if node else {"not": {}}
+        if not isinstance(node, dict):
+            self._names.warn(at, "a schema that is no object was taken as `any value`")
+            return {}
+        if isinstance(node.get("$ref"), str):
+            return self._reference(node, at, in_place=in_place, hidden=hidden)
+        return self._keywords(node, at, in_place=in_place, hidden=hidden)
+
+    def _reference(self, node: Json, at: str, *, in_place: bool, hidden: frozenset[str]) -> Json:
+        try:
+            key, name = self._names.refer(node["$ref"], at=f"{at}/$ref")
+        except OperationProblem as problem:
+            if self._mode is not Mode.OUTPUT:
+                raise
+            self._names.warn(at, f"an answer's schema {problem.reason}; it was taken as `any value`")
+            return {}
+        self.refs[key] = None
+        if in_place:
+            self.in_place[key] = None
+        beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
+        if not self._names.siblings:
+            # OAS 3.0 Reference Object: what stands beside `$ref` SHALL be ignored; notes do no harm.
+            beside = {word: beside[word] for word in ("title", "description") if word in beside}
+        return {"$ref": f"#/$defs/{name}", **self._keywords(beside, at, in_place=in_place, hidden=hidden)}
+
+    def _keywords(self, node: Json, at: str, *, in_place: bool, hidden: frozenset[str]) -> Json:
+        out: Json = {}
+        if "allOf" in node:
+            hidden = hidden | self._names.hidden_names(node, self._mode)
+        for keyword, value in node.items():
+            place = f"{at}/{keyword}"
+            if keyword == "pattern":
+                self._pattern(out, value, place)
+            elif keyword in PLAIN:
+                PLAIN[keyword](out, keyword, value, place, self._names.warn)
+            elif keyword in _APPLIED:
+                out[keyword] = self.schema(value, place, in_place=in_place, hidden=hidden)
+            elif keyword in _INNER:
+                if not isinstance(value, list):
+                    out[keyword] = value if isinstance(value, bool) else self.schema(value, place)
+            elif keyword in _LISTS:
+                self._list(out, keyword, value, place, in_place=in_place, hidden=hidden)
+            elif keyword in _MAPS:
+                self._map(out, keyword, value, place, in_place=in_place)
+        self._tuples(node, out, at)
+        self._bounds(node, out)
+        self._required(node, out, at, hidden)
+        self._types(node, out, at)
+        return out
+
+    def _pattern(self, out: Json, value: Any, at: str) -> None:
+        if isinstance(value, str) and self._names.patterns.usable(value):
+            out["pattern"] = value
+        else:
+            self._names.warn(at, UNREADABLE_PATTERN)
+
+    def _list(
+        self, out: Json, keyword: str, value: Any, at: str, *, in_place: bool, hidden: frozenset[str]
+    ) -> None:
+        if isinstance(value, dict):
+            value = [value]
+        if not isinstance(value, list) or not value:
+            self._names.warn(at, f"`{keyword}` is not a list of schemas and was left out")
+            return
+        applies = in_place and keyword != "prefixItems"
+        names = hidden if keyword == "allOf" else frozenset[str]()
+        out[keyword] = [
+            self.schema(one, f"{at}/{i}", in_place=applies, hidden=names) for i, one in enumerate(value)
+        ]
+
+    def _map(self, out: Json, keyword: str, value: Any, at: str, *, in_place: bool) -> None:
+        if not isinstance(value, dict):
+            self._names.warn(at, f"`{keyword}` is not a map of schemas and was left out")
+            return
+        schemas: Json = {}
+        for name, one in value.items():
+            place = f"{at}/{escape(name)}"
+            if not isinstance(one, dict | bool):
+                self._names.warn(place, "a schema that is no object was left out")
+            elif keyword == "patternProperties" and not self._names.patterns.usable(name):
+                self._names.warn(place, UNREADABLE_PATTERN)
+            elif keyword != "properties" or not self._names.hidden(one, self._mode):
+                schemas[name] = self.schema(one, place, in_place=in_place and keyword == "dependentSchemas")
+        out[keyword] = schemas
+
+    def _tuples(self, node: Json, out: Json, at: str) -> None:
+        """Draft 4 tuples (`items` as a list, `additionalItems`) as 2020-12 writes them."""
+        items = node.get("items")
+        if isinstance(items, list):
+            self._list(out, "prefixItems", items, f"{at}/items", in_place=False, hidden=frozenset())
+            if "additionalItems" in node:
+                rest = node["additionalItems"]
+                out["items"] = rest if isinstance(rest, bool) else self.schema(rest, f"{at}/additionalItems")
+        if "dependencies" in node:
+            dependent_required(out, "dependentRequired", node["dependencies"], at, self._names.warn)
+
+    def _bounds(self, node: Json, out: Json) -> None:
+        """Draft 4's boolean `exclusiveMinimum` turns `minimum` itself into the exclusive bound."""
+        for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if node.get(exclusive) is True and bound in out:
+                out[exclusive] = out.pop(bound)
+
+    def _required(self, node: Json, out: Json, at: str, hidden: frozenset[str]) -> None:
+        if "required" not in node:
+            return
+        names = node["required"]
+        if not isinstance(names, list):
+            self._names.warn(f"{at}/required", "`required` is not a list of names and was left out")
+            return
+        properties = node.get("properties")
+        properties = properties if isinstance(properties, dict) else {}
+        kept = dict.fromkeys(
+            name
+            for name in names
+            if isinstance(name, str)
+            and name not in hidden
+            and not self._names.hidden(properties.get(name), self._mode)
+        )
+        if kept:
+            out["required"] = list(kept)
+
+    def _types(self, node: Json, out: Json, at: str) -> None:
+        if self._mode is Mode.FILES:
+            _as_file(node, out)
+        types = out.get("type")
+        if "enum" in out and types is not None:
+            listed = [types] if isinstance(types, str) else types
+            if not any(fits(value, one) for one in listed for value in out["enum"]):
+                self._names.warn(at, "no value of `enum` has the `type`; the type was left out")
+                del out["type"]
+        if node.get("nullable") is not True and node.get("x-nullable") is not True:
+            return
+        if any(word in out for word in ("$ref", "allOf", "anyOf", "oneOf", "not", "const")):
+            notes = {word: out.pop(word) for word in ("title", "description", "default") if word in out}
+            inner = dict(out)
+            out.clear()
+            out.update(anyOf=[inner, {"type": "null"}], **notes)
+            return
+        types = out.get("type")
+        if types is not None:
+            listed = [types] if isinstance(types, str) else types
+            out["type"] = [*listed, *([] if "null" in listed else ["null"])]
+        if "enum" in out and None not in out["enum"]:
+            out["enum"] = [*out["enum"], None]
+
+
+def _as_file(node: Json, out: Json) -> None:
+    """File parts arrive as base64 in JSON arguments, and are decoded before they are sent.
+
+    OAS 3.0 says `format: binary`, 3.1 `contentMediaType` without encoding (section 4.8.14.3). A part that is
+    itself to be sent as base64 text (`format: byte`, `contentEncoding`) stays the plain string that it is.
+    """
+    textual = out.get("type", "string") in ("string", ["string", "null"], ["null", "string"])
+    if not textual or node.get("type") == "file":
+        return
+    encoded = out.pop("contentEncoding", None)
+    media = out.get("contentMediaType", "")
+    binary = media and not media.startswith("text/") and "json" not in media and "xml" not in media
+    if out.get("format") == "binary" or (encoded is None and binary):
+        out.pop("format", None)
+        out["type"] = out.get("type", "string")
+        out["contentEncoding"] = "base64"

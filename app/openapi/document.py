@@ -1,0 +1,52 @@
+"""One document while it is being converted: the raw mapping and what the stages share."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.errors import InvalidDocument
+from app.openapi.model import ConvertOptions, Json
+from app.openapi.refs import References
+from app.openapi.report import Warnings
+from app.openapi.schemas import SchemaBook
+
+
+@dataclass(slots=True)
+class Document:
+    """A loaded document; `version` is "2.0", "3.0" or "3.1", `memo` what stages made of shared nodes."""
+
+    raw: Json
+    version: str
+    options: ConvertOptions
+    warnings: Warnings
+    references: References
+    book: SchemaBook
+    memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
+
+    def mapping(self, *path: str) -> Json:
+        """The object at a path of the root, or {} where there is none."""
+        node: Any = self.raw
+        for key in path:
+            node = node.get(key) if isinstance(node, dict) else None
+        return node if isinstance(node, dict) else {}
+
+
+def open_document(raw: Json, *, options: ConvertOptions, warnings: Warnings) -> Document:
+    """The document with its version told. Raises InvalidDocument for versions that are not read."""
+    version = _version(raw, warnings)
+    references = References(raw)
+    book = SchemaBook(references, version=version, warnings=warnings)
+    return Document(raw, version, options, warnings, references, book)
+
+
+def _version(raw: Json, warnings: Warnings) -> str:
+    # YAML authors write `openapi: 3.0`, which is a number.
+    said = str(raw.get("openapi", raw.get("swagger"))).strip()
+    if said == "2" or said.startswith("2.0"):
+        return "2.0"
+    if said == "3" or said.startswith("3.0"):
+        return "3.0"
+    if said.startswith("3."):
+        if not said.startswith("3.1"):
+            warnings.add("/openapi", f"version {said[:20]} is read as 3.1")
+        return "3.1"
+    raise InvalidDocument(f"Version {said[:20]!r} is not read; Swagger 2.0 and OpenAPI 3.0 and 3.1 are")

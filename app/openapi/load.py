@@ -1,0 +1,189 @@
+"""Bytes -> raw mapping: encodings, JSON or YAML, and the limits that keep a hostile document cheap.
+
+Nothing that leaves here can hurt a later stage or the database: no NaN, no infinities, no lone surrogates, no
+NUL characters, no integer beyond 64 bits, no nesting beyond the limit.
+"""
+
+import codecs
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from app.errors import InvalidDocument, TooLarge
+from app.openapi.model import ConvertOptions, DocumentLimits, Json
+from app.openapi.yaml_load import load_yaml
+
+_ENCODINGS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_KEYS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
+# What JSON writers get wrong and orjson refuses, but what can be mended: NaN, infinities, lone surrogates.
+_MENDABLE = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+_MENDABLE_SIZE = 8 * 2**20
+# A top-level `openapi` or `swagger` key, in JSON or in YAML block style.
+_SNIFF = re.compile(rb"""(?:^|[{,\s])["']?(?:openapi|swagger)["']?\s*:\s*["']?[0-9]""")
+
+Warn = Callable[[str, str], None]
+
+
+def is_openapi(raw: Any) -> bool:
+    """Whether a parsed document says that it is OpenAPI or Swagger, of whatever version."""
+    if not isinstance(raw, dict):
+        return False
+    return any(
+        isinstance(raw.get(key), str | float | int) and str(raw[key]).strip()[:1].isdigit()
+        for key in ("openapi", "swagger")
+    )
+
+
+def sniff(document: bytes) -> bool:
+    """A cheap guess from the first and last 64 kB of unparsed bytes: is this OpenAPI, in JSON or YAML?"""
+    parts = (document[: 2**16], document[2**16 :][-(2**16) :])
+    return any(_SNIFF.search(_decoded(part)[0]) for part in parts if part)
+
+
+def load(document: bytes, *, options: ConvertOptions, warn: Warn) -> Json:
+    """The document as a raw mapping that says it is OpenAPI.
+
+    Raises InvalidDocument or TooLarge; what was mended goes to `warn(pointer, detail)`.
+    """
+    limits = options.limits
+    if len(document) > limits.size:
+        raise TooLarge(f"The document has {len(document)} bytes; at most {limits.size} are read")
+    content, replaced = _decoded(document)
+    if replaced:
+        warn("", "bytes that are no UTF-8 were replaced")
+    raw = _parsed(content, media_type=options.media_type or "", limits=limits, warn=warn)
+    if not isinstance(raw, dict):
+        raise InvalidDocument("The document is not an object")
+    if not is_openapi(raw):
+        raise InvalidDocument("The document says neither `openapi` nor `swagger`")
+    return raw
+
+
+def _decoded(document: bytes) -> tuple[bytes, bool]:
+    """UTF-8 bytes without byte order mark, and whether something had to be replaced."""
+    encoding = "utf-8"
+    for mark, of in _ENCODINGS:
+        if document.startswith(mark):
+            document, encoding = document[len(mark) :], of
+            break
+    else:
+        # RFC 4627 section 3: the first two characters are ASCII, so the zero bytes tell the encoding.
+        if len(document) >= 2 and (document[0] == 0) != (document[1] == 0):
+            encoding = "utf-16-be" if document[0] == 0 else "utf-16-le"
+    try:
+        if encoding == "utf-8":
+            document.decode("utf-8")
+            return document, False
+        return document.decode(encoding).encode("utf-8"), False
+    except UnicodeError:
+        return document.decode(encoding, "replace").encode("utf-8", "replace"), True
+
+
+def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn) -> Any:
+    start = content[:4096].lstrip()[:2]
+    if not start:
+        raise InvalidDocument("The document is empty")
+    if start in {b"\x1f\x8b", b"PK"}:
+        raise InvalidDocument("The document is compressed; send it unpacked")
+    if start[:1] not in b"{[" and "json" not in media_type.lower():
+        return load_yaml(content, limits=limits, warn=warn)
+    if content.count(b",") > limits.nodes:
+        raise TooLarge(f"The document has more than {limits.nodes} values")
+    try:
+        raw = orjson.loads(content)
+    except orjson.JSONDecodeError as problem:
+        where = f" (line {problem.lineno}, column {problem.colno})"
+    else:
+        _measure(raw, limits)
+        return _cleaned(raw, content, warn)
+    if len(content) <= _MENDABLE_SIZE and _MENDABLE.search(content):
+        return _mended(content, where, limits=limits, warn=warn)
+    if "json" not in media_type.lower() and len(content) <= limits.yaml_size and b"\t" not in content[:1]:
+        # YAML's flow style also starts with a brace; a document that is neither gets JSON's position.
+        try:
+            return load_yaml(content, limits=limits, warn=warn)
+        except InvalidDocument as problem:
+            if not problem.detail.startswith("The document is neither"):
+                raise
+    raise InvalidDocument(f"The document is not valid JSON{where}")
+
+
+def _cleaned(raw: Any, content: bytes, warn: Warn) -> Any:
+    if rb"\u0000" in content:
+        raw = _scrub(raw, warn)
+    if not is_openapi(raw):
+        return raw
+    written = sum(1 for found in _KEYS.finditer(content) if found[1])
+    if written != _count_keys(raw):
+        warn("", "an object has the same key twice; its last value was taken")
+    return raw
+
+
+def _mended(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -> Any:
+    try:
+        raw = json.loads(content)
+    except (ValueError, RecursionError):
+        raise InvalidDocument(f"The document is not valid JSON{where}") from None
+    _measure(raw, limits)
+    return _scrub(raw, warn)
+
+
+def _measure(root: Any, limits: DocumentLimits) -> None:
+    """Refuse nesting and size beyond the limits, one level at a time: recursion would be the attack."""
+    level = [root] if isinstance(root, dict | list) else []
+    depth = nodes = 0
+    while level:
+        depth += 1
+        nodes += sum(map(len, level))
+        if depth > limits.depth:
+            raise InvalidDocument(f"The document is nested deeper than {limits.depth} levels")
+        if nodes > limits.nodes:
+            raise TooLarge(f"The document has more than {limits.nodes} values")
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is dict or type(child) is list
+        ]
+
+
+def _count_keys(root: Any) -> int:
+    keys, stack = 0, [root]
+    while stack:
+        parent = stack.pop()
+        if type(parent) is dict:
+            keys += len(parent)
+            parent = parent.values()
+        stack.extend(child for child in parent if type(child) is dict or type(child) is list)
+    return keys
+
+
+def _scrub(value: Any, warn: Warn) -> Any:
+    """A copy that every JSON writer and Postgres's jsonb take; the depth is already bounded."""
+    if isinstance(value, str):
+        if value.isascii() and "\x00" not in value:
+            return value
+        mended = value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+        if mended != value:
+            warn("", "NUL characters or lone surrogates were removed from its strings")
+        return mended
+    if isinstance(value, dict):
+        return {_scrub(key, warn): _scrub(member, warn) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_scrub(member, warn) for member in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        warn("", "NaN or infinite numbers were replaced by null")
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
+        return float(value) if abs(value) < 10**308 else None
+    return value

@@ -1,0 +1,99 @@
+"""Media types of bodies and answers (RFC 9110 section 8.3.1): which are legal, and of which kind."""
+
+import codecs
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_LEGAL = re.compile(r"[\w!#$&^.+*-]{1,127}/[\w!#$&^.+*-]{1,127}(\s*;[\x20-\x7e]{0,255})?", re.ASCII)
+_TEXTUAL = frozenset(
+    "application/" + name
+    for name in (
+        *("xml", "yaml", "x-yaml", "graphql", "x-ndjson", "ndjson", "jsonl", "json-seq", "javascript"),
+        *("ecmascript", "sql", "sparql-query", "sparql-update", "toml", "jwt", "jose", "x-sh", "csv"),
+        *("n-triples", "n-quads", "trig"),
+    )
+)
+_CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
+_CONCRETE = {
+    "*/*": "application/json",
+    "application/*": "application/json",
+    "text/*": "text/plain",
+    "multipart/*": "multipart/form-data",
+}
+
+
+def legal(given: Any) -> bool:
+    """Whether a media type of the document may stand in a header."""
+    return isinstance(given, str) and _LEGAL.fullmatch(given.strip()) is not None
+
+
+def base(given: str) -> str:
+    """The type without parameters, in lower case."""
+    return given.partition(";")[0].strip().lower()
+
+
+def is_json(given: str) -> bool:
+    """`application/json`, `text/json`, `*+json` (RFC 6839) and what includes them: `*/*`, `application/*`."""
+    media = base(given)
+    return media in {"application/json", "text/json", "*/*", "application/*"} or media.endswith("+json")
+
+
+def is_xml(given: str) -> bool:
+    """XML of any name: given by the caller as text."""
+    return base(given).endswith(("/xml", "+xml"))
+
+
+def is_textual(given: str) -> bool:
+    """Bodies that are text, though not JSON and not a form."""
+    media = base(given)
+    return media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXTUAL
+
+
+def is_form(given: str) -> bool:
+    """Bodies made of fields: `application/x-www-form-urlencoded` and `multipart/...`."""
+    media = base(given)
+    return media == "application/x-www-form-urlencoded" or media.startswith("multipart/")
+
+
+def concrete(given: str) -> str:
+    """A type to send for a range of types."""
+    media = base(given)
+    if media in _CONCRETE:
+        return _CONCRETE[media]
+    if "*" in media:
+        return "application/octet-stream"
+    # A charset that nobody knows cannot be written in; the type alone can be sent.
+    charset = _CHARSET.search(given)
+    return given.strip() if charset is None or _is_known(charset[1]) else media
+
+
+def _is_known(charset: str) -> bool:
+    try:
+        codecs.lookup(charset)
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
+def preferred(offered: Iterable[Any]) -> str | None:
+    """The one to use of several: JSON, then forms, multipart, text, bytes, and XML last; else as listed."""
+    legal_ones = [one for one in offered if legal(one)]
+    return min(legal_ones, key=_rank, default=None)
+
+
+def _rank(given: str) -> int:
+    media = base(given)
+    if media == "application/json":
+        return 0
+    if is_json(media):
+        return 2 if "*" in media else 1
+    if media == "application/x-www-form-urlencoded":
+        return 3
+    if media.startswith("multipart/"):
+        return 4 if media == "multipart/form-data" else 5
+    if is_xml(media):
+        return 9
+    if is_textual(media):
+        return 6
+    return 8 if "*" in media else 7

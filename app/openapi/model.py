@@ -1,0 +1,146 @@
+"""What a conversion takes and gives: plain frozen values that also travel as JSON between processes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+#: JSON objects of the wire; their members are named in the docstrings of the places that make them.
+Json = dict[str, Any]
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLimits:
+    """What a document may cost before it is refused. Sizes are bytes.
+
+    The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations).
+    """
+
+    size: int = 64 * 2**20
+    yaml_size: int = 16 * 2**20
+    depth: int = 100
+    nodes: int = 4_000_000
+    yaml_nodes: int = 1_000_000
+    aliases: int = 100
+    operations: int = 50_000
+    parameters: int = 2_000
+    tool_size: int = 128 * 2**10
+    output_size: int = 512 * 2**20
+    output_factor: int = 48
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """How to read one document.
+
+    `url` is where the document came from: relative servers and token URLs are resolved against it (RFC 3986).
+    `base_url` goes before `url` for servers that are relative or missing; absolute servers stay as they are.
+    `media_type` is the Content-Type it came with, if any.
+    """
+
+    url: str | None = None
+    base_url: str | None = None
+    media_type: str | None = None
+    limits: DocumentLimits = field(default_factory=DocumentLimits)
+
+    def to_json(self) -> Json:
+        """The options as plain JSON, for the child process."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "ConvertOptions":
+        """The inverse of `to_json`."""
+        return cls(**{**form, "limits": DocumentLimits(**form["limits"])})
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedTool:
+    """One operation as a tool.
+
+    `source_key` is "GET /pets/{petId}"; `name` matches `^[a-zA-Z0-9_-]{1,64}$` and is unique in the document;
+    `inputs` and `outputs` are JSON Schema 2020-12 (outputs may be `{}`), with `$defs` of their own;
+    `call_template` holds the argument plan (`parameters`, `body`); `security` is an OR of ANDs of slots.
+    """
+
+    source_key: str
+    name: str
+    description: str
+    inputs: Json
+    outputs: Json
+    tags: tuple[str, ...]
+    deprecated: bool
+    call_template: Json
+    security: list[list[Json]]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> Json:
+        """The tool as plain JSON. Shared schemas are shared, not copied: treat the result as read-only."""
+        return {
+            "source_key": self.source_key,
+            "name": self.name,
+            "description": self.description,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "tags": list(self.tags),
+            "deprecated": self.deprecated,
+            "call_template": self.call_template,
+            "security": self.security,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "ConvertedTool":
+        """The inverse of `to_json`."""
+        return cls(**{**form, "tags": tuple(form["tags"]), "notes": tuple(form["notes"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A whole document as tools.
+
+    `slots`: one object per security scheme in use: slot, scheme (its name in the document), kind (api_key,
+    basic, bearer, oauth2, unsupported), scheme_type, location, name, token_url, scopes, flows, description,
+    origin_hint.
+    `origins`: "https://host[:port]" of the servers that the tools call, in order of first use.
+    `report`: {"counts", "operations", "warnings"} as every import answers it.
+    """
+
+    title: str
+    version: str
+    description: str
+    tools: tuple[ConvertedTool, ...]
+    slots: tuple[Json, ...]
+    origins: tuple[str, ...]
+    report: Json
+
+    def to_json(self) -> Json:
+        """The conversion as plain JSON; see `ConvertedTool.to_json` about sharing."""
+        return {
+            "title": self.title,
+            "version": self.version,
+            "description": self.description,
+            "tools": [tool.to_json() for tool in self.tools],
+            "slots": list(self.slots),
+            "origins": list(self.origins),
+            "report": self.report,
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "Conversion":
+        """The inverse of `to_json`."""
+        return cls(
+            title=form["title"],
+            version=form["version"],
+            description=form["description"],
+            tools=tuple(ConvertedTool.from_json(tool) for tool in form["tools"]),
+            slots=tuple(form["slots"]),
+            origins=tuple(form["origins"]),
+            report=form["report"],
+        )
+
+    def to_bytes(self) -> bytes:
+        """`to_json` as UTF-8 bytes: the same document gives the same bytes, always."""
+        return orjson.dumps(self.to_json())

@@ -1,0 +1,94 @@
+"""The schema of an answer: the first success response that is JSON (OAS Responses Object)."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from app.openapi import media
+from app.openapi.dialect import Mode
+from app.openapi.document import Document
+from app.openapi.model import Json
+from app.openapi.refs import RefProblem, escape
+from app.openapi.schemas import Fragment
+
+_SUCCESS = re.compile(r"2(?:[0-9][0-9]|[xX][xX])")
+_REF = "#/$defs/"
+_MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The schema with its own `$defs` ({} where there is none), its size in bytes, and remarks."""
+
+    schema: Json
+    size: int = 0
+    notes: tuple[str, ...] = ()
+
+
+_NONE = Outputs({})
+
+
+def read_outputs(document: Document, operation: Json, at: str, *, budget: int) -> Outputs:
+    """What a successful call answers. Never raises: a defect in an answer costs only the answer's schema."""
+    responses = operation.get("responses")
+    if not isinstance(responses, dict):
+        return _NONE
+    key = (f"outputs {budget}", id(responses))
+    # Swagger 2.0 says beside the responses whether they are JSON.
+    produces = operation.get("produces", document.raw.get("produces")) if document.version == "2.0" else None
+    if key not in document.memo:
+        outputs = _outputs(document, responses, f"{at}/responses", produces, budget)
+        document.memo[key] = responses, outputs
+    made: Outputs = document.memo[key][1]
+    return made
+
+
+def _outputs(document: Document, responses: Json, at: str, produces: Any, budget: int) -> Outputs:
+    statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
+    for status in sorted(statuses, key=str.upper)[:_MOST]:
+        try:
+            found = document.references.follow(responses[status], at=f"{at}/{status}")
+            schema = _schema(document, found.node, produces)
+            if schema is None:
+                continue
+            fragment = document.book.fragment(schema, f"{found.pointer}/schema", mode=Mode.OUTPUT)
+            return _closed(document, fragment, budget)
+        except RefProblem as problem:
+            document.warnings.add(problem.pointer or f"{at}/{status}", f"a response {problem.reason}")
+    return _NONE
+
+
+def _schema(document: Document, response: Any, produces: Any) -> Any:
+    """The JSON schema of one response; None where it has none."""
+    if not isinstance(response, dict):
+        return None
+    if document.version == "2.0":
+        listed = produces if isinstance(produces, list) else []
+        is_json = not listed or any(media.legal(one) and media.is_json(one) for one in listed)
+        return response.get("schema") if is_json else None
+    content = response.get("content")
+    chosen = media.preferred(content) if isinstance(content, dict) else None
+    if chosen is None or not isinstance(content, dict) or not media.is_json(chosen):
+        return None
+    one = document.references.follow(content[chosen], at=f"/content/{escape(chosen)}").node
+    return one.get("schema") if isinstance(one, dict) else None
+
+
+def _closed(document: Document, fragment: Fragment, budget: int) -> Outputs:
+    if fragment.size > budget:
+        return Outputs({}, notes=("the schema of the answer is too large and was left out",))
+    closure = document.book.close(fragment.refs, mode=Mode.OUTPUT, budget=budget - fragment.size)
+    schema = fragment.schema
+    if len(schema) == 1 and "$ref" in schema:
+        # What stands behind a bare reference is easier to read in place of it.
+        name = schema["$ref"].removeprefix(_REF)
+        defs = closure.defs
+        if fragment.refs[0] not in closure.within:
+            defs = {other: one for other, one in defs.items() if other != name}
+        return _made(closure.defs[name], defs, closure.size, closure.cut)
+    return _made(schema, closure.defs, fragment.size + closure.size, closure.cut)
+
+
+def _made(schema: Json, defs: Json, size: int, cut: int) -> Outputs:
+    notes = (f"the schema of the answer is large: {cut} of its parts were left open",) if cut else ()
+    return Outputs({**schema, "$defs": defs} if defs else schema, size, notes)

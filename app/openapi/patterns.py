@@ -1,0 +1,57 @@
+"""Regular expressions of schemas: kept only if Python, ECMA 262 and the validator can all read them."""
+
+import re
+import warnings
+
+import jsonschema_rs
+
+UNREADABLE_PATTERN = "a pattern that not every regular expression engine reads cheaply was left out"
+_LONGEST = 1_000
+_MOST_PATTERNS = 5_000
+# Compiling unrolls counted repetitions: `(a{1,1000}){1,1000}` is a million states, 10,000 take about 5 ms.
+_MOST_REPETITION = 10_000
+_MOST_WORK = 1_000_000
+_BOUND = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+# Possessive quantifiers, atomic and conditional groups, named groups, comments, inline flags, \A and \Z:
+# Python reads them, ECMA 262 does not.
+_PYTHON_ONLY = re.compile(r"\(\?(?:P|#|>|\(|[aiLmsux-]+[:)])|(?<!\\)[*+?}]\+|\\[AZ]")
+
+
+class Patterns:
+    """Judges the patterns of one document, each once, and bounds what all of them may cost together."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+        self._work = 0
+
+    def usable(self, pattern: str) -> bool:
+        """Whether a pattern may stay in a tool's schema."""
+        known = self._known.get(pattern)
+        if known is None:
+            known = self._known[pattern] = self._judge(pattern)
+        return known
+
+    def _judge(self, pattern: str) -> bool:
+        if len(pattern) > _LONGEST or len(self._known) >= _MOST_PATTERNS or _PYTHON_ONLY.search(pattern):
+            return False
+        repetition = 1
+        for bound in _BOUND.finditer(pattern):
+            digits = bound[2] or bound[1]
+            repetition *= max(int(digits), 1) if len(digits) <= 6 else _MOST_REPETITION + 1
+        self._work += repetition
+        if repetition > _MOST_REPETITION or self._work > _MOST_WORK:
+            self._work -= repetition
+            return False
+        return _compiles(pattern)
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            # A FutureWarning (`[[`) says that the meaning may change, not that the pattern is wrong.
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+        jsonschema_rs.validator_for({"type": "string", "pattern": pattern})
+    except (re.error, OverflowError, RecursionError, ValueError, jsonschema_rs.ValidationError):
+        return False
+    return True

@@ -1,0 +1,129 @@
+"""Local references: RFC 6901 pointers in `$ref`, resolved inside the document and nowhere else."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from app.openapi.model import Json
+from app.openapi.report import OperationProblem
+
+#: A chain of references longer than this is a defect or an attack; real documents need three.
+LONGEST_CHAIN = 50
+_PERCENT = re.compile("%[0-9a-fA-F]{2}")
+
+Tokens = tuple[str, ...]
+
+
+class RefProblem(OperationProblem):
+    """A reference that leads nowhere, out of the document, or back to itself."""
+
+
+def escape(token: str) -> str:
+    """One reference token, escaped as RFC 6901 section 3 says."""
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def _unescape(token: str) -> str:
+    return token.replace("~1", "/").replace("~0", "~")
+
+
+def pointer(tokens: Tokens) -> str:
+    """The JSON pointer of a path of tokens."""
+    return "".join(f"/{escape(token)}" for token in tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A node of the document and where it stands."""
+
+    node: Any
+    pointer: str
+
+
+class References:
+    """Looks local references up in one raw document. Only `#/...` is followed; nothing is ever fetched."""
+
+    def __init__(self, raw: Json) -> None:
+        self._raw = raw
+        self._targets: dict[Tokens, Found] = {}
+        self._parsed: dict[str, Tokens] = {}
+
+    def tokens(self, reference: str, *, at: str) -> Tokens:
+        """The tokens of a `$ref` value; raises RefProblem unless it is a pointer into this document."""
+        known = self._parsed.get(reference)
+        if known is not None:
+            return known
+        if not reference.startswith("#"):
+            raise RefProblem("refers to another document; only references inside the document are followed",
+                             pointer=at)  # fmt: skip
+        if not reference.startswith("#/"):
+            raise RefProblem("has a reference that is no JSON pointer (`#/...`)", pointer=at)
+        tokens = tuple(_unescape(token) for token in reference[2:].split("/"))
+        if _PERCENT.search(reference) and self._find(tokens) is None:
+            # RFC 6901 section 6: in a URI fragment, tokens are percent-encoded; `~1` may itself be.
+            tokens = tuple(_unescape(unquote(token)) for token in reference[2:].split("/"))
+        self._parsed[reference] = tokens
+        return tokens
+
+    def target(self, tokens: Tokens, *, at: str) -> Found:
+        """What stands at the tokens; raises RefProblem (blaming `at`) when nothing does."""
+        found = self._find(tokens)
+        if found is None:
+            raise RefProblem(f"refers to `#{pointer(tokens)[:200]}`, which does not exist", pointer=at)
+        return found
+
+    def follow(self, node: Any, *, at: str) -> Found:
+        """The node itself, or what its `$ref` leads to, over as many hops as needed.
+
+        Raises RefProblem for a dangling, external or endless chain.
+        """
+        found = Found(node, at)
+        for _ in range(LONGEST_CHAIN):
+            if not isinstance(found.node, dict) or not isinstance(found.node.get("$ref"), str):
+                return found
+            here = f"{found.pointer}/$ref"
+            found = self.target(self.tokens(found.node["$ref"], at=here), at=here)
+        raise RefProblem("has a chain of references that does not end", pointer=at)
+
+    def _find(self, tokens: Tokens) -> Found | None:
+        known = self._targets.get(tokens)
+        if known is None:
+            known = self._walk(tokens)
+            if known is not None:
+                self._targets[tokens] = known
+        return known
+
+    def _walk(self, tokens: Tokens) -> Found | None:
+        node: Any = self._raw
+        here = ""
+        hops = LONGEST_CHAIN
+        for token in tokens:
+            # A pointer may lead through a reference (`#/paths/~1a/get/parameters/0/schema`).
+            while isinstance(node, dict) and token not in node and isinstance(node.get("$ref"), str):
+                hops -= 1
+                if hops < 0 or not node["$ref"].startswith("#/"):
+                    return None
+                through = tuple(_unescape(unquote(part)) for part in node["$ref"][2:].split("/"))
+                if len(through) > len(tokens) + LONGEST_CHAIN:
+                    return None
+                node, here = self._plain(through), pointer(through)
+            if isinstance(node, dict) and token in node:
+                node = node[token]
+            elif isinstance(node, list) and token.isdecimal() and int(token[:9]) < len(node):
+                node = node[int(token[:9])]
+            else:
+                return None
+            here += f"/{escape(token)}"
+        return Found(node, here)
+
+    def _plain(self, tokens: Tokens) -> Any:
+        node: Any = self._raw
+        for token in tokens:
+            if isinstance(node, dict):
+                node = node.get(token)
+            elif isinstance(node, list) and token.isdecimal() and int(token[:9]) < len(node):
+                node = node[int(token[:9])]
+            else:
+                return None
+        return node

@@ -1,0 +1,253 @@
+"""Schemas of a document, each converted once; a tool gets the closure of what it refers to as its `$defs`.
+
+Nothing is ever inlined, so cycles stay cycles and a fan-out of 2^n stays n definitions.
+"""
+
+import hashlib
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.openapi.dialect import Mode, Walk
+from app.openapi.model import Json
+from app.openapi.patterns import Patterns
+from app.openapi.refs import LONGEST_CHAIN, References, RefProblem, Tokens, pointer
+from app.openapi.report import Warnings
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
+_HOMES = {"2.0": ("definitions",), "3.0": ("components", "schemas"), "3.1": ("components", "schemas")}
+_DEEPEST_LOOK = 8
+_ENDLESS = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A converted schema: its JSON, what it refers to (in first-visit order), and its size in bytes.
+
+    `in_place` are the references that constrain the very same value (`$ref`, `allOf`, ...): a circle of those
+    never comes to an end, while one through a property does.
+    """
+
+    schema: Json
+    refs: tuple[Tokens, ...]
+    in_place: tuple[Tokens, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """The `$defs` of one tool, their size in bytes, and how many were cut short for their size.
+
+    `within` are those that others of them (or they themselves) refer to.
+    """
+
+    defs: Json
+    size: int
+    cut: int
+    within: frozenset[Tokens]
+
+
+class SchemaBook:
+    """Converts and remembers the schemas of one document."""
+
+    def __init__(self, references: References, *, version: str, warnings: Warnings) -> None:
+        self._references = references
+        self._home = _HOMES[version]
+        self._warnings = warnings
+        self.siblings = version == "3.1"
+        self.patterns = Patterns()
+        # Keyed by identity, so each entry also keeps its node alive.
+        self._inline: dict[tuple[int, Mode], tuple[Any, Fragment]] = {}
+        self._components: dict[tuple[Tokens, Mode], Fragment | RefProblem] = {}
+        self._ends: dict[Mode, dict[Tokens, Fragment | None]] = {mode: {} for mode in Mode}
+        self._heights: dict[tuple[Tokens, Mode], int] = {}
+        self._closures: dict[tuple[tuple[Tokens, ...], Mode, int], Closure | RefProblem] = {}
+        self._names: dict[Tokens, str] = {}
+        self._hidden: dict[tuple[int, Mode], tuple[Any, frozenset[str]]] = {}
+
+    def fragment(self, node: Any, at: str, *, mode: Mode) -> Fragment:
+        """The schema that stands at pointer `at`. Raises RefProblem for a reference out of the document."""
+        known = self._inline.get((id(node), mode))
+        if known is None:
+            known = node, self._convert(node, at, mode)
+            self._inline[id(node), mode] = known
+        return known[1]
+
+    def close(self, refs: Iterable[Tokens], *, mode: Mode, budget: int) -> Closure:
+        """All definitions that the references reach, nearest first, within `budget` bytes.
+
+        Beyond the budget a definition becomes `{}` (any value). Raises RefProblem for a dangling reference
+        and for schemas that refer to themselves in place; in answers both become `{}`.
+        """
+        key = (tuple(refs), mode, budget)
+        known = self._closures.get(key)
+        if known is None:
+            try:
+                known = self._close(key[0], mode, budget)
+            except RefProblem as problem:
+                known = problem
+            self._closures[key] = known
+        if isinstance(known, RefProblem):
+            raise known
+        return known
+
+    def component(self, tokens: Tokens, *, mode: Mode) -> Fragment:
+        """The schema that a reference leads to. Raises RefProblem if there is none that can be read."""
+        known = self._components.get((tokens, mode))
+        if known is None:
+            try:
+                found = self._references.target(tokens, at=pointer(tokens))
+                known = self._convert(found.node, found.pointer, mode)
+            except RefProblem as problem:
+                known = problem
+            self._components[tokens, mode] = known
+        if isinstance(known, RefProblem):
+            raise known
+        return known
+
+    # What a walk asks (dialect.Names) ----------------------------------------------------------------------
+
+    def refer(self, reference: str, *, at: str) -> tuple[Tokens, str]:
+        """The key of a local reference and its name in `$defs`."""
+        tokens = self._references.tokens(reference, at=at)
+        name = self._names.get(tokens)
+        if name is None:
+            plain = len(tokens) == len(self._home) + 1 and tokens[:-1] == self._home
+            name = tokens[-1]
+            if not plain or not _NAME.fullmatch(name):
+                # The digest is of the pointer alone, so the name does not depend on what else is there.
+                digest = hashlib.sha256(pointer(tokens).encode()).hexdigest()[:8]
+                name = f"{_ILLEGAL.sub('_', name).strip('_')[:60] or 'schema'}.{digest}"
+            self._names[tokens] = name
+        return tokens, name
+
+    def hidden(self, node: Any, mode: Mode) -> bool:
+        """Whether a property is marked readOnly (for inputs) or writeOnly (for answers)."""
+        return self._marked(node, "writeOnly" if mode is Mode.OUTPUT else "readOnly", _DEEPEST_LOOK)
+
+    def hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
+        """The hidden properties of an object schema and of all that it is made of."""
+        return self._hidden_names(node, mode, _DEEPEST_LOOK)
+
+    def warn(self, at: str, detail: str) -> None:
+        """Keep a remark for the report."""
+        self._warnings.add(at, detail)
+
+    # --------------------------------------------------------------------------------------------------------
+
+    def _convert(self, node: Any, at: str, mode: Mode) -> Fragment:
+        walk = Walk(self, mode)
+        schema = walk.schema(node, at, in_place=True)
+        return Fragment(schema, tuple(walk.refs), tuple(walk.in_place), len(orjson.dumps(schema)))
+
+    def _close(self, refs: tuple[Tokens, ...], mode: Mode, budget: int) -> Closure:
+        defs: Json = {}
+        size = cut = 0
+        ends, within = self._ends[mode], set[Tokens]()
+        queue = deque(refs)
+        while queue:
+            tokens = queue.popleft()
+            name = self._names[tokens]
+            if name in defs:
+                continue
+            if tokens not in ends:
+                ends[tokens] = self._sound(tokens, mode)
+            fragment = ends[tokens]
+            if fragment is None or size + fragment.size > budget:
+                defs[name] = {}
+                cut += fragment is not None
+                size += len(name) + 8
+                continue
+            defs[name] = fragment.schema
+            size += fragment.size + len(name) + 4
+            within.update(fragment.refs)
+            queue.extend(tokens for tokens in fragment.refs if self._names[tokens] not in defs)
+        return Closure(defs, size, cut, frozenset(within))
+
+    def _sound(self, tokens: Tokens, mode: Mode) -> Fragment | None:
+        """The component, if a validator comes to an end with it; None where an answer may do without it."""
+        try:
+            fragment = self.component(tokens, mode=mode)
+            self._check_end(tokens, mode)
+        except RefProblem as problem:
+            if mode is not Mode.OUTPUT:
+                raise
+            remark = f"an answer's schema {problem.reason}; it was taken as `any value`"
+            self.warn(problem.pointer, remark)
+            return None
+        return fragment
+
+    def _check_end(self, tokens: Tokens, mode: Mode) -> None:
+        if self._height(tokens, mode) > LONGEST_CHAIN:
+            raise RefProblem("refers to itself, or to too long a chain of schemas", pointer=pointer(tokens))
+
+    def _height(self, start: Tokens, mode: Mode) -> int:
+        """The longest way of in-place references from a component; a circle counts as endless."""
+        stack = [start]
+        open_: set[Tokens] = set()
+        while stack:
+            tokens = stack[-1]
+            if (tokens, mode) in self._heights:
+                stack.pop()
+                continue
+            steps = self._steps(tokens, mode)
+            missing = [step for step in steps if (step, mode) not in self._heights and step != tokens]
+            if tokens in open_ or not missing:
+                stack.pop()
+                open_.discard(tokens)
+                # A step that is still open, or the component itself, closes a circle.
+                heights = [self._heights.get((step, mode), _ENDLESS) for step in steps]
+                self._heights[tokens, mode] = min(1 + max(heights, default=0), _ENDLESS)
+            else:
+                open_.add(tokens)
+                stack.extend(step for step in missing if step not in open_)
+        return self._heights[start, mode]
+
+    def _steps(self, tokens: Tokens, mode: Mode) -> tuple[Tokens, ...]:
+        try:
+            return self.component(tokens, mode=mode).in_place
+        except RefProblem:
+            return ()
+
+    def _marked(self, node: Any, flag: str, depth: int) -> bool:
+        if not isinstance(node, dict) or depth == 0:
+            return False
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            if self.siblings and node.get(flag) is True:
+                return True
+            return self._marked(self._target(reference), flag, depth - 1)
+        if node.get(flag) is True:
+            return True
+        parts = node.get("allOf")
+        return isinstance(parts, list) and any(self._marked(part, flag, depth // 2) for part in parts[:10])
+
+    def _hidden_names(self, node: Any, mode: Mode, depth: int) -> frozenset[str]:
+        if not isinstance(node, dict) or depth == 0:
+            return frozenset()
+        known = self._hidden.get((id(node), mode))
+        if known is not None:
+            return known[1]
+        names: set[str] = set()
+        if isinstance(node.get("$ref"), str):
+            names |= self._hidden_names(self._target(node["$ref"]), mode, depth - 1)
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            names |= {name for name, one in properties.items() if self.hidden(one, mode)}
+        parts = node.get("allOf")
+        if isinstance(parts, list):
+            for part in parts:
+                names |= self._hidden_names(part, mode, depth - 1)
+        self._hidden[id(node), mode] = (node, frozenset(names))
+        return frozenset(names)
+
+    def _target(self, reference: str) -> Any:
+        try:
+            return self._references.target(self._references.tokens(reference, at=""), at="").node
+        except RefProblem:
+            return None

@@ -1,0 +1,199 @@
+"""Security requirements -> an OR of ANDs of credential slots, and the slots themselves.
+
+OAS 3.x Security Scheme and Security Requirement Objects; Swagger 2.0 `securityDefinitions`.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.openapi.document import Document
+from app.openapi.model import Json
+from app.openapi.refs import RefProblem, escape
+from app.openapi.servers import absolute, origin
+from app.openapi.text import clean, label
+
+_SLOT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
+_FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_MOST_ALTERNATIVES = 20
+_MOST_NEEDS = 8
+_MOST_SCOPES = 50
+# The flow whose token URL works without a person comes first; the names of 2.0 stand beside those of 3.x.
+_FLOWS = (
+    "clientCredentials",
+    "application",
+    "authorizationCode",
+    "accessCode",
+    "password",
+    "deviceAuthorization",
+)
+
+Alternatives = list[list[Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """An OR of ANDs of slots; `keys` are the (name, location) of its API keys, which no caller gives."""
+
+    alternatives: Alternatives
+    keys: frozenset[tuple[str, str]] = frozenset()
+    size: int = 0
+
+
+class Slots:
+    """The security schemes of a document, as the tools ask for them."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._v2 = document.version == "2.0"
+        path = ("securityDefinitions",) if self._v2 else ("components", "securitySchemes")
+        self._at = "".join(f"/{token}" for token in path)
+        self._schemes = document.mapping(*path)
+        self._slots: dict[str, Json] = {}
+
+    def requirements(self, operation: Json, at: str, *, notes: list[str]) -> Requirements:
+        """What an operation asks for: its own `security`, else the document's. [] asks for nothing."""
+        listed, at = operation.get("security"), f"{at}/security"
+        if listed is None:
+            listed, at = self._document.raw.get("security"), "/security"
+        key = ("security", id(listed))
+        if key not in self._document.memo:
+            remarks: list[str] = []
+            alternatives = self._read(listed, at, remarks)
+            size = len(orjson.dumps(alternatives))
+            made = Requirements(alternatives, self._keys(alternatives), size)
+            self._document.memo[key] = listed, (made, remarks)
+        read: tuple[Requirements, list[str]] = self._document.memo[key][1]
+        notes.extend(read[1])
+        return read[0]
+
+    def _keys(self, alternatives: Alternatives) -> frozenset[tuple[str, str]]:
+        slots = (self._slots[need["slot"]] for alternative in alternatives for need in alternative)
+        return frozenset(
+            (slot["name"].lower() if slot["location"] == "header" else slot["name"], slot["location"])
+            for slot in slots
+            if slot["kind"] == "api_key"
+        )
+
+    def used(self, needs: list[tuple[Alternatives, str]]) -> list[Json]:
+        """The slots that tools ask for, with the scopes of all of them and the origin they are sent to first.
+
+        `needs` holds the requirements and the URL of each tool, in order.
+        """
+        asked: dict[str, tuple[dict[str, None], str]] = {}
+        seen: set[int] = set()
+        for alternatives, url in needs:
+            # Operations without `security` of their own share the document's list.
+            if id(alternatives) in seen:
+                continue
+            seen.add(id(alternatives))
+            for alternative in alternatives:
+                for need in alternative:
+                    scopes, _ = asked.setdefault(need["slot"], ({}, origin(url)))
+                    scopes.update(dict.fromkeys(need["scopes"]))
+        return [
+            {**self._slots[slot], "scopes": list(scopes), "origin_hint": hint}
+            for slot, (scopes, hint) in asked.items()
+        ]
+
+    def _read(self, listed: Any, at: str, notes: list[str]) -> Alternatives:
+        if listed is None:
+            return []
+        if isinstance(listed, dict):
+            notes.append("`security` is not a list; it was read as its only alternative")
+            listed = [listed]
+        if not isinstance(listed, list):
+            notes.append(f"`security` at {at} was not understood; no credential is sent")
+            return []
+        if len(listed) > _MOST_ALTERNATIVES:
+            notes.append(f"only the first {_MOST_ALTERNATIVES} alternatives of `security` were taken")
+        alternatives: Alternatives = []
+        for wanted in listed[:_MOST_ALTERNATIVES]:
+            if not isinstance(wanted, dict):
+                notes.append(f"an alternative of `security` at {at} is not an object and was left out")
+                continue
+            if len(wanted) > _MOST_NEEDS:
+                notes.append(f"an alternative of more than {_MOST_NEEDS} credentials was left out")
+                continue
+            needs = [{"slot": self._slot(name), "scopes": _scopes(scopes)} for name, scopes in wanted.items()]
+            if needs not in alternatives:
+                alternatives.append(needs)
+        return alternatives
+
+    def _slot(self, name: str) -> str:
+        slot = name
+        # Dots alone would be a path of another kind in `/credentials/{slot}`.
+        if not _SLOT.fullmatch(name) or not name.strip("."):
+            digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+            slot = f"{_ILLEGAL.sub('_', name).strip('_')[:55] or 'slot'}_{digest}"
+        if slot not in self._slots:
+            self._slots[slot] = self._scheme(slot, name)
+        return slot
+
+    def _scheme(self, slot: str, name: str) -> Json:
+        at = f"{self._at}/{escape(name)}"
+        made: Json = {
+            "slot": slot, "scheme": name[:200], "kind": "unsupported", "scheme_type": "undefined",
+            "location": None, "name": None, "token_url": None, "scopes": [], "flows": [],
+            "description": "", "origin_hint": None,
+        }  # fmt: skip
+        try:
+            node = self._document.references.follow(self._schemes.get(name), at=at).node
+        except RefProblem:
+            node = None
+        if not isinstance(node, dict):
+            self._document.warnings.add(at, "a security scheme that operations ask for is not defined")
+            return made
+        made["description"] = clean(node.get("description"), longest=1_000)[0]
+        made["scheme_type"] = label(node.get("type")) or "undefined"
+        made.update(self._kind(node, at))
+        return made
+
+    def _kind(self, node: Json, at: str) -> Json:
+        kind = str(node.get("type")).lower()
+        if kind == "apikey":
+            return self._api_key(node, at)
+        if kind == "basic":
+            return {"kind": "basic"}
+        if kind == "http":
+            scheme = str(node.get("scheme", "")).lower()
+            kinds = {"basic": "basic", "bearer": "bearer"}
+            return {"kind": kinds.get(scheme, "unsupported"), "scheme_type": f"http {scheme[:40]}".strip()}
+        if kind == "oauth2":
+            return self._oauth2(node, at)
+        self._document.warnings.add(at, "a security scheme of this type is not supported")
+        return {}
+
+    def _api_key(self, node: Json, at: str) -> Json:
+        name, location = node.get("name"), node.get("in")
+        legal = isinstance(name, str) and 0 < len(name) <= 256 and (
+            location == "query" or (location in ("header", "cookie") and _FIELD.fullmatch(name) is not None)
+        )  # fmt: skip
+        if not legal:
+            self._document.warnings.add(at, "an API key without a legal name and place is not supported")
+            return {}
+        return {"kind": "api_key", "location": location, "name": name}
+
+    def _oauth2(self, node: Json, at: str) -> Json:
+        flows = node.get("flows")
+        if self._v2 or (not isinstance(flows, dict) and "flow" in node):
+            flows = {str(node.get("flow")): node}
+        flows = flows if isinstance(flows, dict) else {}
+        token_url = None
+        for flow in _FLOWS:
+            said = flows.get(flow)
+            if isinstance(said, dict) and token_url is None and said.get("tokenUrl"):
+                token_url = absolute(self._document, said["tokenUrl"])
+                if token_url is None:
+                    self._document.warnings.add(at, "a token URL that is not absolute http(s) was left out")
+        return {"kind": "oauth2", "token_url": token_url, "flows": [str(flow)[:40] for flow in flows][:10]}
+
+
+def _scopes(listed: Any) -> list[str]:
+    if not isinstance(listed, list):
+        return []
+    return list(dict.fromkeys(one[:200] for one in listed[:_MOST_SCOPES] if isinstance(one, str)))

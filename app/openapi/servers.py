@@ -1,0 +1,222 @@
+"""Where an operation is: server selection, variables, RFC 3986 resolution, and the URL template."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
+
+from app.openapi.document import Document
+from app.openapi.model import Json
+from app.openapi.report import OperationProblem
+
+_VARIABLE = re.compile(r"\{([^{}]*)\}")
+_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:@/\\?#\[\]{}%]{1,253})((?::[0-9]{1,5})?)")
+_HOST = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253}")
+_BAD = re.compile(r"[\x00-\x20\x7f\\]")
+_PLACEHOLDER = re.compile(r"\{([^{}/?#]+)\}")
+_EXPANSION = re.compile(r"\{[?&#][^{}]*\}")
+# Characters that a path may hold as they are (RFC 3986 section 3.3), and `%` of what is encoded already.
+_PATH_SAFE = "/%:@!$&'()*+,;=-._~"
+_QUERY_SAFE = _PATH_SAFE + "?"
+UNKNOWN_BASE = (
+    "has a relative server URL or none, and it is not known where the document came from: give `base_url`"
+)
+_MOST_SERVERS = 50
+_LONGEST_URL = 4_000
+_LONGEST_TEMPLATE = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An absolute base URL without a trailing slash, and what had to be said about it."""
+
+    url: str
+    notes: tuple[str, ...] = ()
+
+
+def origin(url: str) -> str:
+    """`https://host[:port]` in lower case, without the scheme's own port (RFC 6454 section 6.1)."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    own = {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, own) else "")
+
+
+def locate(document: Document, levels: tuple[tuple[Any, str], ...]) -> Place:
+    """The server of an operation: the nearest level that lists any (operation, path, document).
+
+    Raises OperationProblem when none of the level's servers gives an absolute http(s) URL.
+    """
+    for listed, at in levels:
+        if isinstance(listed, list) and listed:
+            key = ("servers", id(listed))
+            if key not in document.memo:
+                document.memo[key] = listed, _choose(document, listed, at)
+            chosen: Place | str = document.memo[key][1]
+            if isinstance(chosen, str):
+                raise OperationProblem(chosen, pointer=at)
+            return chosen
+    return _resolved_or_problem(document, "/", "")
+
+
+def locate_v2(document: Document, operation: Json) -> Place:
+    """Swagger 2.0: `schemes`, `host` and `basePath`; what is missing comes from where the document was."""
+    raw = document.raw
+    schemes = operation.get("schemes") or raw.get("schemes")
+    offered = [one for one in schemes if one in ("https", "http")] if isinstance(schemes, list) else []
+    if isinstance(schemes, list) and schemes and not offered:
+        raise OperationProblem("is offered over neither https nor http", pointer="/schemes")
+    path = raw.get("basePath")
+    path = "/" + path.strip().lstrip("/") if isinstance(path, str) and path.strip() else "/"
+    host = raw.get("host")
+    if not isinstance(host, str) or not host.strip():
+        return _resolved_or_problem(document, path, "/host")
+    host = re.sub(r"^[a-z]+://", "", host.strip()).rstrip("/")
+    own = urlsplit(document.options.base_url or document.options.url or "").scheme
+    scheme = "https" if "https" in offered or not offered else offered[0]
+    if not offered and own == "http" and urlsplit(document.options.url or "").netloc == host:
+        scheme = "http"
+    return _resolved_or_problem(document, f"{scheme}://{host}{path}", "/host")
+
+
+def template(place: Place, path: str) -> str:
+    """The URL template of an operation: base, path and query, with `{placeholders}` as they were written.
+
+    A fragment in the path key (`/#Action=List`) names the operation only, and is cut off.
+    Raises OperationProblem for dot segments, which clients and servers would collapse, and for overlong URLs.
+    """
+    base = urlsplit(place.url)
+    literal = _EXPANSION.sub("", path).split("#", 1)[0]
+    route, _, query = literal.partition("?")
+    route = "/" + route.lstrip("/") if not route.startswith("/") else route
+    queries = [part for part in (quote(base.query, safe=_QUERY_SAFE), _escaped(query, _QUERY_SAFE)) if part]
+    joined = quote(base.path.rstrip("/"), safe=_PATH_SAFE) + _escaped(route, _PATH_SAFE)
+    # Decoded twice: a server may do so before it routes.
+    if any(unquote(unquote(segment)) in {".", ".."} for segment in joined.split("/")):
+        raise OperationProblem("has a path with dot segments (`.`, `..`)")
+    whole = f"{base.scheme}://{base.netloc}{joined}" + (f"?{'&'.join(queries)}" if queries else "")
+    if len(whole) > _LONGEST_TEMPLATE:
+        raise OperationProblem(f"has a URL of more than {_LONGEST_TEMPLATE} characters")
+    return whole
+
+
+def absolute(document: Document, url: Any) -> str | None:
+    """A URL of the document (a token endpoint) resolved against where it came from; None if not http(s)."""
+    if not isinstance(url, str) or not url.strip():
+        return None
+    made = _resolve(document, url.strip(), prefer_base=False)
+    return made.url if isinstance(made, Place) else None
+
+
+def _escaped(text: str, safe: str) -> str:
+    pieces = _PLACEHOLDER.split(text)
+    return "".join(
+        f"{{{piece}}}" if index % 2 else quote(piece, safe=safe) for index, piece in enumerate(pieces)
+    )
+
+
+def _choose(document: Document, listed: list[Any], at: str) -> Place | str:
+    """The first server that can be used: documents list `ws:` and half-written ones, too."""
+    problem = ""
+    for node in listed[:_MOST_SERVERS]:
+        made: Place | str = "has a server that is not an object"
+        if isinstance(node, dict):
+            made = _substituted(document, node)
+        if isinstance(made, Place):
+            return made
+        problem = problem or made
+    return problem or f"has no usable server at {at}"
+
+
+def _substituted(document: Document, server: Json) -> Place | str:
+    url = server.get("url")
+    if not isinstance(url, str):
+        return "has a server without a URL"
+    variables = server.get("variables")
+    variables = variables if isinstance(variables, dict) else {}
+    missing: list[str] = []
+
+    def value(found: re.Match[str]) -> str:
+        variable = variables.get(found[1])
+        choices = variable.get("enum") if isinstance(variable, dict) else None
+        default = variable.get("default") if isinstance(variable, dict) else None
+        if default is None and isinstance(choices, list) and choices:
+            default = choices[0]
+        if isinstance(default, str | int | float) and not isinstance(default, bool):
+            return str(default)
+        missing.append(found[1])
+        return ""
+
+    filled = _VARIABLE.sub(value, url.strip()[:_LONGEST_URL]).replace(" ", "%20")
+    if missing:
+        return f"has a server URL whose variable `{missing[0][:100]}` has no default"
+    return _resolve(document, filled)
+
+
+def _resolved_or_problem(document: Document, url: str, at: str) -> Place:
+    made = _resolve(document, url)
+    if isinstance(made, str):
+        raise OperationProblem(made, pointer=at)
+    return made
+
+
+def _resolve(document: Document, url: str, *, prefer_base: bool = True) -> Place | str:
+    """An absolute base URL; a relative one needs `base_url` (a folder) or the document's own URL."""
+    options = document.options
+    parts = _split(url)
+    if parts is not None and not parts.scheme and not (parts.netloc or options.url or options.base_url):
+        return UNKNOWN_BASE
+    if parts is not None and not parts.scheme:
+        if prefer_base and options.base_url and not parts.netloc:
+            # What a registrar names is where the API is, so a server of "/" is that place itself.
+            url = urljoin(options.base_url.rstrip("/") + "/", url if url.strip("/") else "")
+        elif options.url or options.base_url:
+            url = urljoin(options.url or options.base_url or "", url)
+        else:
+            url = f"https:{url}"
+    return _checked(url)
+
+
+def _split(url: str) -> Any:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _checked(url: str) -> Place | str:
+    parts = _split(url)
+    if parts is None or len(url) > _LONGEST_URL or _BAD.search(url):
+        return "has a server URL that is not legal"
+    scheme = parts.scheme.lower()
+    if scheme not in {"http", "https"}:
+        return f"has a server that is called over `{scheme[:20]}`, not http"
+    notes: tuple[str, ...] = ()
+    authority = parts.netloc
+    if "@" in authority:
+        authority = authority.rpartition("@")[2]
+        notes = ("user info in the server URL was left out: it is a credential",)
+    legal = _legal_authority(authority.lower())
+    if legal is None:
+        return "has a server URL without a legal host"
+    if parts.fragment:
+        notes = (*notes, "the fragment of the server URL was left out")
+    path = "" if parts.path == "/" else parts.path
+    return Place(urlunsplit((scheme, legal, path, parts.query, "")), notes)
+
+
+def _legal_authority(authority: str) -> str | None:
+    """Host and port, with an international name in its ASCII form (RFC 5890); None if they are not legal."""
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or (match[2] and int(match[2][1:]) == 0):
+        return None
+    host = match[1]
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode("ascii")
+        except UnicodeError:
+            return None
+    return host + match[2] if _HOST.fullmatch(host) else None

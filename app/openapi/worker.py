@@ -1,0 +1,97 @@
+"""The child process of `child.py`: limits itself, converts one document from stdin, answers on stdout.
+
+In:  one line of JSON ({"options", "memory", "seconds"}), then the document to the end of the stream.
+Out: JSON lines, so that the parent never parses a large one: {"error": {...}}, or {"head": {...}} followed by
+     {"tools": [...]} and {"operations": [...]} in batches. Only standard output is used.
+"""
+
+import gc
+import resource
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import orjson
+
+from app.errors import Fault, GatewayError, InvalidDocument, TooLarge
+from app.openapi.convert import convert
+from app.openapi.model import Conversion, ConvertOptions, Json
+
+_BATCH = 128 * 2**10
+# The worst that a document can do to the parser's stack stays far below this.
+_RECURSION = 2_000
+
+
+def restrict(*, memory: int, seconds: int) -> None:
+    """Bound this process: address space in bytes, CPU seconds, no core dump, no files written."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    sys.setrecursionlimit(_RECURSION)
+    # The process lives for one document, most of which stays in use: collecting finds nothing to free.
+    gc.disable()
+
+
+def answer(document: bytes, *, options: ConvertOptions) -> Iterator[bytes]:
+    """The lines for the parent."""
+    try:
+        conversion = convert(document, options=options)
+        yield from _lines(conversion)
+    except (InvalidDocument, TooLarge) as error:
+        yield _line(error=_error(error))
+    except MemoryError:
+        yield _line(error={"kind": "too-large", "detail": "Converting the document takes too much memory"})
+
+
+def _lines(conversion: Conversion) -> Iterator[bytes]:
+    whole = conversion.to_json()
+    tools, operations = whole.pop("tools"), conversion.report["operations"]
+    whole["report"] = {**conversion.report, "operations": []}
+    yield _line(head=whole)
+    yield from _batches("tools", tools)
+    yield from _batches("operations", operations)
+
+
+def _batches(kind: str, items: Iterable[Json]) -> Iterator[bytes]:
+    batch: list[bytes] = []
+    size = 0
+    for item in items:
+        batch.append(orjson.dumps(item))
+        size += len(batch[-1])
+        if size >= _BATCH:
+            yield _joined(kind, batch)
+            batch, size = [], 0
+    if batch:
+        yield _joined(kind, batch)
+
+
+def _joined(kind: str, batch: list[bytes]) -> bytes:
+    return b'{"%s":[%s]}\n' % (kind.encode(), b",".join(batch))
+
+
+def _line(**form: Any) -> bytes:
+    return orjson.dumps(form) + b"\n"
+
+
+def _error(error: GatewayError) -> Json:
+    faults = [_fault(fault) for fault in error.errors]
+    kind = "too-large" if isinstance(error, TooLarge) else "invalid-document"
+    return {"kind": kind, "detail": error.detail, "errors": faults}
+
+
+def _fault(fault: Fault) -> Json:
+    return {"pointer": fault.pointer, "detail": fault.detail}
+
+
+def main(incoming: BinaryIO, outgoing: BinaryIO) -> None:
+    """Serve one document."""
+    order = orjson.loads(incoming.readline())
+    restrict(memory=order["memory"], seconds=order["seconds"])
+    options = ConvertOptions.from_json(order["options"])
+    outgoing.writelines(answer(incoming.read(), options=options))
+    outgoing.flush()
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer, sys.stdout.buffer)

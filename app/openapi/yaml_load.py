@@ -1,0 +1,213 @@
+"""YAML 1.2 core schema, built straight from libyaml's events, so that a crossed limit stops the work.
+
+PyYAML's own loaders read YAML 1.1 (`NO` is false, `2024-01-01` a date, `1:30` ninety), accept duplicate keys,
+and hand out an alias bomb for free that costs gigabytes when it is written. Here every scalar is what
+YAML 1.2.2 section 10.3 says, mapping keys are their literal text (`200:` is "200"), tags are refused, and an
+alias counts as much as what it stands for.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from app.errors import InvalidDocument, TooLarge
+from app.openapi.model import DocumentLimits
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LITERALS: dict[str, Any] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+# A leading zero is no number here: JSON has none, and who writes 0123 means an identifier.
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,307})", re.ASCII)
+_BASED = re.compile(r"0o[0-7]{1,21}|0x[0-9a-fA-F]{1,16}", re.ASCII)
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]{1,400}|(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{0,400})?)(?:[eE][-+]?[0-9]{1,5})?", re.ASCII
+)
+_NUMERIC = frozenset("+-.0123456789")
+# Lines that begin a list item or a mapping entry: at least one node each, unless they stand in a text block.
+_NODE_LINE = re.compile(rb"^[ ]*(?:- |[\w\"'][^\n:]{0,200}:(?: |$))", re.MULTILINE)
+_STRING_TAG = "tag:yaml.org,2002:str"
+_MERGE = object()
+
+
+def _plain(text: str) -> Any:
+    """What an unquoted scalar means in the core schema; beyond 64 bits it is a float, as in JSON."""
+    if text in _LITERALS:
+        return _LITERALS[text]
+    if text[0] not in _NUMERIC:
+        return text
+    if _INT.fullmatch(text):
+        whole = int(text)
+        return whole if -(2**63) <= whole < 2**64 else float(whole)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        return number if math.isfinite(number) else text
+    return text
+
+
+class _Frame:
+    """A mapping or sequence that is still open, with the size of what it holds so far."""
+
+    __slots__ = ("anchor", "height", "key", "merges", "nodes", "text", "value")
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.key: Any = None
+        self.merges: list[dict[str, Any]] = []
+        self.nodes = 1
+        self.text = 0
+        self.height = 1
+
+
+class _Builder:
+    def __init__(self, limits: DocumentLimits, warn: Callable[[str, str], None]) -> None:
+        self.limits = limits
+        self.warn = warn
+        self.root: Any = None
+        self.documents = 0
+        self.aliases = 0
+        self.frames: list[_Frame] = []
+        self.anchors: dict[str, tuple[Any, int, int, int]] = {}
+        self.nodes = 0
+        self.text = 0
+        self.steps: dict[type[yaml.Event], Callable[[Any], None]] = {
+            yaml.ScalarEvent: self.scalar,
+            yaml.AliasEvent: self.alias,
+            yaml.MappingStartEvent: self.open,
+            yaml.SequenceStartEvent: self.open,
+            yaml.MappingEndEvent: self.close,
+            yaml.SequenceEndEvent: self.close,
+            yaml.DocumentStartEvent: self.document,
+        }
+
+    def document(self, event: yaml.DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            raise _refused(event, "holds a second document; send one")
+
+    def charge(self, nodes: int, text: int) -> None:
+        self.nodes += nodes
+        self.text += text
+        if self.nodes > self.limits.yaml_nodes:
+            raise TooLarge(f"The YAML document expands to more than {self.limits.yaml_nodes} nodes")
+        if self.text > self.limits.size:
+            raise TooLarge(f"The YAML document expands to more than {self.limits.size} characters")
+
+    def scalar(self, event: yaml.ScalarEvent) -> None:
+        text: str = event.value
+        self.charge(1, len(text))
+        if event.tag is not None and event.tag not in {"!", _STRING_TAG}:
+            raise _refused(event, "uses a tag; only plain YAML is read")
+        if "\x00" in text:
+            text = text.replace("\x00", "")
+            self.warn("", "NUL characters were removed from its strings")
+        plain = event.implicit[0] and event.tag is None
+        frame = self.frames[-1] if self.frames else None
+        if frame is not None and isinstance(frame.value, dict) and frame.key is None:
+            if text == "<<" and plain:
+                frame.key = _MERGE
+            elif text in frame.value:
+                raise _refused(event, "has a mapping with the same key twice")
+            else:
+                frame.key = text
+            return
+        value = _plain(text) if plain else text
+        if event.anchor:
+            self.anchors[event.anchor] = (value, 1, len(text), 0)
+        self.attach(event, value, 1, len(text), 0)
+
+    def alias(self, event: yaml.AliasEvent) -> None:
+        self.aliases += 1
+        if self.aliases > self.limits.aliases:
+            raise TooLarge(f"The YAML document uses more than {self.limits.aliases} aliases")
+        if event.anchor not in self.anchors:
+            raise _refused(event, "has an alias to something unknown, or to what contains it")
+        value, nodes, text, height = self.anchors[event.anchor]
+        self.charge(nodes, text)
+        if len(self.frames) + height > self.limits.depth:
+            raise _refused(event, f"is nested deeper than {self.limits.depth} levels")
+        self.attach(event, value, nodes, text, height)
+
+    def open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        self.charge(1, 0)
+        if event.tag is not None and event.tag != "!":
+            raise _refused(event, "uses a tag; only plain YAML is read")
+        if len(self.frames) >= self.limits.depth:
+            raise _refused(event, f"is nested deeper than {self.limits.depth} levels")
+        if self.frames and isinstance(self.frames[-1].value, dict) and self.frames[-1].key is None:
+            raise _refused(event, "has a mapping or a list as a key")
+        if event.anchor:
+            # While it is open, an alias to it would make a value that contains itself.
+            self.anchors.pop(event.anchor, None)
+        self.frames.append(_Frame({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
+
+    def close(self, event: yaml.Event) -> None:
+        frame = self.frames.pop()
+        if isinstance(frame.value, dict):
+            for merged in frame.merges:
+                for key, value in merged.items():
+                    frame.value.setdefault(key, value)
+        if frame.anchor:
+            self.anchors[frame.anchor] = (frame.value, frame.nodes, frame.text, frame.height)
+        self.attach(event, frame.value, frame.nodes, frame.text, frame.height)
+
+    def attach(self, event: yaml.Event, value: Any, nodes: int, text: int, height: int) -> None:
+        if not self.frames:
+            self.root = value
+            return
+        frame = self.frames[-1]
+        frame.nodes += nodes
+        frame.text += text
+        frame.height = max(frame.height, height + 1)
+        if isinstance(frame.value, list):
+            frame.value.append(value)
+        elif frame.key is None:
+            raise _refused(event, "has an alias as a key")
+        elif frame.key is _MERGE:
+            merged = value if isinstance(value, list) else [value]
+            if not all(isinstance(one, dict) for one in merged):
+                raise _refused(event, "merges something that is not a mapping")
+            frame.merges.extend(merged)
+            frame.key = None
+        else:
+            frame.value[frame.key] = value
+            frame.key = None
+
+
+def _refused(event: yaml.Event, what: str) -> InvalidDocument:
+    mark = event.start_mark
+    if mark is None:
+        return InvalidDocument(f"The document {what}")
+    return InvalidDocument(f"The document {what} (line {mark.line + 1}, column {mark.column + 1})")
+
+
+def load_yaml(document: bytes, *, limits: DocumentLimits, warn: Callable[[str, str], None]) -> Any:
+    """The value of one UTF-8 YAML document.
+
+    Raises InvalidDocument with line and column, or TooLarge at the limit that was crossed.
+    """
+    if len(document) > limits.yaml_size:
+        raise TooLarge(f"A YAML document may have at most {limits.yaml_size} bytes; JSON may be larger")
+    # Counting lines takes a tenth of the time of parsing as many nodes.
+    if any(number >= limits.yaml_nodes for number, _ in enumerate(_NODE_LINE.finditer(document))):
+        raise TooLarge(f"The YAML document has more than {limits.yaml_nodes} nodes")
+    builder = _Builder(limits, warn)
+    try:
+        for event in yaml.parse(document, Loader=_LOADER):
+            step = builder.steps.get(type(event))
+            if step is not None:
+                step(event)
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise InvalidDocument(f"The document is neither JSON nor YAML{where}") from None
+    except (yaml.YAMLError, ValueError):
+        raise InvalidDocument("The document is neither JSON nor YAML") from None
+    return builder.root
