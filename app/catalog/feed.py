@@ -1,0 +1,212 @@
+"""The change feed: how a worker learns what other workers wrote.
+
+Each writing transaction ends with `record_change`, which numbers the change from one locked row: a higher
+number is never seen before a lower one, so that `seq > last` misses nothing. NOTIFY only wakes the readers; a
+poll every few seconds is the safety net, and the count of rows against the counter shows what was pruned.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+import asyncpg
+import structlog
+from asyncpg.exceptions import InterfaceError, PostgresError
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.database import Database, asyncpg_dsn
+from app.errors import Unavailable
+from app.models import TENANT
+
+ChangeKind = Literal["provider", "tool", "credential", "variable", "key"]
+CHANNEL = "utcp_gateway_changes"
+
+# Beyond this many it is cheaper to forget everything than to be told each.
+_MOST_AT_ONCE = 5_000
+_PRUNE_SECONDS = 3_600
+_LONGEST_PAUSE = 30.0
+
+_RECORD = text(
+    "WITH counter AS ("
+    " INSERT INTO change_counter (id, last) VALUES (1, 1)"
+    " ON CONFLICT (id) DO UPDATE SET last = change_counter.last + 1 RETURNING last"
+    "), change AS ("
+    " INSERT INTO changes (seq, tenant_id, kind, provider_id, object_id, at)"
+    " SELECT last, :tenant, :kind, :provider, :object, clock_timestamp() FROM counter RETURNING seq"
+    ") SELECT seq, pg_notify('utcp_gateway_changes', '') FROM change"
+)
+_POSITION = text("SELECT coalesce(max(last), 0) FROM change_counter")
+_SINCE = text(
+    "SELECT counter.last, changes.seq, changes.kind, changes.provider_id, changes.object_id"
+    " FROM change_counter counter LEFT JOIN changes ON changes.seq > :last"
+    " ORDER BY changes.seq LIMIT :most"
+)
+_PRUNE = text("DELETE FROM changes WHERE at < now() - interval '1 day'")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something was written. `object_id` is the id of the tool or credential, the name of the variable or the
+    key's id; a kind `all` says that too much was missed to tell, so that everything must be read again.
+    """
+
+    kind: ChangeKind | Literal["all"]
+    provider_id: UUID | None = None
+    object_id: str = ""
+    seq: int = 0
+
+
+Subscriber = Callable[[list[Change]], Awaitable[None]]
+
+
+async def record_change(
+    session: AsyncSession, *, kind: ChangeKind, provider_id: UUID | None = None, object_id: str = ""
+) -> int:
+    """Numbers and stores a change in the caller's transaction; gives the number.
+
+    It must be the last statement, since it holds a lock that every other writer waits for until the commit.
+    """
+    found = await session.execute(
+        _RECORD, {"tenant": TENANT, "kind": kind, "provider": provider_id, "object": object_id}
+    )
+    return int(found.scalar_one())
+
+
+class Feed:
+    """Delivers changes to its subscribers, in order, each at least once.
+
+    `listen_dsn` is a DSN that does not go through a transaction pooler; None turns LISTEN off and leaves the
+    poll, every `poll_seconds`.
+    """
+
+    def __init__(self, database: Database, *, listen_dsn: str | None, poll_seconds: float = 3.0) -> None:
+        self._database = database
+        self._listen_dsn = listen_dsn
+        self._poll_seconds = poll_seconds
+        self._subscribers: list[Subscriber] = []
+        self._behind: set[Subscriber] = set()
+        self._last = -1
+        self._turn = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def position(self) -> int:
+        """The number of the last change that was delivered."""
+        return self._last
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Calls `subscriber` with each list of changes. One that raises is told `all` at the next poll."""
+        self._subscribers.append(subscriber)
+
+    async def start(self) -> None:
+        """Takes the present position and begins to listen. Read what you cache after this, not before."""
+        async with self._database.reading() as session:
+            self._last = int((await session.execute(_POSITION)).scalar_one())
+        self._tasks = [asyncio.create_task(self._poll(), name="change-feed-poll")]
+        if self._listen_dsn is not None:
+            self._tasks.append(asyncio.create_task(self._listen(self._listen_dsn), name="change-feed-listen"))
+
+    async def aclose(self) -> None:
+        """Ends the background tasks and the listening connection."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+
+    async def catch_up(self) -> None:
+        """Delivers everything that is committed by now; a service calls it between its commit and its answer.
+
+        Never raises for a database that is away: what was committed is committed, and the poll comes later.
+        """
+        try:
+            await self._advance()
+        except Unavailable:
+            _log.warning("changes could not be read; the poll will")
+
+    async def _advance(self) -> None:
+        async with self._turn:
+            last, changes = await self._read()
+            late, self._behind = self._behind, set()
+            for subscriber in self._subscribers:
+                told = [Change("all", seq=last)] if subscriber in late else changes
+                if told:
+                    await self._deliver(subscriber, told)
+            # Only now: a request that is cancelled while it waits here must not swallow a change.
+            self._last = last
+
+    async def _read(self) -> tuple[int, list[Change]]:
+        async with self._database.reading() as session:
+            rows: Sequence[Any] = (
+                await session.execute(_SINCE, {"last": self._last, "most": _MOST_AT_ONCE})
+            ).all()
+        if not rows:
+            return self._last, []
+        last = int(rows[0].last)
+        changes = [
+            Change(row.kind, row.provider_id, row.object_id, row.seq) for row in rows if row.seq is not None
+        ]
+        # Numbers have no gaps, so fewer rows were pruned or cut off; a lower counter is a restored backup.
+        if last - self._last != len(changes):
+            return last, [Change("all", seq=last)]
+        return last, changes
+
+    async def _deliver(self, subscriber: Subscriber, changes: list[Change]) -> None:
+        try:
+            await subscriber(changes)
+        except Exception:  # noqa: BLE001 - one room's fault must not keep the others from their changes.
+            self._behind.add(subscriber)
+            _log.exception("a subscriber of the change feed failed; it will read everything again")
+
+    async def _poll(self) -> None:
+        loop = asyncio.get_running_loop()
+        prune_at = loop.time() + _PRUNE_SECONDS
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
+            self._wake.clear()
+            try:
+                await self._advance()
+                if loop.time() >= prune_at:
+                    prune_at = loop.time() + _PRUNE_SECONDS
+                    await self._prune()
+            except Unavailable:
+                _log.warning("the change feed cannot read the database")
+            except Exception:  # noqa: BLE001 - the loop must outlive every fault.
+                _log.exception("the change feed failed")
+
+    async def _prune(self) -> None:
+        async with self._database.writing() as session:
+            await session.execute(_PRUNE)
+
+    async def _listen(self, dsn: str) -> None:
+        pause = 0.2
+        while True:
+            try:
+                connection = await asyncpg.connect(asyncpg_dsn(dsn), timeout=5)  # type: ignore[no-untyped-call]
+                pause = 0.2
+                await self._hold(connection)
+            except (OSError, TimeoutError, PostgresError, InterfaceError) as error:
+                _log.warning("the change feed lost its listening connection", error=type(error).__name__)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _hold(self, connection: Any) -> None:
+        """Listens until the connection ends; whatever was written before is polled at once."""
+        ended = asyncio.Event()
+        connection.add_termination_listener(lambda _: ended.set())
+        try:
+            await connection.add_listener(CHANNEL, lambda *_: self._wake.set())
+            self._wake.set()
+            await ended.wait()
+        finally:
+            # A connection that died cannot say goodbye, and one that is stuck must not hold up the shutdown.
+            connection.terminate()

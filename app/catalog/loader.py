@@ -1,0 +1,261 @@
+"""Reads one tool with all that a call of it needs, and compiles it. Only egress has its secrets opened."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.catalog.plan import Plan
+from app.catalog.tools import ToolView, named, tool_select, view
+from app.database import Database
+from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
+from app.models import TENANT, Credential, Provider, Variable
+from app.outbound.credentials import compile_needs
+from app.outbound.egress import EgressSettings
+from app.outbound.limits import Limits
+from app.protocols.base import Adapter
+from app.security.credentials import SealedCredential, SealedVariable, open_credential
+from app.security.secret import Secret
+from app.security.vault import Vault
+from app.settings import Settings
+from app.utcp.text import pointer
+from app.utcp.variables import candidates, find_variables, substitute
+
+EGRESS_SLOT = "egress"
+"""The slot whose sealed fields are the secret outbound settings of a provider: proxy_url and client_key."""
+
+_NIL = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the read session gave."""
+
+    tool: ToolView
+    protocol: str
+    options: Mapping[str, Any]
+    limits: Mapping[str, Any]
+    credentials: Sequence[Credential]
+    variables: Sequence[Variable]
+
+
+@dataclass(frozen=True, slots=True)
+class VariableFinder:
+    """The variables that a provider's stored texts may name: its own, the tenant's, then the environment's.
+
+    Stored texts name a variable as it is stored; the namespaced spellings of UTCP come after that.
+    """
+
+    provider: str
+    stored: Sequence[Variable]
+    environment: Mapping[str, str]
+
+    def find(self, name: str) -> SealedVariable | None:
+        """The variable under the name that was asked for, or None."""
+        spellings = dict.fromkeys((name, *candidates(name, self.provider)))
+        for own in (True, False):
+            for spelling in spellings:
+                for row in self.stored:
+                    if row.name == spelling and (row.provider_id is not None) is own:
+                        return _sealed_variable(row, name)
+        for spelling in spellings:
+            if spelling in self.environment:
+                value = self.environment[spelling]
+                return SealedVariable(
+                    id=_NIL, tenant_id=TENANT, name=name, secret=False, value=value,
+                    sealed=None, version=0, provider_id=None,
+                )  # fmt: skip
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Compiles plans for `Catalog(loader.load)`. `environment` is where operator-listed names are read."""
+
+    database: Database
+    vault: Vault
+    adapters: Mapping[str, Adapter[Any]]
+    settings: Settings
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    async def load(self, name: str) -> Plan:
+        """The plan of a tool by canonical name or alias.
+
+        Raises NotFound, Unavailable, and InvalidInput (422) that says what of the stored tool is unusable.
+        """
+        return self.compile(await self._read(name))
+
+    async def _read(self, name: str) -> _Stored:
+        statement = tool_select().add_columns(
+            col(Provider.protocol).label("protocol"),
+            col(Provider.options).label("options"),
+            col(Provider.limits).label("limits"),
+        )
+        async with self.database.reading() as session:
+            row = (await session.execute(statement.where(named(name)))).one_or_none()
+            if row is None:
+                raise NotFound(f"There is no tool {name}.")
+            tool = view(row)
+            credentials = await _credentials(session, tool)
+            names = {*find_variables(tool.call_template)}.union(*(row.variable_names for row in credentials))
+            variables = await _variables(session, tool, names) if names else []
+        return _Stored(tool, row.protocol, row.options, row.limits, credentials, variables)
+
+    def compile(self, stored: _Stored) -> Plan:
+        """Everything that is the same for each call of the tool."""
+        tool = stored.tool
+        adapter = self.adapters.get(stored.protocol)
+        if adapter is None:
+            raise InvalidInput(
+                f"The protocol {stored.protocol} of {tool.name} is not served by this gateway."
+            )
+        finder = VariableFinder(tool.provider, stored.variables, self._environment())
+        template = _substituted(tool.call_template, finder)
+        try:
+            target = adapter.prepare(template)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"The tool {tool.name} cannot be called: {error.detail}.", errors=error.errors
+            ) from None
+        sealed = {row.slot: _sealed_credential(row, finder) for row in stored.credentials}
+        egress = sealed.pop(EGRESS_SLOT, None)
+        return Plan(
+            tool_id=tool.id,
+            provider_id=tool.provider_id,
+            name=tool.name,
+            alias=tool.alias,
+            provider=tool.provider,
+            tags=tuple(tool.tags),
+            registrar_tags=tool.registrar_tags,
+            enabled=tool.enabled,
+            deprecated=tool.deprecated,
+            safe=adapter.safe(target),
+            adapter=adapter,
+            target=target,
+            origin=adapter.origin(target),
+            inputs=tool.inputs,
+            needs=compile_needs(tool.security),
+            credentials=sealed,
+            limits=limits_of(stored.limits, self.settings),
+            egress=egress_of(stored.options, egress, vault=self.vault),
+        )
+
+    def _environment(self) -> Mapping[str, str]:
+        # As UTCP's clients do, an empty value counts as none.
+        names = self.settings.variable_env_names
+        return {name: self.environment[name] for name in names if self.environment.get(name)}
+
+
+def limits_of(overrides: Mapping[str, Any], settings: Settings) -> Limits:
+    """The gateway's limits, with those that a provider has of its own."""
+    return Limits(
+        connect=float(overrides.get("connect") or settings.connect_timeout),
+        first_byte=float(overrides.get("first_byte") or settings.first_byte_timeout),
+        total=float(overrides.get("total") or settings.total_timeout),
+        idle=float(overrides.get("idle") or settings.idle_timeout),
+        response_bytes=int(overrides.get("response_bytes") or settings.max_response_bytes),
+    )
+
+
+def egress_of(
+    options: Mapping[str, Any], secrets: SealedCredential | None, *, vault: Vault
+) -> EgressSettings | None:
+    """How a provider's upstream is reached, or None for directly. Raises SealBroken."""
+    fields = open_credential(secrets, vault=vault) if secrets is not None else {}
+    proxy_url, client_key = fields.get("proxy_url"), fields.get("client_key")
+    if not (proxy_url or options.get("ca_bundle") or options.get("client_certificate")):
+        return None
+    return EgressSettings(
+        proxy_url=Secret(proxy_url) if proxy_url else None,
+        ca_bundle=options.get("ca_bundle"),
+        client_certificate=options.get("client_certificate"),
+        client_key=Secret(client_key) if client_key else None,
+        proxy_resolves=bool(options.get("proxy_resolves")),
+    )
+
+
+async def _credentials(session: AsyncSession, tool: ToolView) -> Sequence[Credential]:
+    """Those in the slots that the tool names, and egress. Others, of discovery say, are not for calls."""
+    slots = {EGRESS_SLOT} | {need["slot"] for alternative in tool.security for need in alternative}
+    found = await session.execute(
+        select(Credential).where(
+            col(Credential.provider_id) == tool.provider_id,
+            col(Credential.principal).is_(None),
+            col(Credential.slot).in_(sorted(slots)),
+        )
+    )
+    return found.scalars().all()
+
+
+async def _variables(session: AsyncSession, tool: ToolView, names: Collection[str]) -> Sequence[Variable]:
+    spellings = {spelling for name in names for spelling in (name, *candidates(name, tool.provider))}
+    found = await session.execute(
+        select(Variable).where(
+            col(Variable.tenant_id) == TENANT,
+            or_(col(Variable.provider_id) == tool.provider_id, col(Variable.provider_id).is_(None)),
+            col(Variable.name).in_(sorted(spellings)),
+        )
+    )
+    return found.scalars().all()
+
+
+def _substituted(template: dict[str, Any], finder: VariableFinder) -> dict[str, Any]:
+    """The template with its variables written out; one made from OpenAPI has none (`/$count` is a path)."""
+    if "parameters" in template:
+        return template
+    found = {name: finder.find(name) for name in find_variables(template)}
+    secret = [name for name, variable in found.items() if variable is not None and variable.secret]
+    if secret:
+        # A secret in the open part of a plan would be shown by every dry run.
+        raise InvalidInput(
+            "Secret variables may stand in auth, headers and query values only.",
+            errors=[
+                Fault(pointer("/call_template"), f"The variable {name} has become secret.") for name in secret
+            ],
+        )
+    values = {
+        name: variable.value
+        for name, variable in found.items()
+        if variable is not None and variable.value is not None
+    }
+    try:
+        substituted: dict[str, Any] = substitute(template, values)
+    except UnsetVariable as error:
+        faults = [Fault("/call_template" + fault.pointer, fault.detail) for fault in error.errors]
+        raise UnsetVariable(error.detail, errors=faults, extra=error.extra) from None
+    return substituted
+
+
+def _sealed_credential(row: Credential, finder: VariableFinder) -> SealedCredential:
+    variables = (finder.find(name) for name in row.variable_names)
+    return SealedCredential(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        provider_id=row.provider_id,
+        slot=row.slot,
+        version=row.version,
+        kind=row.kind,  # type: ignore[arg-type]
+        public=row.public,
+        allowed_origins=tuple(row.allowed_origins),
+        sealed=row.sealed,
+        variables=tuple(variable for variable in variables if variable is not None),
+    )
+
+
+def _sealed_variable(row: Variable, name: str) -> SealedVariable:
+    """The variable, findable under the name that the text has for it."""
+    return SealedVariable(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        name=row.name if row.secret else name,
+        secret=row.secret,
+        value=row.value,
+        sealed=row.sealed,
+        version=row.version,
+        provider_id=row.provider_id,
+    )

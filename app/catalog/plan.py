@@ -1,0 +1,50 @@
+"""A compiled tool: all that a call needs, so that a warm one asks neither Postgres nor Redis."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from app.catalog.validation import ArgumentValidator
+from app.outbound.credentials import Need
+from app.outbound.egress import EgressSettings
+from app.outbound.limits import Limits
+from app.protocols.base import Adapter
+from app.security.credentials import SealedCredential
+
+
+@dataclass(slots=True)
+class Plan:
+    """One tool, ready to be called. Never changed once made, but for the validator, which is compiled at the
+    first call.
+
+    `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan holds no secret in the
+    open. `origin` is where `target` sends to; `safe` says that its method has no effects (RFC 9110, 9.2.1).
+    """
+
+    tool_id: UUID
+    provider_id: UUID
+    name: str
+    alias: str
+    provider: str
+    tags: tuple[str, ...]
+    registrar_tags: frozenset[str]
+    enabled: bool
+    deprecated: bool
+    safe: bool
+    adapter: Adapter[Any]
+    target: Any = field(repr=False)
+    origin: str
+    inputs: Mapping[str, Any] = field(repr=False)
+    needs: tuple[tuple[Need, ...], ...]
+    credentials: Mapping[str, SealedCredential] = field(repr=False)
+    limits: Limits
+    egress: EgressSettings | None = field(repr=False)
+    _validator: ArgumentValidator | None = field(default=None, repr=False)
+
+    def validate(self, arguments: Any) -> None:
+        """Raises InvalidArguments with every fault; InvalidInput where the tool's own schema is unusable."""
+        validator = self._validator
+        if validator is None:
+            validator = self._validator = ArgumentValidator(self.inputs)
+        validator.check(arguments)

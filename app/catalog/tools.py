@@ -1,0 +1,153 @@
+"""A tool as callers see it: what its source says, with what a person changed on top."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, and_, case, cast, false, func, or_, select, true
+from sqlmodel import col
+
+from app.models import TENANT, Override, Provider, Tool
+
+
+class Viewer(Protocol):
+    """The part of a principal that decides which tools exist for it; None means: no such limit."""
+
+    @property
+    def providers(self) -> frozenset[str] | None: ...
+    @property
+    def tags(self) -> frozenset[str] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolView:
+    """The effective tool. `registrar_tags` are those that a registrar set, the only ones that count for the
+    tag limit of a key; `enabled` is false, too, when its provider is disabled.
+    """
+
+    id: UUID
+    provider_id: UUID
+    provider: str
+    name: str
+    alias: str
+    description: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    tags: list[str]
+    registrar_tags: frozenset[str]
+    enabled: bool
+    deprecated: bool
+    hand_made: bool
+    version: int
+    call_template: dict[str, Any] = field(repr=False)
+    security: list[list[dict[str, Any]]]
+    average_response_size: int | None
+    created_at: datetime
+    updated_at: datetime
+
+
+def is_hand_made() -> ColumnElement[bool]:
+    """Whether the tool was written by hand (`POST /tools`), that is, came with no revision of a source."""
+    return col(Tool.revision_id).is_(None)
+
+
+def is_enabled() -> ColumnElement[bool]:
+    """Whether the tool and its provider are enabled; for a statement made from `tool_select()`."""
+    return and_(col(Provider.enabled), func.coalesce(col(Override.enabled), true()))
+
+
+def tool_select() -> Select[Any]:
+    """Selects what `view()` reads, joined to provider and override, for the one tenant."""
+    columns: list[Any] = [
+        col(Tool.id).label("id"),
+        col(Tool.provider_id).label("provider_id"),
+        col(Provider.name).label("provider"),
+        col(Tool.name).label("name"),
+        col(Tool.alias).label("alias"),
+        func.coalesce(col(Override.description), col(Tool.description)).label("description"),
+        col(Tool.inputs).label("inputs"),
+        col(Tool.outputs).label("outputs"),
+        func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
+        col(Provider.tags).label("provider_tags"),
+        _set_tags().label("set_tags"),
+        is_enabled().label("enabled"),
+        col(Tool.deprecated).label("deprecated"),
+        is_hand_made().label("hand_made"),
+        col(Tool.version).label("version"),
+        col(Tool.call_template).label("call_template"),
+        col(Tool.security).label("security"),
+        col(Tool.average_response_size).label("average_response_size"),
+        col(Tool.created_at).label("created_at"),
+        col(Tool.updated_at).label("updated_at"),
+    ]
+    return (
+        select(*columns)
+        .select_from(Tool)
+        .join(Provider, col(Provider.id) == col(Tool.provider_id))
+        .outerjoin(Override, col(Override.tool_id) == col(Tool.id))
+        .where(col(Tool.tenant_id) == TENANT)
+    )
+
+
+def view(row: Any) -> ToolView:
+    """A row of `tool_select()` as a ToolView."""
+    return ToolView(
+        id=row.id,
+        provider_id=row.provider_id,
+        provider=row.provider,
+        name=row.name,
+        alias=row.alias,
+        description=row.description,
+        inputs=row.inputs,
+        outputs=row.outputs,
+        tags=list(row.tags),
+        registrar_tags=frozenset(row.provider_tags).union(row.set_tags or ()),
+        enabled=row.enabled,
+        deprecated=row.deprecated,
+        hand_made=row.hand_made,
+        version=row.version,
+        call_template=row.call_template,
+        security=row.security,
+        average_response_size=row.average_response_size,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def named(name: str) -> ColumnElement[bool]:
+    """The tool of this canonical name or alias: an alias never has a dot, a canonical name always has."""
+    return col(Tool.name if "." in name else Tool.alias) == name
+
+
+def has_tag(tag: str) -> ColumnElement[bool]:
+    """Whether the tag is one of the tool's own or of its provider."""
+    own = func.coalesce(col(Override.tags), col(Tool.tags))
+    return or_(_holds(own, [tag]), _holds(col(Provider.tags), [tag]))
+
+
+def principal_filter(principal: Viewer) -> ColumnElement[bool]:
+    """What exists for this principal: the same rule as `Principal.may_use`, as a WHERE."""
+    rules: list[ColumnElement[bool]] = [true()]
+    if principal.providers is not None:
+        rules.append(col(Provider.name).in_(sorted(principal.providers)))
+    if principal.tags is not None:
+        wanted = sorted(principal.tags)
+        rules.append(or_(_holds(col(Provider.tags), wanted), _holds(_set_tags(), wanted)))
+    return and_(*rules)
+
+
+def call_url(base_url: str, alias: str) -> str:
+    """Where this gateway takes calls of a tool; an alias needs no escaping."""
+    return f"{base_url}/tools/{alias}/call"
+
+
+def _set_tags() -> ColumnElement[Any]:
+    """The tool's tags that a registrar set: the override's, or those of a hand-made tool."""
+    own = case((is_hand_made(), col(Tool.tags)), else_=None)
+    return func.coalesce(col(Override.tags), own)
+
+
+def _holds(tags: Any, wanted: list[str]) -> ColumnElement[bool]:
+    """Whether two lists of text have a member in common; a null list has none."""
+    return func.coalesce(tags.bool_op("&&")(cast(wanted, ARRAY(Text))), false())
