@@ -1,0 +1,6 @@
+"""Who may do what: verifying API keys, the gate of every route, and the keys themselves."""
+
+from app.access.authorise import anonymous_if, authorise, declared_scope, openly, requires
+from app.access.verifier import KeyVerifier
+
+__all__ = ["KeyVerifier", "anonymous_if", "authorise", "declared_scope", "openly", "requires"]

@@ -1,0 +1,152 @@
+"""The stored API keys: making, finding, listing, revoking. A key's text is in no column, only its digest."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Select, Text, or_, select, text, type_coerce
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.audit.events import record_event
+from app.catalog.feed import record_change
+from app.models import TENANT, Key, now
+from app.security.keys import MintedKey, digest, mint
+from app.security.principal import Grant, Principal
+from app.security.vault import Vault
+
+_TOUCH = text(
+    "UPDATE keys SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at)"
+    " FROM unnest(CAST(:ids AS text[]), CAST(:moments AS timestamptz[])) AS used(key_id, at)"
+    " WHERE keys.key_id = used.key_id"
+)
+
+
+async def create_key(
+    session: AsyncSession,
+    vault: Vault,
+    *,
+    name: str,
+    scopes: Iterable[str],
+    actor: str,
+    providers: Iterable[str] | None = None,
+    tags: Iterable[str] | None = None,
+) -> MintedKey:
+    """A new key that does not expire, stored with its event and its change in the caller's transaction."""
+    grant = Grant(
+        scopes=frozenset(scopes),
+        providers=None if providers is None else frozenset(providers),
+        tags=None if tags is None else frozenset(tags),
+    )
+    minted, _ = await issue_key(session, vault, name=name, grant=grant, actor=actor)
+    return minted
+
+
+async def issue_key(
+    session: AsyncSession, vault: Vault, *, name: str, grant: Grant, actor: str, tenant: UUID = TENANT
+) -> tuple[MintedKey, Key]:
+    """A new key with these rights, and its row. Whether `actor` may grant them has been checked before."""
+    minted = mint()
+    row = Key(
+        tenant_id=tenant,
+        key_id=minted.key_id,
+        name=name,
+        digest=digest(minted.text.reveal(), vault=vault),
+        scopes=sorted(grant.scopes),
+        providers=_sorted(grant.providers),
+        tags=_sorted(grant.tags),
+        expires_at=grant.expires_at,
+    )
+    session.add(row)
+    detail = {
+        "name": name,
+        "scopes": row.scopes,
+        "providers": row.providers,
+        "tags": row.tags,
+        "expires_at": None if row.expires_at is None else row.expires_at.isoformat(),
+    }
+    await record_event(
+        session, actor=actor, action="created", object_type="key", object_name=row.key_id, detail=detail
+    )
+    await record_change(session, kind="key", object_id=row.key_id)
+    return minted, row
+
+
+async def revoke_key(session: AsyncSession, row: Key, *, actor: str) -> None:
+    """Ends a key for good; its row stays, because the audit names it."""
+    row.revoked_at = now()
+    session.add(row)
+    await record_event(
+        session,
+        actor=actor,
+        action="revoked",
+        object_type="key",
+        object_name=row.key_id,
+        detail={"name": row.name},
+    )
+    await record_change(session, kind="key", object_id=row.key_id)
+
+
+async def has_keys(session: AsyncSession) -> bool:
+    """Whether any key was ever made."""
+    return (await session.scalars(select(Key).limit(1))).first() is not None
+
+
+async def find_key(session: AsyncSession, key_id: str) -> Key | None:
+    """The key that has this id, revoked or not."""
+    query = select(Key).where(Key.key_id == key_id)  # type: ignore[arg-type]
+    return (await session.scalars(query)).one_or_none()
+
+
+async def find_visible(
+    session: AsyncSession, key_id: str, *, principal: Principal, lock: bool = False
+) -> Key | None:
+    """An unrevoked key that the principal may see; `lock` keeps others from changing it meanwhile."""
+    query = _visible(principal).where(Key.key_id == key_id, Key.revoked_at.is_(None))  # type: ignore[union-attr,arg-type]
+    if lock:
+        query = query.with_for_update()
+    return (await session.scalars(query)).one_or_none()
+
+
+async def list_keys(
+    session: AsyncSession,
+    *,
+    principal: Principal,
+    include_revoked: bool = False,
+    cursor: UUID | None = None,
+    limit: int = 50,
+) -> tuple[list[Key], UUID | None]:
+    """A page of the keys that the principal may see, newest first, and the cursor of the next one."""
+    query = _visible(principal)
+    if not include_revoked:
+        query = query.where(Key.revoked_at.is_(None))  # type: ignore[union-attr]
+    if cursor is not None:
+        query = query.where(Key.id < cursor)  # type: ignore[arg-type]
+    query = query.order_by(Key.id.desc()).limit(limit + 1)  # type: ignore[attr-defined]
+    rows = list((await session.scalars(query)).all())
+    return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
+
+
+async def touch(session: AsyncSession, used: dict[str, datetime]) -> None:
+    """Notes when keys were last used, one statement for all of them."""
+    # In one order everywhere: two workers that touch the same keys must not wait for one another.
+    keys = sorted(used)
+    await session.execute(
+        select(Key.id).where(Key.key_id.in_(keys)).order_by(Key.id).with_for_update()  # type: ignore[call-overload,attr-defined]
+    )
+    await session.execute(_TOUCH, {"ids": keys, "moments": [used[key] for key in keys]})
+
+
+def _visible(principal: Principal) -> Select[Key]:
+    """Keys whose limits are within the principal's own: others would tell it of what it must not see."""
+    query = select(Key).where(Key.tenant_id == principal.tenant_id)  # type: ignore[arg-type]
+    own = Key.key_id == principal.key_id
+    for column, limit in ((Key.providers, principal.providers), (Key.tags, principal.tags)):
+        if limit is not None:
+            within = type_coerce(column, ARRAY(Text)).contained_by(sorted(limit))
+            query = query.where(or_(own, within))  # type: ignore[arg-type]
+    return query
+
+
+def _sorted(names: frozenset[str] | None) -> list[str] | None:
+    return None if names is None else sorted(names)

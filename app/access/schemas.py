@@ -1,0 +1,133 @@
+"""Bodies and pages of `/keys` and `/events`."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
+
+from app.models import Event, Key, now
+from app.schemas import Closed, ProviderName
+from app.security.keys import KEY_ID_PATTERN
+from app.security.principal import Grant
+from app.security.scopes import Scope
+
+# One line of printable text; the pattern says so in the OpenAPI document as well.
+_LINE = r"^[^\u0000-\u001F\u007F]+$"
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)
+_LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC)
+
+Line = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
+KeyId = Annotated[str, Field(pattern=KEY_ID_PATTERN, examples=["AbCdEfGhJkMn"])]
+KeyState = Literal["active", "expired", "revoked"]
+
+
+def _spelled_out(value: object) -> object:
+    """pydantic would also take a number of seconds."""
+    if isinstance(value, datetime) or (isinstance(value, str) and _RFC3339.fullmatch(value)):
+        return value
+    msg = "must be a time with an offset as in RFC 3339, e.g. 2030-01-31T00:00:00Z"
+    raise ValueError(msg)
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_spelled_out, json_schema_input_type=AwareDatetime)]
+
+
+class KeyCreate(Closed):
+    """What a new key may do. A limit that is left out does not limit."""
+
+    name: Line = Field(examples=["billing agent"])
+    scopes: list[Scope] = Field(min_length=1, max_length=20, examples=[["tools:read", "tools:call"]])
+    providers: list[ProviderName] | None = Field(
+        None, max_length=500, description="Only tools of these providers.", examples=[["library"]]
+    )
+    tags: list[Line] | None = Field(
+        None, max_length=500, description="Only tools that a registrar gave one of these tags."
+    )
+    expires_at: Moment | None = Field(None, description="When it ends, RFC 3339.")
+
+    def grant(self) -> Grant:
+        """The rights that are asked for."""
+        ends = self.expires_at
+        return Grant(
+            scopes=frozenset(self.scopes),
+            providers=None if self.providers is None else frozenset(self.providers),
+            tags=None if self.tags is None else frozenset(self.tags),
+            # Beyond these the conversion to UTC overflows.
+            expires_at=None if ends is None else max(_FIRST_MOMENT, min(ends, _LAST_MOMENT)).astimezone(UTC),
+        )
+
+
+class KeyView(BaseModel):
+    """A key without its text."""
+
+    id: KeyId
+    name: str
+    scopes: list[Scope]
+    providers: list[str] | None
+    tags: list[str] | None
+    state: KeyState
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="Written about once a minute.")
+
+    @classmethod
+    def of(cls, row: Key) -> Self:
+        """The view of a stored key."""
+        return cls.model_validate(_shown(row))
+
+
+class KeyCreated(KeyView):
+    """A new key with its text, which is shown this once."""
+
+    key: str = Field(description="The key itself. Only a digest of it is stored.", examples=["ugw_..."])
+
+    @classmethod
+    def with_text(cls, row: Key, text: str) -> Self:
+        """The answer to its creator."""
+        return cls.model_validate({**_shown(row), "key": text})
+
+
+class KeyPage(BaseModel):
+    """Keys, newest first."""
+
+    items: list[KeyView]
+    next_cursor: UUID | None = Field(description="Give it as `cursor` for the next page; null at the end.")
+
+
+class EventView(BaseModel):
+    """One change on the control plane."""
+
+    id: UUID
+    at: datetime
+    actor: str = Field(description="Id of the key that asked, or the command.")
+    action: str = Field(examples=["created"])
+    object_type: str = Field(examples=["provider"])
+    object_name: str = Field(examples=["library"])
+    detail: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: Event) -> Self:
+        """The view of a stored event."""
+        return cls.model_validate({name: getattr(row, name) for name in cls.model_fields})
+
+
+class EventPage(BaseModel):
+    """Events, newest first."""
+
+    items: list[EventView]
+    next_cursor: UUID | None = Field(description="Give it as `cursor` for the next page; null at the end.")
+
+
+def _shown(row: Key) -> dict[str, Any]:
+    kept = ("name", "scopes", "providers", "tags", "created_at", "expires_at", "revoked_at", "last_used_at")
+    return {"id": row.key_id, "state": _state(row), **{name: getattr(row, name) for name in kept}}
+
+
+def _state(row: Key) -> KeyState:
+    if row.revoked_at is not None:
+        return "revoked"
+    return "expired" if row.expires_at is not None and row.expires_at <= now() else "active"

@@ -1,0 +1,103 @@
+"""The day partitions of `calls`: made ahead, dropped when they are old.
+
+Rows that came before their partition lie in the default one; they are moved when their day gets a partition.
+A database role that may not change tables leaves everything in the default partition, where old rows
+are then deleted.
+"""
+
+from datetime import UTC, date, datetime, timedelta
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.database import Database, is_away
+
+_log = structlog.get_logger(__name__)
+
+_DAYS_AHEAD = 3
+_LOCK = text("SELECT pg_try_advisory_xact_lock(7235)")
+_PARTITIONS = text(
+    "SELECT child.relname FROM pg_inherits"
+    " JOIN pg_class child ON child.oid = inhrelid"
+    " WHERE inhparent = to_regclass('calls') AND child.relname ~ '^calls_[0-9]{8}$'"
+)
+_DELETE_OLD = text(
+    "DELETE FROM calls_default WHERE ctid = ANY(ARRAY("
+    "SELECT ctid FROM calls_default WHERE at < :before LIMIT 10000))"
+)
+
+
+def partition_name(day: date) -> str:
+    """`calls_20261121`."""
+    return f"calls_{day:%Y%m%d}"
+
+
+async def maintain(database: Database, *, retention_days: int, today: date | None = None) -> None:
+    """Makes the partitions of today and the next days, and forgets what is older than the retention.
+
+    Several workers may do this at the same time: one does it, the others leave. Raises `Unavailable`.
+    """
+    today = today or datetime.now(UTC).date()
+    oldest = today - timedelta(days=retention_days)
+    try:
+        await _partition(database, today=today, oldest=oldest)
+    except DBAPIError as error:
+        if is_away(error):
+            raise
+        _log.warning("the partitions of calls cannot be changed; rows stay in the default one")
+    await _delete_old(database, oldest=oldest)
+
+
+async def _partition(database: Database, *, today: date, oldest: date) -> None:
+    async with database.writing() as session:
+        existing = set((await session.scalars(_PARTITIONS)).all())
+    missing = [
+        day
+        for day in (today + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD + 1))
+        if partition_name(day) not in existing
+    ]
+    old = sorted(name for name in existing if name < partition_name(oldest))
+    # A transaction each: the locks on the table are held for one step only.
+    for day in missing:
+        async with database.writing() as session:
+            if await _alone(session):
+                await _create(session, day)
+    for name in old:
+        async with database.writing() as session:
+            if await _alone(session):
+                await session.execute(text(f"DROP TABLE IF EXISTS {name}"))
+
+
+async def _alone(session: AsyncSession) -> bool:
+    """Whether this worker is the one that changes partitions; bounds the wait for the tables' locks."""
+    await session.execute(text("SET LOCAL lock_timeout = '2s'"))
+    return bool(await session.scalar(_LOCK))
+
+
+async def _create(session: AsyncSession, day: date) -> None:
+    name = partition_name(day)
+    if name in set((await session.scalars(_PARTITIONS)).all()):
+        return
+    start, end = f"'{day} 00:00:00+00'", f"'{day + timedelta(days=1)} 00:00:00+00'"
+    # Against rows that arrive between the move and the attachment, which the default partition would keep.
+    await session.execute(text("LOCK TABLE calls_default IN ACCESS EXCLUSIVE MODE"))
+    await session.execute(text(f"CREATE TABLE {name} (LIKE calls INCLUDING ALL)"))
+    await session.execute(
+        text(
+            f"WITH moved AS (DELETE FROM calls_default WHERE at >= {start} AND at < {end} RETURNING *)"  # noqa: S608
+            f" INSERT INTO {name} SELECT * FROM moved"
+        )
+    )
+    await session.execute(
+        text(f"ALTER TABLE calls ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})")
+    )
+
+
+async def _delete_old(database: Database, *, oldest: date) -> None:
+    before = datetime(oldest.year, oldest.month, oldest.day, tzinfo=UTC)
+    while True:
+        async with database.writing() as session:
+            if (await session.execute(_DELETE_OLD, {"before": before})).rowcount < 10_000:  # type: ignore[attr-defined]
+                return
