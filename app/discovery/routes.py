@@ -1,0 +1,189 @@
+"""`GET /utcp` and `GET /providers/{name}/utcp`."""
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from sqlalchemy import select
+from sqlmodel import col
+
+from app.access import anonymous_if
+from app.database import Database
+from app.discovery.manuals import Manuals
+from app.discovery.shelves import Representation, Wanted
+from app.errors import NotFound
+from app.models import TENANT, Provider
+from app.schemas import PROVIDER_NAME, problems
+from app.search import Filters, SearchIndex
+from app.security.principal import Principal
+from app.utcp.render import ManualVersion
+
+router = APIRouter()
+
+# The most that a search by words lets into a manual.
+_MOST_FOUND: Final = 1_000
+_COMPRESSION_PAYS: Final = 1_000
+
+Reads = Annotated[Principal, Depends(anonymous_if("utcp_anonymous"))]
+Version = Annotated[
+    Literal["0", "1"] | None,
+    Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: as the operator set it."),
+]
+TagFilter = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[^\u0000-\u001F\u007F]+$",
+        description="Only tools with this tag, their own or their provider's.",
+    ),
+]
+Words = Annotated[str | None, Query(max_length=1000, description="Only tools that a search for this finds.")]
+IfNoneMatch = Annotated[str | None, Header(max_length=2000, description="ETags that are held already.")]
+
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "A UTCP manual of the tools that this key may call.",
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"tools": {"type": "array", "items": {"type": "object"}}},
+                    "required": ["tools"],
+                }
+            }
+        },
+        "headers": {"ETag": {"schema": {"type": "string"}}},
+    },
+    304: {"description": "The manual is the one that is held already."},
+}
+
+
+def _manuals(request: Request) -> Manuals:
+    found: Manuals = request.state.manuals
+    return found
+
+
+def _search(request: Request) -> SearchIndex:
+    found: SearchIndex = request.state.search
+    return found
+
+
+def _database(request: Request) -> Database:
+    found: Database = request.state.database
+    return found
+
+
+class _Asked:
+    """What both routes ask for."""
+
+    def __init__(
+        self,
+        request: Request,
+        principal: Reads,
+        version: Version = None,
+        tag: TagFilter = None,
+        q: Words = None,
+        if_none_match: IfNoneMatch = None,
+    ) -> None:
+        self.request = request
+        self.principal = principal
+        self.version: ManualVersion = 0 if (version or request.state.settings.manual_version) == "0" else 1
+        self.tag = tag
+        self.words = q
+        self.if_none_match = if_none_match
+        self.takes_gzip = _takes_gzip(request.headers.get("accept-encoding", ""))
+
+
+Asked = Annotated[_Asked, Depends(_Asked)]
+
+
+@router.get(
+    "/utcp",
+    operation_id="getManual",
+    tags=["discovery"],
+    response_class=Response,
+    responses=problems() | _RESPONSES,
+)
+async def get_manual(
+    asked: Asked,
+    *,
+    provider: Annotated[
+        str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.")
+    ] = None,
+) -> Response:
+    """The UTCP manual of all tools that this key may call; each points at its call URL here."""
+    return _answer(await _manual(asked, provider), asked)
+
+
+@router.get(
+    "/providers/{name}/utcp",
+    operation_id="getProviderManual",
+    tags=["discovery"],
+    response_class=Response,
+    responses=problems(404) | _RESPONSES,
+)
+async def get_provider_manual(
+    name: Annotated[str, Path(pattern=PROVIDER_NAME, examples=["library"])],
+    asked: Asked,
+    database: Annotated[Database, Depends(_database)],
+) -> Response:
+    """The UTCP manual of one provider."""
+    statement = select(col(Provider.tags)).where(
+        col(Provider.tenant_id) == TENANT, col(Provider.name) == name
+    )
+    async with database.reading() as session:
+        tags = (await session.execute(statement)).scalar_one_or_none()
+    manual = await _manual(asked, name) if tags is not None else None
+    # A key with a limit to tags sees a provider through the provider's own tags, or through one of its tools.
+    if tags is None or manual is None or not (manual.tools or asked.principal.may_use(name, tags)):
+        raise NotFound(f"There is no provider {name}.")
+    return _answer(manual, asked)
+
+
+async def _manual(asked: _Asked, provider: str | None) -> Representation:
+    matching = None
+    if asked.words is not None and asked.words.strip():
+        found = await _search(asked.request).matches(
+            asked.words,
+            principal=asked.principal,
+            filters=Filters(provider=provider, tag=asked.tag),
+            limit=_MOST_FOUND,
+        )
+        matching = frozenset(match.tool_id for match in found)
+    wanted = Wanted(asked.version, provider, asked.tag, matching)
+    manuals = _manuals(asked.request)
+    return await manuals.manual(wanted, principal=asked.principal, compressed=asked.takes_gzip)
+
+
+def _answer(manual: Representation, asked: _Asked) -> Response:
+    zipped = asked.takes_gzip and len(manual.body) >= _COMPRESSION_PAYS
+    etag = f'"{manual.etag}-gzip"' if zipped else f'"{manual.etag}"'
+    headers = {
+        "ETag": etag,
+        "Cache-Control": "private, no-cache",
+        "Vary": "Accept-Encoding, Authorization, X-API-Key",
+    }
+    if _holds(asked.if_none_match, etag):
+        return Response(status_code=304, headers=headers)
+    if zipped:
+        headers["Content-Encoding"] = "gzip"
+    body = manual.compressed() if zipped else manual.body
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _holds(if_none_match: str | None, etag: str) -> bool:
+    """RFC 9110 section 13.1.2: `*` or a list of entity tags, compared weakly."""
+    if if_none_match is None:
+        return False
+    held = (part.strip().removeprefix("W/") for part in if_none_match.split(","))
+    return if_none_match.strip() == "*" or etag in held
+
+
+def _takes_gzip(accept_encoding: str) -> bool:
+    """RFC 9110 section 12.5.3; what is not named is not sent."""
+    for item in accept_encoding.lower().split(","):
+        coding, _, weight = item.partition(";")
+        if coding.strip() == "gzip":
+            value = weight.strip().removeprefix("q=").strip()
+            return not (weight.strip() and not value.strip("0."))
+    return False

@@ -1,0 +1,143 @@
+"""What an import answers: a status and a model, whether somebody waits for it or not."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from app.errors import GatewayError
+from app.providers.entries import EntryVerdict, register_all
+from app.providers.imports import ImportJobs, Work, problem_of
+from app.providers.registration import RefusedEntry, Registrations
+from app.providers.repository import source_facts
+from app.providers.schemas import (
+    Entries,
+    Entry,
+    EntryCounts,
+    ImportView,
+    Refreshed,
+    preview_of,
+    refreshed_of,
+    registered_of,
+)
+from app.providers.service import Imported, Registry
+from app.security.principal import Principal
+
+Answer = tuple[int, BaseModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Runs imports for one caller and answers in the models of the edge."""
+
+    registry: Registry
+    principal: Principal
+
+    async def register(self, registrations: Registrations, *, preview: bool = False) -> Answer:
+        """201 with the provider, or 200 (all well) or 207 (not all) with the verdicts on a list.
+
+        Raises what the one registration raises where it is not a list.
+        """
+        if registrations.many:
+            verdicts = await register_all(
+                registrations, registry=self.registry, principal=self.principal, preview=preview
+            )
+            status = 200 if all(one.error is None for one in verdicts) else 207
+            return status, entries_of(verdicts)
+        only = registrations.entries[0]
+        if isinstance(only, RefusedEntry):
+            raise only.error
+        if preview:
+            return 200, preview_of(await self.registry.preview(only, principal=self.principal))
+        imported = await self.registry.register(only, principal=self.principal)
+        return 201, registered_of(imported, source=await self._source(imported))
+
+    async def refresh(self, name: str) -> tuple[int, Refreshed]:
+        """200 with the provider and the difference."""
+        imported = await self.registry.refresh(name, principal=self.principal)
+        return 200, refreshed_of(imported, source=await self._source(imported))
+
+    async def _source(self, imported: Imported) -> dict[str, Any] | None:
+        key = imported.provider.id
+        async with self.registry.database.reading() as session:
+            return (await source_facts(session, [key])).get(key)
+
+
+def entries_of(verdicts: list[EntryVerdict]) -> Entries:
+    """The verdicts on a list."""
+    words = [one.verdict for one in verdicts]
+    counts = EntryCounts(
+        registered=words.count("registered"),
+        previewed=words.count("previewed"),
+        unchanged=words.count("unchanged"),
+        refused=words.count("refused"),
+    )
+    return Entries(entries=[_entry(one) for one in verdicts], counts=counts)
+
+
+async def answered(
+    work: Any, *, jobs: ImportJobs, principal: Principal, prefer: str | None, root_path: str
+) -> Response:
+    """The answer of `work()`; or 202 at once, where the caller prefers that (RFC 7240 section 4.1)."""
+    wishes = {wish.strip().lower() for wish in (prefer or "").replace(";", ",").split(",")}
+    if "respond-async" not in wishes:
+        status, model = await work()
+        return model_response(status, model)
+    row = await jobs.start(_plain(work), principal=principal)
+    view = ImportView(
+        id=row.id, state="running", status=None, result=None, created_at=row.created_at, finished_at=None
+    )
+    headers = {"Location": f"{root_path}/imports/{row.id}", "Preference-Applied": "respond-async"}
+    return model_response(202, view, headers=headers)
+
+
+def model_response(status: int, model: BaseModel, *, headers: dict[str, str] | None = None) -> Response:
+    """A model as JSON; a provider's carries its ETag."""
+    version = getattr(model, "version", None)
+    tag = {"ETag": f'"{version}"'} if version is not None else {}
+    return Response(
+        model.model_dump_json(),
+        status,
+        headers={**tag, **(headers or {})},
+        media_type=JSONResponse.media_type,
+    )
+
+
+def import_view(row: Any) -> ImportView:
+    """A stored import as its poller sees it."""
+    stored = row.result or {}
+    return ImportView(
+        id=UUID(str(row.id)),
+        state=row.state,
+        status=stored.get("status"),
+        result=stored.get("answer"),
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _plain(work: Any) -> Work:
+    async def run() -> tuple[int, dict[str, Any]]:
+        status, model = await work()
+        return status, model.model_dump(mode="json")
+
+    return run
+
+
+def _entry(one: EntryVerdict) -> Entry:
+    imported = one.imported
+    return Entry(
+        name=one.name,
+        verdict=one.verdict,
+        status=one.status,
+        tool_count=None if imported is None else imported.tool_count,
+        report=None if imported is None else imported.report,
+        needs_consent=[] if imported is None else list(imported.drafted.needs_consent),
+        problem=_problem(one.error),
+    )
+
+
+def _problem(error: GatewayError | None) -> Any:
+    return None if error is None else problem_of(error)

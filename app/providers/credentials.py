@@ -1,0 +1,134 @@
+"""Credentials of providers: written, listed without their values, deleted."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.audit.events import record_event
+from app.catalog.feed import record_change
+from app.errors import Fault, InvalidInput, NotFound
+from app.models import Credential, Provider, now
+from app.providers.changes import refuse_stale
+from app.providers.drafts import DISCOVERY_SLOTS, EGRESS_SLOT, Json
+from app.providers.keeping import fill_credential, new_credential, spelled_as_stored
+from app.providers.origins import origins_of
+from app.providers.registration import GivenCredential
+from app.providers.repository import credentials_of, source_facts, tools_of, variables_for
+from app.providers.scope import VariableScope, scope_of
+from app.providers.service import Registry
+from app.providers.slots import complete, slots_of
+from app.security.principal import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialStore:
+    """What can be done with the credentials of a provider."""
+
+    registry: Registry
+
+    async def listed(self, provider: str, *, principal: Principal) -> list[Credential]:
+        """The stored credentials by slot; NotFound."""
+        async with self.registry.database.reading() as session:
+            row = await self.registry.visible_provider(session, provider, principal=principal)
+            return [one for one in await credentials_of(session, [row.id]) if one.slot != EGRESS_SLOT]
+
+    async def put(
+        self,
+        provider: str,
+        slot: str,
+        given: GivenCredential,
+        *,
+        if_match: str | None,
+        principal: Principal,
+    ) -> tuple[Credential, bool]:
+        """Stores a credential, in the place of one that is there; and whether it is the first of its slot.
+
+        Raises NotFound, InvalidInput where the slot does not exist or it cannot be told where the credential
+        may go, UnsetVariable, PreconditionFailed.
+        """
+        registry = self.registry
+        async with registry.database.writing() as session:
+            row = await registry.visible_provider(session, provider, principal=principal, locked=True)
+            ready = await self._complete(session, row, slot, given)
+            stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
+            refuse_stale(None if stored is None else stored.version, if_match)
+            if stored is None:
+                credential = new_credential(row.id, slot, ready, vault=registry.vault)
+                session.add(credential)
+            else:
+                stored.version += 1
+                stored.updated_at = now()
+                stored.last_used_at = None
+                credential = fill_credential(stored, ready, vault=registry.vault)
+            await session.flush()
+            detail: Json = {
+                "slot": slot,
+                "kind": credential.kind,
+                "allowed_origins": credential.allowed_origins,
+                "version": credential.version,
+            }
+            await _record(session, row, credential, "stored", actor=principal.key_id, detail=detail)
+        await registry.feed.catch_up()
+        return credential, stored is None
+
+    async def delete(self, provider: str, slot: str, *, if_match: str | None, principal: Principal) -> None:
+        """Deletes a credential; NotFound, PreconditionFailed."""
+        registry = self.registry
+        async with registry.database.writing() as session:
+            row = await registry.visible_provider(session, provider, principal=principal, locked=True)
+            stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
+            if stored is None or slot == EGRESS_SLOT:
+                raise NotFound(f"No credential is stored in slot {slot!r} of {provider!r}.")
+            refuse_stale(stored.version, if_match)
+            await session.delete(stored)
+            await session.flush()
+            await _record(session, row, stored, "deleted", actor=principal.key_id, detail={"slot": slot})
+        await registry.feed.catch_up()
+
+    async def _complete(
+        self, session: AsyncSession, provider: Provider, slot: str, given: GivenCredential
+    ) -> GivenCredential:
+        entry = next((one for one in provider.slots if one["slot"] == slot), None)
+        discovers = slot in DISCOVERY_SLOTS[:1] and bool(provider.call_template.get("url"))
+        if entry is None and not discovers:
+            known = [str(one["slot"]) for one in provider.slots]
+            fault = Fault("#/path/slot", "The provider has no such slot.", expected=known)
+            raise InvalidInput(f"{provider.name!r} asks for no credential {slot!r}.", errors=[fault])
+        variables = await variables_for(session, provider.id)
+        scope = scope_of(provider.name, variables, environment=self.registry.environment)
+        source = (await source_facts(session, [provider.id])).get(provider.id) or {}
+        urls = [str(source.get("url") or ""), str(provider.options.get("base_url") or "")]
+        named = origins_of(str(scope.resolved(url)) for url in urls if url)
+        targets = [] if named else await _targets(session, provider, slot, scope=scope)
+        binding = self.registry.reader.binding(named, origins_of(targets))
+        return complete(spelled_as_stored(given, scope=scope, at=""), slot=entry, binding=binding, at="")
+
+
+async def _targets(
+    session: AsyncSession, provider: Provider, slot: str, *, scope: VariableScope
+) -> list[str]:
+    """The URLs of the tools that need the slot."""
+    templates = [
+        tool.call_template for tool in await tools_of(session, provider.id) if slot in slots_of(tool.security)
+    ]
+    return [str(one["url"]) if "parameters" in one else str(scope.resolved(one["url"])) for one in templates]
+
+
+async def _record(
+    session: AsyncSession,
+    provider: Provider,
+    credential: Credential,
+    action: str,
+    *,
+    actor: str,
+    detail: Json,
+) -> None:
+    await record_event(
+        session,
+        actor=actor,
+        action=action,
+        object_type="credential",
+        object_name=f"{provider.name}/{credential.slot}",
+        detail=detail,
+    )
+    await record_change(session, kind="credential", provider_id=provider.id, object_id=str(credential.id))

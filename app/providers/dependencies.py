@@ -1,0 +1,80 @@
+"""What the routes of the control plane take from the state, typed."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from app.database import Database
+from app.providers.changes import ProviderChanges
+from app.providers.conversion import Converter
+from app.providers.credentials import CredentialStore
+from app.providers.exports import Exporter
+from app.providers.fetching import Fetcher
+from app.providers.hand import HandTools
+from app.providers.imports import ImportJobs
+from app.providers.service import Registry
+from app.providers.sources import SourceReader
+from app.providers.variables import VariableStore
+from app.settings import Settings
+
+
+def registry_of(state: Any) -> Registry:
+    """The registry over a lifespan state (`request.state`, or anything with its attributes)."""
+    fetcher = Fetcher(state.adapters, state.resolver, state.settings.max_document_bytes)
+    reader = SourceReader(state.settings, state.vault, fetcher, state.converter)
+    return Registry(state.settings, state.database, state.vault, state.feed, reader)
+
+
+def registry(request: Request) -> Registry:
+    """The registry of this application."""
+    return registry_of(request.state)
+
+
+UsesRegistry = Annotated[Registry, Depends(registry)]
+
+
+def settings(request: Request) -> Settings:
+    """The settings."""
+    found: Settings = request.state.settings
+    return found
+
+
+def jobs(request: Request) -> ImportJobs:
+    """Imports that run beside the requests."""
+    database: Database = request.state.database
+    converter: Converter = request.state.converter
+    return ImportJobs(database, converter)
+
+
+def changes(of: UsesRegistry) -> ProviderChanges:
+    """Changes of providers."""
+    return ProviderChanges(of)
+
+
+def credentials(of: UsesRegistry) -> CredentialStore:
+    """Credentials of providers."""
+    return CredentialStore(of)
+
+
+def variables(of: UsesRegistry) -> VariableStore:
+    """Variables."""
+    return VariableStore(of)
+
+
+def hand_tools(of: UsesRegistry) -> HandTools:
+    """Tools written by hand."""
+    return HandTools(of)
+
+
+def exporter(of: UsesRegistry) -> Exporter:
+    """The export."""
+    return Exporter(of)
+
+
+UsesSettings = Annotated[Settings, Depends(settings)]
+UsesJobs = Annotated[ImportJobs, Depends(jobs)]
+UsesChanges = Annotated[ProviderChanges, Depends(changes)]
+UsesCredentials = Annotated[CredentialStore, Depends(credentials)]
+UsesVariables = Annotated[VariableStore, Depends(variables)]
+UsesHandTools = Annotated[HandTools, Depends(hand_tools)]
+UsesExporter = Annotated[Exporter, Depends(exporter)]

@@ -1,0 +1,100 @@
+"""What a registration becomes before it is stored: tools, slots, credentials, report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.providers.registration import GivenCredential
+
+Json = dict[str, Any]
+Security = list[list[Json]]
+ProviderKind = Literal["openapi", "manual", "hand"]
+
+DEFAULT_SLOT = "default"
+DISCOVERY_SLOTS = ("discovery", "discovery-static")
+EGRESS_SLOT = "egress"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDraft:
+    """A tool to be stored. `name` is the local part, `origin` where its calls go."""
+
+    source_key: str
+    name: str
+    description: str
+    inputs: Json
+    outputs: Json
+    tags: tuple[str, ...]
+    call_template: Json
+    security: Security
+    origin: str
+    deprecated: bool = False
+    average_response_size: int | None = None
+    by_hand: bool = False
+    """Whether it belongs to no source, so that a refresh leaves it alone."""
+
+    def columns(self) -> Json:
+        """What a re-import compares and replaces."""
+        return {
+            "description": self.description,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "tags": list(self.tags),
+            "call_template": self.call_template,
+            "security": self.security,
+            "deprecated": self.deprecated,
+            "average_response_size": self.average_response_size,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class InlineCredential:
+    """A credential that stood in a template itself, and the origins of the tools that it stood at."""
+
+    slot: str
+    given: GivenCredential
+    fingerprint: str
+    origins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSource:
+    """What is kept for a refresh. `sealed` says that `body` may hold secrets and must be sealed."""
+
+    format: str
+    body: bytes = field(repr=False)
+    media_type: str = ""
+    url: str | None = None
+    sealed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSet:
+    """What a document, a manual or a template was read into."""
+
+    kind: ProviderKind
+    tools: tuple[ToolDraft, ...]
+    report: Json
+    source: StoredSource
+    title: str = ""
+    description: str = ""
+    slots: tuple[Json, ...] = ()
+    inline: tuple[InlineCredential, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Everything that one registration stores, in one transaction."""
+
+    tool_set: ToolSet
+    call_template: Json
+    named_origins: tuple[str, ...]
+    """Origins that the registrar named: a credential goes to these unless its owner says otherwise."""
+    credentials: Mapping[str, GivenCredential]
+    """Complete, with allowed_origins; by slot."""
+    needs_consent: tuple[Json, ...] = ()
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The distinct origins of the tools, in order of first use."""
+        return tuple(dict.fromkeys(tool.origin for tool in self.tool_set.tools if tool.origin))

@@ -1,0 +1,78 @@
+"""Lists of registrations: one verdict per entry, and one bad entry never loses the others."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from app.errors import GatewayError
+from app.providers.registration import RefusedEntry, Registration, Registrations
+from app.providers.service import Imported, Registry
+from app.security.principal import Principal
+
+Verdict = Literal["registered", "previewed", "unchanged", "refused"]
+_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class EntryVerdict:
+    """What became of one entry. `status` is the HTTP status that it alone would have had."""
+
+    name: str | None
+    verdict: Verdict
+    status: int
+    imported: Imported | None = None
+    error: GatewayError | None = None
+
+
+async def register_all(
+    registrations: Registrations, *, registry: Registry, principal: Principal, preview: bool = False
+) -> list[EntryVerdict]:
+    """A verdict for each entry, in order. Sources are read four at a time.
+
+    An entry that made an existing provider earlier, and has not changed, is `unchanged`.
+    """
+    places = asyncio.Semaphore(_AT_ONCE)
+    seen: set[str] = set()
+    work: list[Awaitable[EntryVerdict]] = []
+    for entry in registrations.entries:
+        if isinstance(entry, RefusedEntry):
+            work.append(_refused(entry.name, entry.error))
+            continue
+        # A second entry of the same name waits for the first, so that it is the one that conflicts.
+        after = list(work) if entry.name in seen else []
+        seen.add(entry.name)
+        task = asyncio.ensure_future(
+            _one(entry, registry=registry, principal=principal, preview=preview, places=places, after=after)
+        )
+        work.append(task)
+    return list(await asyncio.gather(*work))
+
+
+async def _one(
+    entry: Registration,
+    *,
+    registry: Registry,
+    principal: Principal,
+    preview: bool,
+    places: asyncio.Semaphore,
+    after: list[Any],
+) -> EntryVerdict:
+    if after:
+        await asyncio.wait([one for one in after if isinstance(one, asyncio.Future)])
+    act: Callable[..., Awaitable[Imported]] = registry.preview if preview else registry.register
+    try:
+        async with places:
+            same = await registry.is_unchanged(entry, principal=principal)
+            if same is not None:
+                return EntryVerdict(entry.name, "unchanged", 200)
+            imported = await act(entry, principal=principal)
+    except GatewayError as error:
+        return await _refused(entry.name, error)
+    return EntryVerdict(
+        entry.name, "previewed" if preview else "registered", 200 if preview else 201, imported
+    )
+
+
+async def _refused(name: str | None, error: GatewayError) -> EntryVerdict:
+    return EntryVerdict(name, "refused", error.status, error=error)

@@ -1,0 +1,118 @@
+"""The tools of an export -> a ToolSet. Nothing of it can hold a secret, and nothing is fetched."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.errors import Fault, InvalidInput
+from app.providers.drafts import Json, StoredSource, ToolDraft, ToolSet
+from app.providers.faults import validated
+from app.providers.handmade import SERVED, not_served
+from app.providers.inputs import SlotName, Tags
+from app.providers.origins import origin_of
+from app.providers.reports import report, verdict
+from app.providers.scope import VariableScope
+from app.providers.sealing import PLAIN_HEADERS
+from app.schemas import Closed, ShortText, Text
+from app.utcp.paths import compile_url
+from app.utcp.schemas import normalise_inputs, normalise_schema
+from app.utcp.templates import read_template
+from app.utcp.text import pointer
+
+
+class NeedForm(Closed):
+    """One slot of a tool's security."""
+
+    slot: SlotName
+    scopes: Annotated[list[ShortText], Field(max_length=200)] = Field(default_factory=list)
+
+
+class SlotForm(Closed):
+    """A slot of a provider."""
+
+    slot: SlotName
+    kind: Annotated[str, Field(pattern="^(api_key|basic|bearer|oauth2|static|any|unsupported)$")]
+    scheme: ShortText | None = None
+    location: Annotated[str, Field(pattern="^(header|query|cookie)$")] | None = None
+    name: ShortText | None = None
+    token_url: Annotated[str, Field(max_length=2048)] | None = None
+    scopes: Annotated[list[ShortText], Field(max_length=1000)] | None = None
+    description: Text | None = None
+
+
+class ToolForm(Closed):
+    """A tool of an export."""
+
+    source_key: Annotated[str, Field(min_length=1, max_length=2000)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: Text = ""
+    inputs: dict[str, Any] = Field(default_factory=dict)
+    outputs: dict[str, Any] = Field(default_factory=dict)
+    tags: Tags = Field(default_factory=list)
+    call_template: dict[str, Any]
+    security: Annotated[list[list[NeedForm]], Field(max_length=100)] = Field(default_factory=list)
+    hand_made: bool = False
+
+
+def read_exported(value: Json, *, scope: VariableScope, at: str) -> ToolSet:
+    """The tools and slots of one provider; raises InvalidInput with pointers below `at`."""
+    slots: list[Json] = []
+    for index, slot in enumerate(value["slots"]):
+        form = validated(SlotForm, slot, at=pointer(at, "slots", index))
+        slots.append(form.model_dump(exclude_none=True))
+    tools = [_draft(tool, scope=scope, at=pointer(at, "tools", n)) for n, tool in enumerate(value["tools"])]
+    keys = {tool.source_key for tool in tools}
+    if len(keys) < len(tools):
+        raise InvalidInput("Two tools have one key.", errors=[Fault(pointer(at, "tools"), "Give each once.")])
+    verdicts = [verdict(tool.source_key, name=tool.name) for tool in tools]
+    by_hand = all(tool.by_hand for tool in tools)
+    return ToolSet(
+        kind="hand" if by_hand else "manual",
+        tools=tuple(tools),
+        report=report(verdicts),
+        source=StoredSource("export", b""),
+        slots=tuple(slots),
+    )
+
+
+def open_fields(raw: Any, *, at: str) -> Json:
+    """An http template that holds no secret, as it is stored; raises InvalidInput for any other."""
+    template = read_template(raw, at=at)
+    if template.http is None or template.protocol not in SERVED:
+        sentence = not_served(template.protocol)
+        raise InvalidInput(sentence, errors=[Fault(pointer(at, "call_template_type"), sentence)])
+    http = template.http
+    sealed = [name for name in http.headers if name.lower() not in PLAIN_HEADERS]
+    if http.auth is not None or http.auth_tools is not None or sealed:
+        fault = Fault(at, "Register it instead, or store its secrets as credentials.")
+        raise InvalidInput(
+            "A template of an export holds no auth and no headers but plain ones.", errors=[fault]
+        )
+    fields = http.stored()
+    if not http.headers:
+        del fields["headers"]
+    return fields
+
+
+def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
+    form = validated(ToolForm, raw, at=at)
+    place = pointer(at, "call_template")
+    fields = open_fields({"call_template_type": "http", **form.call_template}, at=place)
+    fields.pop("name", None)
+    target = fields["url"] if "parameters" in fields else str(scope.resolved(fields["url"]))
+    if "$" not in target:
+        compile_url(target, at=pointer(place, "url"))
+    inputs, _ = normalise_inputs(form.inputs, at=pointer(at, "inputs"))
+    outputs, _ = normalise_schema(form.outputs, at=pointer(at, "outputs"))
+    return ToolDraft(
+        source_key=form.source_key,
+        name=form.name,
+        description=form.description,
+        inputs=inputs,
+        outputs=outputs,
+        tags=tuple(form.tags),
+        call_template=fields,
+        security=[[need.model_dump() for need in alternative] for alternative in form.security],
+        origin=origin_of(target) or "",
+        by_hand=form.hand_made,
+    )

@@ -1,0 +1,176 @@
+"""Definitions without secrets, as one JSON document: out, and in again."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.errors import Fault, InvalidInput
+from app.models import TENANT, Override, Provider, Tool, Variable
+from app.providers.drafts import Json
+from app.providers.faults import validated
+from app.providers.inputs import LimitsInput, OptionsInput, Tags
+from app.providers.reading import MOST_ENTRIES, attempt
+from app.providers.registration import RefusedEntry, Registration, Registrations, Source
+from app.providers.repository import overrides_of, source_of, tools_of, visible
+from app.providers.service import Registry
+from app.providers.storing import DEFINITION, opened_body
+from app.schemas import Closed, ProviderName, ShortText, Text
+from app.security.principal import Principal
+from app.utcp.text import pointer, refuse_unstorable
+
+FORMAT: Final = "utcp-gateway/1"
+
+
+class OverrideForm(Closed):
+    """What a person changed on a tool."""
+
+    description: Text | None = None
+    tags: Tags | None = None
+    enabled: bool | None = None
+
+
+class ExportedProvider(Closed):
+    """A provider of an export: `document` is OpenAPI as text (or base64), `tools` are all others."""
+
+    name: ProviderName
+    title: ShortText = ""
+    description: Text = ""
+    tags: Tags = Field(default_factory=list)
+    enabled: bool = True
+    limits: LimitsInput = Field(default_factory=LimitsInput)
+    options: OptionsInput = Field(default_factory=OptionsInput)
+    url: str | None = None
+    media_type: ShortText = ""
+    document: str | None = None
+    document_base64: str | None = None
+    call_template: dict[str, Any] = Field(default_factory=dict)
+    slots: list[dict[str, Any]] = Field(default_factory=list)
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+    overrides: dict[str, OverrideForm] = Field(default_factory=dict)
+    variables: list[str] = Field(default_factory=list, description="Names only; set them before the import.")
+
+
+class ExportDocument(Closed):
+    """What `GET /export` answers and `POST /import` takes."""
+
+    format: Literal["utcp-gateway/1"]
+    providers: Annotated[list[ExportedProvider], Field(max_length=MOST_ENTRIES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Writes the export."""
+
+    registry: Registry
+
+    async def export(self, *, principal: Principal) -> Json:
+        """All providers that the caller may see. No value of a credential or a secret variable is in it."""
+        async with self.registry.database.reading() as session:
+            query = select(Provider).where(col(Provider.tenant_id) == TENANT, visible(principal))
+            rows = (await session.execute(query.order_by(col(Provider.name).collate("C")))).scalars().all()
+            providers = [await self._provider(session, row) for row in rows]
+        return {"format": FORMAT, "providers": providers}
+
+    async def _provider(self, session: AsyncSession, row: Provider) -> Json:
+        source = await source_of(session, row.id)
+        tools = await tools_of(session, row.id)
+        overrides = await overrides_of(session, row.id)
+        query = select(col(Variable.name)).where(col(Variable.provider_id) == row.id)
+        form: Json = {
+            "name": row.name,
+            "title": row.title,
+            "description": row.description,
+            "tags": row.tags,
+            "enabled": row.enabled,
+            "limits": row.limits,
+            "options": {key: value for key, value in row.options.items() if key != DEFINITION},
+            "call_template": row.call_template,
+            "variables": sorted((await session.execute(query)).scalars()),
+            "overrides": {
+                tool.source_key: _override(overrides[tool.id]) for tool in tools if tool.id in overrides
+            },
+        }
+        if source is not None and source.format == "openapi":
+            body = opened_body(source, vault=self.registry.vault)
+            form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
+            tools = [tool for tool in tools if tool.revision_id is None]
+        form["slots"] = [{key: slot[key] for key in slot if key != "inline"} for slot in row.slots]
+        form["tools"] = [_tool(row.name, tool) for tool in tools]
+        return form
+
+
+def read_export(raw: Any) -> Registrations:
+    """The registrations of an export; raises InvalidInput for what is none."""
+    entries = raw.get("providers") if isinstance(raw, Mapping) else None
+    if not isinstance(entries, list) or raw.get("format") != FORMAT or len(entries) > MOST_ENTRIES:
+        fault = Fault("", f"Give what GET /export answered, with at most {MOST_ENTRIES} providers.", FORMAT)
+        raise InvalidInput("This is no export.", errors=[fault])
+    read: list[Registration | RefusedEntry] = []
+    for index, entry in enumerate(entries):
+        read.append(attempt(partial(_registration, entry, pointer("/providers", index)), entry))
+    return Registrations(tuple(read), many=True)
+
+
+def _registration(entry: Any, at: str) -> Registration:
+    refuse_unstorable(entry, at=at)
+    body = validated(ExportedProvider, entry, at=at)
+    return Registration(
+        name=body.name,
+        source=_source(body, at),
+        title=body.title,
+        description=body.description,
+        tags=tuple(body.tags),
+        limits=body.limits.stored(),
+        options=body.options.stored(),
+        enabled=body.enabled,
+        overrides={key: form.model_dump() for key, form in body.overrides.items()},
+        at=at,
+    )
+
+
+def _source(body: ExportedProvider, at: str) -> Source:
+    value = {"tools": body.tools, "slots": body.slots, "call_template": body.call_template}
+    raw = b""
+    if body.document is not None:
+        raw = body.document.encode("utf-8", "replace")
+    elif body.document_base64 is not None:
+        try:
+            raw = base64.b64decode(body.document_base64, validate=True)
+        except ValueError:
+            fault = Fault(pointer(at, "document_base64"), "This is not base64.")
+            raise InvalidInput("The document cannot be read.", errors=[fault]) from None
+    return Source("tools", raw, body.media_type, value=value, at=at, url=body.url)
+
+
+def _override(row: Override) -> Json:
+    return {"description": row.description, "tags": row.tags, "enabled": row.enabled}
+
+
+def _tool(provider: str, tool: Tool) -> Json:
+    return {
+        "source_key": tool.source_key,
+        "name": tool.name.removeprefix(f"{provider}."),
+        "description": tool.description,
+        "inputs": tool.inputs,
+        "outputs": tool.outputs,
+        "tags": tool.tags,
+        "call_template": tool.call_template,
+        "security": tool.security,
+        "hand_made": tool.revision_id is None,
+    }
+
+
+def _text(body: bytes) -> Json:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"document_base64": base64.b64encode(body).decode()}
+    # A NUL would be refused on the way in; what holds one travels as it is.
+    return {"document_base64": base64.b64encode(body).decode()} if "\x00" in text else {"document": text}

@@ -1,0 +1,163 @@
+"""One tool written by hand; its provider is made where there is none."""
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.audit.events import record_event
+from app.catalog.feed import record_change
+from app.catalog.tools import ToolView, named, tool_select, view
+from app.errors import Conflict, Fault, Forbidden, InvalidInput
+from app.models import Credential, Provider, Variable
+from app.providers.drafting import stored_destination
+from app.providers.drafts import DEFAULT_SLOT, InlineCredential, ToolDraft
+from app.providers.handmade import open_template, slot_entries, tool_security
+from app.providers.inputs import HandToolInput
+from app.providers.keeping import fingerprint, new_credential, new_variable, overlaid
+from app.providers.origins import origin_of
+from app.providers.reading import given_variable
+from app.providers.registration import GivenCredential
+from app.providers.repository import (
+    credentials_of,
+    insert_tools,
+    lock_names,
+    provider_named,
+    tools_of,
+    variables_for,
+)
+from app.providers.scope import scope_of
+from app.providers.service import Registry
+from app.providers.slots import SlotBook, complete
+from app.providers.storing import touched
+from app.security.principal import Principal
+from app.utcp.schemas import normalise_inputs, normalise_schema
+from app.utcp.templates import read_template
+from app.utcp.text import refuse_unstorable
+
+
+@dataclass(frozen=True, slots=True)
+class HandTools:
+    """Writes tools by hand."""
+
+    registry: Registry
+
+    async def add(self, body: HandToolInput, *, principal: Principal) -> ToolView:
+        """Stores a tool. Raises Conflict where the name is taken, InvalidInput, UnsetVariable, Forbidden."""
+        registry = self.registry
+        async with registry.database.writing() as session:
+            await lock_names(session)
+            provider, is_new = await self._provider(session, body, principal)
+            canonical = f"{provider.name}.{body.name}"
+            if any(tool.name == canonical for tool in await tools_of(session, provider.id)):
+                raise Conflict(f"A tool named {canonical!r} exists already.")
+            variables = await self._variables(session, body, provider)
+            stored = await credentials_of(session, [provider.id])
+            tool, book = self._draft(body, provider, variables, stored)
+            self._store_credentials(session, provider, book.entries(), stored)
+            touched(provider, {"slots": _slots(provider, book, tool)})
+            provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
+            await insert_tools(session, provider, [tool], revision_id=None)
+            row = (await session.execute(tool_select().where(named(canonical)))).one()
+            await record_event(
+                session,
+                actor=principal.key_id,
+                action="created",
+                object_type="tool",
+                object_name=canonical,
+                detail={"origin": tool.origin, "provider_created": is_new},
+            )
+            await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
+        await registry.feed.catch_up()
+        return view(row)
+
+    async def _provider(
+        self, session: AsyncSession, body: HandToolInput, principal: Principal
+    ) -> tuple[Provider, bool]:
+        provider = await provider_named(session, body.provider, locked=True)
+        if provider is not None:
+            return await self.registry.visible_provider(session, body.provider, principal=principal), False
+        if not principal.may_use(body.provider, ()):
+            raise Forbidden(
+                "The API key is limited to certain providers or tags; this one is outside of them."
+            )
+        provider = Provider(name=body.provider, protocol="http", kind="hand", version=0)
+        session.add(provider)
+        await session.flush()
+        return provider, True
+
+    async def _variables(
+        self, session: AsyncSession, body: HandToolInput, provider: Provider
+    ) -> list[Variable]:
+        vault = self.registry.vault
+        stored = await variables_for(session, provider.id)
+        own = {row.name for row in stored if row.provider_id == provider.id}
+        clash = sorted(own & body.variables.keys())
+        if clash:
+            faults = [
+                Fault(f"/variables/{name}", "It has a value already; change it by PUT.") for name in clash
+            ]
+            raise InvalidInput("These variables exist already.", errors=faults)
+        given = [
+            new_variable(provider.id, name, given_variable(value), vault=vault)
+            for name, value in body.variables.items()
+        ]
+        session.add_all(given)
+        return overlaid(stored, given)
+
+    def _draft(
+        self, body: HandToolInput, provider: Provider, variables: list[Variable], stored: list[Credential]
+    ) -> tuple[ToolDraft, SlotBook]:
+        registry = self.registry
+        refuse_unstorable({"inputs": body.inputs, "outputs": body.outputs})
+        inputs, _ = normalise_inputs(body.inputs, at="/inputs")
+        outputs, _ = normalise_schema(body.outputs, at="/outputs")
+        template = read_template({"call_template_type": "http", **body.call_template}, at="/call_template")
+        known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
+        taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
+        book = SlotBook(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
+        scope = scope_of(provider.name, variables, environment=registry.environment)
+        split = open_template(template, scope=scope, at="/call_template")
+        bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
+        fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
+        tool = ToolDraft(
+            source_key=f"hand:{body.name}",
+            name=body.name,
+            description=body.description,
+            inputs=inputs,
+            outputs=outputs,
+            tags=tuple(dict.fromkeys(body.tags)),
+            call_template=split.fields,
+            security=tool_security(split, book=book, fallback=fallback, optional=True),
+            origin=origin_of(split.target) or "",
+        )
+        return tool, book
+
+    def _store_credentials(
+        self,
+        session: AsyncSession,
+        provider: Provider,
+        entries: tuple[InlineCredential, ...],
+        stored: list[Credential],
+    ) -> None:
+        """New credentials go to the origin that they were written for, or stay where they may go already."""
+        have = {row.slot: stored_destination(row) for row in stored}
+        for entry in entries:
+            if entry.slot in have:
+                _refuse_other_origin(entry, have[entry.slot])
+                continue
+            binding = self.registry.reader.binding(entry.origins)
+            ready = complete(entry.given, slot=None, binding=binding, at="/call_template/auth")
+            ready = replace(ready, allowed_origins=entry.origins)
+            session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
+
+
+def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:
+    others = [origin for origin in entry.origins if origin not in (stored.allowed_origins or ())]
+    if others:
+        fault = Fault("/call_template/url", f"The stored credential {entry.slot!r} may not go there.")
+        raise InvalidInput("The same credential is stored for another origin.", errors=[fault])
+
+
+def _slots(provider: Provider, book: SlotBook, tool: ToolDraft) -> list[dict[str, object]]:
+    kept = {slot["slot"] for slot in provider.slots}
+    return [*provider.slots, *(slot for slot in slot_entries(book, (tool,)) if slot["slot"] not in kept)]

@@ -1,0 +1,183 @@
+"""UTCP manuals and hand-written tools -> a ToolSet, with every secret of their templates taken out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.errors import Fault, InvalidInput, UnsetVariable
+from app.providers.drafts import DEFAULT_SLOT, Json, Security, StoredSource, ToolDraft, ToolSet
+from app.providers.origins import origin_of
+from app.providers.registration import GivenCredential
+from app.providers.reports import report, verdict, warning
+from app.providers.scope import MisplacedSecret, VariableScope
+from app.providers.sealing import SplitTemplate, split_template
+from app.providers.slots import SlotBook, slots_of
+from app.utcp.manuals import Manual, ManualTool
+from app.utcp.names import legal_name
+from app.utcp.templates import Template
+from app.utcp.text import pointer
+
+SERVED: Final = frozenset({"http"})
+_TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "tool_transport")
+
+
+@dataclass(frozen=True, slots=True)
+class ManualReading:
+    """How a manual is read. `auth_tools` supplies the tools without auth of their own.
+
+    `open_default`: such tools may use the slot `default` although the manual has auth elsewhere.
+    """
+
+    provider: str
+    scope: VariableScope
+    book: SlotBook
+    at: str = ""
+    auth_tools: GivenCredential | None = None
+    open_default: bool = False
+
+
+def not_served(protocol: str) -> str:
+    """The sentence for a protocol that has no adapter yet."""
+    return f"protocol {protocol} is not served by this gateway yet"
+
+
+def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSource) -> ToolSet:
+    """The tools of a manual.
+
+    Raises UnsetVariable naming all variables without a value. A tool that cannot be served is skipped with
+    the reason; only in a manual that the registrar wrote is a misplaced secret variable an InvalidInput.
+    """
+    drafts: dict[str, ToolDraft] = {}
+    verdicts = [
+        verdict(fault.name or fault.pointer, pointer=fault.pointer, reason=fault.detail)
+        for fault in manual.faults
+    ]
+    unset: list[UnsetVariable] = []
+    names: set[str] = set()
+    fallback = _fallback(manual, how)
+    for tool in manual.tools:
+        try:
+            draft = _draft(tool, raw=raw, how=how, fallback=fallback, names=names, drafts=drafts)
+        except UnsetVariable as error:
+            unset.append(error)
+            continue
+        except InvalidInput as error:
+            if isinstance(error, MisplacedSecret) and not how.scope.fetched:
+                raise
+            verdicts.append(verdict(tool.name, pointer=tool.pointer, reason=error.detail, notes=tool.notes))
+            continue
+        drafts[draft.source_key] = draft
+        names.add(draft.name)
+        verdicts.append(verdict(tool.name, name=draft.name, pointer=tool.pointer, notes=tool.notes))
+    if unset:
+        raise joined(unset)
+    warnings = [warning(fault.detail, pointer=fault.pointer) for fault in manual.warnings]
+    return ToolSet(
+        kind="manual",
+        tools=tuple(drafts.values()),
+        report=report(verdicts, warnings=warnings),
+        source=source,
+        slots=tuple(slot_entries(how.book, tuple(drafts.values()))),
+        inline=how.book.entries(),
+    )
+
+
+class NotServed(InvalidInput):
+    """This tool or provider cannot be called by this gateway."""
+
+    title = "The tool cannot be served"
+
+
+def joined(errors: list[UnsetVariable]) -> UnsetVariable:
+    """One error that names every variable without a value."""
+    names = list(dict.fromkeys(name for error in errors for name in error.extra.get("variables", ())))
+    faults = [fault for error in errors for fault in error.errors]
+    return UnsetVariable(
+        f"These variables have no value: {', '.join(names)}", errors=faults, extra={"variables": names}
+    )
+
+
+def open_template(template: Template, *, scope: VariableScope, at: str) -> SplitTemplate:
+    """An http template of a tool with its secrets apart; its origin must not depend on arguments."""
+    if template.http is None or template.protocol not in SERVED:
+        raise NotServed(not_served(template.protocol))
+    split = split_template(template.http, scope=scope, at=at)
+    if origin_of(split.target) is None:
+        fault = Fault(pointer(at, "url"), "Give a URL whose scheme, host and port are fixed.")
+        raise NotServed("The URL does not say which host is called.", errors=[fault])
+    return split
+
+
+def tool_security(
+    split: SplitTemplate, *, book: SlotBook, fallback: str | None, optional: bool = False
+) -> Security:
+    """What the tool needs: its own auth, else the fallback slot; and always its template's own values."""
+    origin = origin_of(split.target) or ""
+    static = [] if split.static is None else [_need(book.place(split.static, origin=origin))]
+    if split.auth is not None:
+        return [[*static, _need(book.place(split.auth, origin=origin))]]
+    if fallback is None:
+        return [static] if static else []
+    # The alternative with the credential stands first, because the first one that is stored is taken.
+    return [[*static, _need(fallback)], *([static] if optional else [])]
+
+
+def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...]) -> list[Json]:
+    """The slots of a manual, with the fingerprint of what stood in it, as the provider keeps them."""
+    entries: list[Json] = []
+    for inline in book.entries():
+        public = inline.given.public
+        shown: Json = {key: public[key] for key in ("location", "name", "token_url") if public.get(key)}
+        entry: Json = {"slot": inline.slot, "kind": inline.given.kind, **shown}
+        # What was placed for no tool in particular is `auth_tools`: the registrar's, not the manual's.
+        entries.append({**entry, "inline": inline.fingerprint} if inline.origins else entry)
+    named = {entry["slot"] for entry in entries}
+    used = dict.fromkeys(slot for tool in tools for slot in sorted(slots_of(tool.security)))
+    return [*entries, *({"slot": slot, "kind": "any"} for slot in used if slot not in named)]
+
+
+def _fallback(manual: Manual, how: ManualReading) -> tuple[str | None, bool]:
+    """The slot of tools without auth of their own, and whether they can do without it."""
+    if how.auth_tools is not None:
+        return how.book.place(how.auth_tools), True
+    inline = any(tool.template.http is not None and tool.template.http.auth for tool in manual.tools)
+    return (DEFAULT_SLOT, True) if how.open_default or not inline else (None, False)
+
+
+def _draft(
+    tool: ManualTool,
+    *,
+    raw: Any,
+    how: ManualReading,
+    fallback: tuple[str | None, bool],
+    names: set[str],
+    drafts: Mapping[str, ToolDraft],
+) -> ToolDraft:
+    if tool.name in drafts:
+        raise NotServed("Another tool has this name, too.")
+    at = how.at + _template_pointer(raw, tool.pointer)
+    split = open_template(tool.template, scope=how.scope, at=at)
+    local = tool.name.removeprefix(f"{how.provider}.")
+    return ToolDraft(
+        source_key=tool.name,
+        name=legal_name(local, names),
+        description=tool.description,
+        inputs=tool.inputs,
+        outputs=tool.outputs,
+        tags=tool.tags,
+        call_template=split.fields,
+        security=tool_security(split, book=how.book, fallback=fallback[0], optional=fallback[1]),
+        origin=origin_of(split.target) or "",
+        average_response_size=tool.average_response_size,
+    )
+
+
+def _template_pointer(raw: Any, at: str) -> str:
+    index = int(at.rpartition("/")[2])
+    entry = raw["tools"][index]
+    key = next((key for key in _TEMPLATE_KEYS if isinstance(entry.get(key), Mapping)), _TEMPLATE_KEYS[0])
+    return pointer(at, key)
+
+
+def _need(slot: str) -> Json:
+    return {"slot": slot, "scopes": []}

@@ -1,0 +1,281 @@
+"""What a registrar may send: pydantic models of request bodies. Secrets go in here and never come out."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator
+
+from app.providers.origins import is_origin, origin_of
+from app.providers.registration import GivenCredential
+from app.schemas import Closed, ProviderName, ShortText, Text
+from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
+
+MASKS: Final = frozenset({"***", "****", "*****", "********", "<redacted>", "[redacted]", "••••••••"})
+
+SLOT: Final = r"^[A-Za-z0-9._-]{1,100}$"
+VARIABLE_NAME: Final = r"^[A-Za-z0-9_]{1,200}$"
+
+SlotName = Annotated[str, Field(pattern=SLOT, examples=["api_key"])]
+VariableName = Annotated[str, Field(pattern=VARIABLE_NAME, examples=["API_TOKEN"])]
+
+
+def _clean_secret(secret: SecretStr) -> SecretStr:
+    value = secret.get_secret_value()
+    if value.strip() in MASKS or (len(value) >= 3 and not value.strip("*")):
+        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
+        raise ValueError(msg)
+    if any(ord(char) < 0x20 or ord(char) == 0x7F or "\ud800" <= char <= "\udfff" for char in value):
+        msg = "must not contain control characters"
+        raise ValueError(msg)
+    return secret
+
+
+def _stored_secret(secret: SecretStr) -> SecretStr:
+    value = secret.get_secret_value()
+    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        msg = "must not contain NUL or lone surrogates"
+        raise ValueError(msg)
+    if value.strip() in MASKS:
+        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
+        raise ValueError(msg)
+    return secret
+
+
+def _origin(value: str) -> str:
+    origin = origin_of(value)
+    if origin is None or not is_origin(value):
+        msg = "must be an origin such as https://api.example.com"
+        raise ValueError(msg)
+    return origin
+
+
+SecretText = Annotated[SecretStr, Field(min_length=1, max_length=16_384), AfterValidator(_clean_secret)]
+Origin = Annotated[str, Field(max_length=300, examples=["https://api.example.com"]), AfterValidator(_origin)]
+Tag = Annotated[ShortText, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Tags = Annotated[list[Tag], Field(max_length=64)]
+
+
+class _CredentialInput(Closed):
+    allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)] | None = Field(
+        default=None,
+        description="Where the credential may be sent. Default: the origin named at registration.",
+    )
+
+
+class ApiKeyInput(_CredentialInput):
+    """A fixed value in a header, in the query or in a cookie."""
+
+    kind: Literal["api_key"]
+    value: SecretText
+    location: Literal["header", "query", "cookie"] | None = Field(
+        default=None, description="Default: as the security scheme of the slot says, else header."
+    )
+    name: Annotated[ShortText, Field(min_length=1)] | None = Field(
+        default=None, description="Default: as the security scheme of the slot says, else X-Api-Key."
+    )
+
+    def given(self) -> GivenCredential:
+        """The credential with its secrets apart."""
+        public = {"location": self.location, "name": self.name}
+        return GivenCredential(
+            "api_key", public, {"value": self.value.get_secret_value()}, _tuple(self.allowed_origins)
+        )
+
+
+class BasicInput(_CredentialInput):
+    """User name and password, RFC 7617."""
+
+    kind: Literal["basic"]
+    username: SecretText
+    password: Annotated[SecretStr, Field(max_length=16_384), AfterValidator(_clean_secret)]
+
+    @field_validator("username")
+    @classmethod
+    def _no_colon(cls, value: SecretStr) -> SecretStr:
+        if ":" in value.get_secret_value():
+            msg = "must not contain a colon (RFC 7617, section 2)"
+            raise ValueError(msg)
+        return value
+
+    def given(self) -> GivenCredential:
+        """The credential with its secrets apart."""
+        secrets = {
+            "username": self.username.get_secret_value(),
+            "password": self.password.get_secret_value(),
+        }
+        return GivenCredential("basic", {}, secrets, _tuple(self.allowed_origins))
+
+
+class BearerInput(_CredentialInput):
+    """A token sent as `Authorization: Bearer ...`, RFC 6750."""
+
+    kind: Literal["bearer"]
+    token: SecretText
+
+    def given(self) -> GivenCredential:
+        """The credential with its secrets apart."""
+        return GivenCredential(
+            "bearer", {}, {"token": self.token.get_secret_value()}, _tuple(self.allowed_origins)
+        )
+
+
+class OAuth2Input(_CredentialInput):
+    """Client credentials, RFC 6749 section 4.4."""
+
+    kind: Literal["oauth2"]
+    client_id: SecretText
+    client_secret: SecretText
+    token_url: Annotated[ShortText, Field(max_length=2048)] | None = Field(
+        default=None,
+        description="Default: the security scheme's, if it lies at the origin named at registration.",
+        examples=["https://auth.example.com/token"],
+    )
+    scope: ShortText | None = None
+    audience: ShortText | None = None
+    resource: ShortText | None = None
+    token_endpoint_auth_method: Literal["auto", "client_secret_basic", "client_secret_post"] = "auto"
+
+    def given(self) -> GivenCredential:
+        """The credential with its secrets apart."""
+        names = ("token_url", "scope", "audience", "resource", "token_endpoint_auth_method")
+        secrets = {
+            "client_id": self.client_id.get_secret_value(),
+            "client_secret": self.client_secret.get_secret_value(),
+        }
+        return GivenCredential(
+            "oauth2", {name: getattr(self, name) for name in names}, secrets, _tuple(self.allowed_origins)
+        )
+
+
+CredentialInput = Annotated[ApiKeyInput | BasicInput | BearerInput | OAuth2Input, Field(discriminator="kind")]
+
+
+class VariableInput(Closed):
+    """The value of `${NAME}`; a secret one can be replaced but never read."""
+
+    value: Annotated[SecretStr, Field(max_length=65_536), AfterValidator(_stored_secret)]
+    secret: bool = Field(default=True, strict=True)
+
+
+class LimitsInput(Closed):
+    """Overrides of the gateway's limits for calls of one provider; times in seconds."""
+
+    connect: Annotated[float, Field(gt=0, le=300)] | None = None
+    first_byte: Annotated[float, Field(gt=0, le=3600)] | None = None
+    idle: Annotated[float, Field(gt=0, le=3600)] | None = None
+    total: Annotated[float, Field(gt=0, le=3600)] | None = None
+    response_bytes: Annotated[int, Field(ge=1, le=1 << 40, strict=True)] | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """Only what is set."""
+        return self.model_dump(exclude_none=True)
+
+
+class OptionsInput(Closed):
+    """How a provider's source is read, and how its upstream is reached."""
+
+    base_url: Annotated[ShortText, Field(max_length=2048)] | None = Field(
+        default=None, description="For OpenAPI documents whose servers are relative or missing."
+    )
+    proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(_clean_secret)] | None = Field(
+        default=None, description="An HTTP proxy for all requests to this upstream. Write-only."
+    )
+    proxy_resolves: Annotated[bool, Field(strict=True)] | None = None
+    ca_bundle: Text | None = Field(default=None, description="PEM certificates that replace the system's.")
+    client_certificate: Text | None = Field(default=None, description="PEM chain for mutual TLS.")
+    client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(_stored_secret)] | None = Field(
+        default=None, description="PEM key of the client certificate. Write-only."
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and (origin_of(value) is None or "@" in value):
+            msg = "must be an absolute https:// (or http://) URL without userinfo"
+            raise ValueError(msg)
+        return value
+
+    def stored(self) -> dict[str, Any]:
+        """What may be read again: everything set but the secrets."""
+        return self.model_dump(exclude_none=True, exclude={"proxy_url", "client_key"})
+
+    def secrets(self) -> dict[str, str]:
+        """What is to be sealed."""
+        pairs = (("proxy_url", self.proxy_url), ("client_key", self.client_key))
+        return {name: secret.get_secret_value() for name, secret in pairs if secret is not None}
+
+
+class Described(Closed):
+    """What every registration may say besides its source."""
+
+    description: Text | None = None
+    tags: Tags = Field(default_factory=list)
+    limits: LimitsInput = Field(default_factory=LimitsInput)
+    options: OptionsInput = Field(default_factory=OptionsInput)
+    credentials: Annotated[dict[SlotName, CredentialInput], Field(max_length=100)] = Field(
+        default_factory=dict
+    )
+    variables: Annotated[dict[VariableName, VariableInput], Field(max_length=200)] = Field(
+        default_factory=dict
+    )
+
+
+class SourceInput(Closed):
+    """Exactly one of url, document, manual and call_template; `headers` and `auth` go with a url."""
+
+    url: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
+    headers: dict[str, Any] | None = None
+    auth: dict[str, Any] | None = None
+    auth_tools: dict[str, Any] | None = None
+    document: dict[str, Any] | str | None = None
+    manual: dict[str, Any] | None = None
+    call_template: dict[str, Any] | None = None
+
+
+class CanonicalRegistration(Described):
+    """The canonical registration."""
+
+    name: ProviderName | None = None
+    source: SourceInput
+
+
+class ProviderPatch(Closed):
+    """What can be changed on a provider; what is left out stays."""
+
+    description: Text | None = None
+    tags: Tags | None = None
+    limits: LimitsInput | None = None
+    options: OptionsInput | None = None
+    enabled: Annotated[bool, Field(strict=True)] | None = None
+
+
+class HandToolInput(Closed):
+    """A tool written by hand: how to call it is a UTCP call template of protocol http."""
+
+    provider: ProviderName
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["echo"])]
+    description: Text = ""
+    inputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the arguments.")
+    outputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the answer.")
+    tags: Tags = Field(default_factory=list)
+    call_template: dict[str, Any] = Field(
+        json_schema_extra={"required": ["url"], "properties": {"url": {"type": "string", "format": "uri"}}},
+        examples=[
+            {"call_template_type": "http", "http_method": "GET", "url": "https://api.example.com/echo"}
+        ],
+    )
+    variables: Annotated[dict[VariableName, VariableInput], Field(max_length=200)] = Field(
+        default_factory=dict
+    )
+
+
+def header_problem(location: str, name: str) -> str | None:
+    """Why an API key cannot be sent under this name, or None."""
+    if location == "header" and (not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name)):
+        return "This header cannot carry a key."
+    if location == "cookie" and not COOKIE_NAME.fullmatch(name):
+        return "This is not a legal cookie name (RFC 6265, section 4.1.1)."
+    return None if name.isprintable() else "The name holds control characters."
+
+
+def _tuple(origins: list[str] | None) -> tuple[str, ...] | None:
+    return None if origins is None else tuple(dict.fromkeys(origins))

@@ -1,0 +1,158 @@
+"""Parameters, bodies and responses that several routes of the control plane share, as OpenAPI shows them."""
+
+import base64
+import binascii
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Header, Path, Query
+from pydantic import BaseModel
+
+from app.access import requires
+from app.errors import Fault, InvalidInput
+from app.providers.inputs import SLOT, VARIABLE_NAME, CanonicalRegistration, Described
+from app.schemas import PROVIDER_NAME
+from app.security.principal import Principal
+
+ReadsProviders = Annotated[Principal, Depends(requires("providers:read"))]
+WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
+WritesCredentials = Annotated[Principal, Depends(requires("credentials:write"))]
+
+ProviderPath = Annotated[
+    str, Path(pattern=PROVIDER_NAME, description="Name of a provider.", examples=["library"])
+]
+SlotPath = Annotated[
+    str, Path(pattern=SLOT, description="Name of a credential slot.", examples=["memberKey"])
+]
+VariablePath = Annotated[
+    str, Path(pattern=VARIABLE_NAME, description="Name of a variable, without `${}`.", examples=["REGION"])
+]
+NameQuery = Annotated[
+    str | None,
+    Query(pattern=PROVIDER_NAME, description="The provider's name, where the body has no place for one."),
+]
+Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
+Cursor = Annotated[str | None, Query(max_length=400, description="`next_cursor` of the page before.")]
+IfMatch = Annotated[
+    str | None, Header(max_length=200, description="The ETag that was read; 412 if it has changed.")
+]
+Prefer = Annotated[
+    str | None,
+    Header(
+        max_length=200, description="`respond-async` answers 202 at once (RFC 7240).", examples=["wait=10"]
+    ),
+]
+
+ETAG: Final[dict[str, Any]] = {
+    "headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}
+}
+LOCATION: Final[dict[str, Any]] = {
+    "headers": {"Location": {"schema": {"type": "string"}, "description": "Where to ask how it fares."}}
+}
+
+
+def encoded_cursor(name: str | None) -> str | None:
+    """An opaque cursor behind a name."""
+    return None if name is None else base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+
+def decoded_cursor(cursor: str | None) -> str:
+    """The name that a cursor stands behind, "" for none; raises InvalidInput."""
+    if cursor is None:
+        return ""
+    try:
+        name = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        name = "\x00"
+    if "\x00" in name:
+        fault = Fault("#/query/cursor", "Give the `next_cursor` of the page before.")
+        raise InvalidInput("The cursor is not one of this gateway.", errors=[fault])
+    return name
+
+
+def inlined(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of a model without `$defs`, which an OpenAPI document keeps elsewhere."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def written(node: Any) -> Any:
+        if isinstance(node, list):
+            return [written(member) for member in node]
+        if not isinstance(node, dict):
+            return node
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            target = definitions[reference.rpartition("/")[2]]
+            return {**written(target), **{key: node[key] for key in node if key != "$ref"}}
+        kept = {key: member for key, member in node.items() if key != "discriminator"}
+        return {key: written(member) for key, member in kept.items()}
+
+    result: dict[str, Any] = written(schema)
+    return result
+
+
+_TEMPLATE: Final[dict[str, Any]] = {
+    "type": "object",
+    "title": "UTCP call template (1.x) or provider (0.x)",
+    "properties": {
+        "name": {"type": "string", "pattern": PROVIDER_NAME},
+        "call_template_type": {"const": "http"},
+        "url": {"type": "string", "format": "uri"},
+    },
+    "required": ["name", "call_template_type", "url"],
+}
+_EXAMPLE: Final[dict[str, Any]] = {
+    "name": "pets",
+    "source": {
+        "document": {
+            "openapi": "3.1.0",
+            "info": {"title": "Pets", "version": "1"},
+            "servers": [{"url": "https://pets.example.com"}],
+            "paths": {
+                "/pets": {"get": {"operationId": "listPets", "responses": {"200": {"description": "Pets"}}}}
+            },
+        }
+    },
+}
+_PROVIDER: Final = {"name": "pets", "provider_type": "http", "url": "https://pets.example.com/openapi.json"}
+# An entry is judged by itself, and gets a verdict of its own, so the list takes any.
+_LISTS: Final[list[dict[str, Any]]] = [
+    {
+        "type": "array",
+        "title": "A whole providers.json",
+        "items": {},
+        "minItems": 1,
+        "maxItems": 1000,
+        "example": [_PROVIDER],
+    },
+    {
+        "type": "object",
+        "title": "The configuration of a UTCP 1.x client",
+        "properties": {
+            "manual_call_templates": {"type": "array", "items": {}, "minItems": 1, "maxItems": 1000}
+        },
+        "required": ["manual_call_templates"],
+    },
+]
+_DOCUMENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "title": "An OpenAPI document or a UTCP manual",
+    "anyOf": [{"required": ["openapi"]}, {"required": ["swagger"]}, {"required": ["tools"]}],
+}
+
+
+def registration_body() -> dict[str, Any]:
+    """The request body of a registration: every form that is told apart."""
+    form = inlined(Described)["properties"]
+    parts = {
+        "file": {"type": "string", "format": "binary"},
+        "name": {"type": "string", "pattern": PROVIDER_NAME},
+    }
+    kinds = {"anyOf": [inlined(CanonicalRegistration), _TEMPLATE, *_LISTS, _DOCUMENT]}
+    content = {
+        "application/json": {"schema": kinds, "example": _EXAMPLE},
+        "application/yaml": {"schema": {"type": "string"}},
+        "multipart/form-data": {
+            "schema": {"type": "object", "properties": {**parts, **form}, "required": ["file"]}
+        },
+    }
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,0 +1,66 @@
+"""Import reports and the difference of a re-import, as plain JSON."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from app.providers.drafts import Json, ToolDraft
+
+
+def verdict(
+    source_key: str,
+    *,
+    name: str = "",
+    pointer: str = "",
+    reason: str | None = None,
+    notes: Sequence[str] = (),
+) -> Json:
+    """What became of one tool: accepted, renamed (`name` differs from its key) or skipped for a `reason`."""
+    word = "skipped" if reason is not None else "accepted" if name == source_key else "renamed"
+    form: Json = {
+        "source_key": source_key,
+        "name": name,
+        "verdict": word,
+        "pointer": pointer,
+        "notes": [*notes],
+    }
+    return form if reason is None else {**form, "reason": reason}
+
+
+def report(operations: Sequence[Json], *, warnings: Iterable[Json] = ()) -> Json:
+    """The report over all verdicts. A renamed tool counts as accepted, too."""
+    words = [operation["verdict"] for operation in operations]
+    counts = {
+        "operations": len(words),
+        "accepted": len(words) - words.count("skipped"),
+        "renamed": words.count("renamed"),
+        "skipped": words.count("skipped"),
+    }
+    return {"counts": counts, "operations": list(operations), "warnings": list(warnings)}
+
+
+def with_warnings(form: Json, *more: Json) -> Json:
+    """The report with further warnings."""
+    return {**form, "warnings": [*form["warnings"], *more]} if more else form
+
+
+def warning(detail: str, *, pointer: str = "") -> Json:
+    """A remark that belongs to no single operation."""
+    return {"pointer": pointer, "detail": detail}
+
+
+def difference(existing: Mapping[str, tuple[str, Json]], drafts: Iterable[ToolDraft]) -> dict[str, list[str]]:
+    """Source keys by what a re-import does with them: added, changed, unchanged, removed.
+
+    `existing` maps a source key to the tool's name and the columns that a draft would replace.
+    """
+    found: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "removed": []}
+    seen: set[str] = set()
+    for draft in drafts:
+        seen.add(draft.source_key)
+        if draft.source_key not in existing:
+            found["added"].append(draft.source_key)
+        elif existing[draft.source_key][1] == draft.columns():
+            found["unchanged"].append(draft.source_key)
+        else:
+            found["changed"].append(draft.source_key)
+    found["removed"] = [key for key in existing if key not in seen]
+    return found

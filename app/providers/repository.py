@@ -1,0 +1,221 @@
+"""The SQL of the control plane: providers, their tools, credentials and variables."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, true, update
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.models import TENANT, Credential, Override, Provider, Revision, Source, Tool, Variable, new_id, now
+from app.providers.drafts import Json, ToolDraft
+from app.security.principal import Principal
+from app.utcp.names import alias_for, legal_name
+
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
+_CHUNK: Final = 200
+
+
+async def lock_names(session: AsyncSession) -> None:
+    """Waits for other registrations: names and aliases are chosen by looking at those that exist."""
+    await session.execute(_LOCK)
+
+
+async def provider_named(session: AsyncSession, name: str, *, locked: bool = False) -> Provider | None:
+    """The provider of this name; `locked` keeps it from changing until the transaction ends."""
+    query = select(Provider).where(col(Provider.tenant_id) == TENANT, col(Provider.name) == name)
+    return (await session.execute(query.with_for_update() if locked else query)).scalar_one_or_none()
+
+
+def visible(principal: Principal) -> ColumnElement[bool]:
+    """Which providers exist for a caller: the same rule as `Principal.may_use`."""
+    rules: list[ColumnElement[bool]] = [true()]
+    if principal.providers is not None:
+        rules.append(col(Provider.name).in_(sorted(principal.providers)))
+    if principal.tags is not None:
+        rules.append(col(Provider.tags).overlap(sorted(principal.tags)))  # type: ignore[attr-defined]
+    return and_(*rules)
+
+
+async def page_of_providers(
+    session: AsyncSession, *, principal: Principal, after: str, limit: int
+) -> list[Provider]:
+    """Providers by name, after a name."""
+    query = select(Provider).where(
+        col(Provider.tenant_id) == TENANT, visible(principal), col(Provider.name).collate("C") > after
+    )
+    found = await session.execute(query.order_by(col(Provider.name).collate("C")).limit(limit))
+    return list(found.scalars())
+
+
+async def tool_counts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How many tools each provider has."""
+    query = select(col(Tool.provider_id), func.count()).where(col(Tool.provider_id).in_(ids))
+    return {row[0]: row[1] for row in await session.execute(query.group_by(col(Tool.provider_id)))}
+
+
+async def credentials_of(session: AsyncSession, ids: Sequence[UUID]) -> list[Credential]:
+    """The stored credentials of providers, by slot."""
+    query = select(Credential).where(
+        col(Credential.provider_id).in_(ids), col(Credential.principal).is_(None)
+    )
+    return list((await session.execute(query.order_by(col(Credential.slot)))).scalars())
+
+
+async def variables_for(session: AsyncSession, provider_id: UUID | None) -> list[Variable]:
+    """The tenant's variables and those of one provider."""
+    own = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
+    query = select(Variable).where(col(Variable.tenant_id) == TENANT, own)
+    return list((await session.execute(query)).scalars())
+
+
+async def source_of(session: AsyncSession, provider_id: UUID) -> Source | None:
+    """The newest source of a provider."""
+    query = select(Source).where(col(Source.provider_id) == provider_id)
+    return (await session.execute(query.order_by(col(Source.id).desc()).limit(1))).scalar_one_or_none()
+
+
+async def source_facts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, Json]:
+    """What may be shown of the sources of providers, without their bytes."""
+    size = func.length(col(Source.body))
+    columns = (col(Source.provider_id), Source.format, Source.url, Source.media_type, Source.sha256, size)
+    query = select(*columns).where(col(Source.provider_id).in_(ids)).order_by(col(Source.id))  # type: ignore[call-overload]
+    keys = ("format", "url", "media_type", "sha256", "bytes")
+    return {row[0]: dict(zip(keys, row[1:], strict=True)) for row in await session.execute(query)}
+
+
+async def report_of(session: AsyncSession, provider_id: UUID) -> Json:
+    """The report of the import whose tools are in use; {} for tools made by hand."""
+    query = select(col(Revision.report)).where(
+        col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
+    )
+    found = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
+    return found.scalar_one_or_none() or {}
+
+
+async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
+    """All tools of a provider, in a stable order."""
+    query = select(Tool).where(col(Tool.provider_id) == provider_id).order_by(col(Tool.name))
+    return list((await session.execute(query)).scalars())
+
+
+async def overrides_of(session: AsyncSession, provider_id: UUID) -> dict[UUID, Override]:
+    """What people changed on the tools of a provider."""
+    query = select(Override).join(Tool, col(Tool.id) == col(Override.tool_id))
+    found = await session.execute(query.where(col(Tool.provider_id) == provider_id))
+    return {row.tool_id: row for row in found.scalars()}
+
+
+async def insert_tools(
+    session: AsyncSession, provider: Provider, drafts: Sequence[ToolDraft], *, revision_id: UUID | None
+) -> dict[str, str]:
+    """Stores tools under new names; gives source key -> canonical name. The names are locked."""
+    names = await _local_names(session, provider)
+    used = set(names.values())
+    for chunk in _chunks(drafts):
+        rows: list[Json] = []
+        for draft in chunk:
+            names[draft.source_key] = legal_name(draft.name, used)
+            used.add(names[draft.source_key])
+        taken = await _taken_aliases(session, provider.name, [names[draft.source_key] for draft in chunk])
+        for draft in chunk:
+            local = names[draft.source_key]
+            alias = alias_for(provider.name, local, taken)
+            taken.add(alias)
+            rows.append(
+                _row(
+                    draft,
+                    provider,
+                    None if draft.by_hand else revision_id,
+                    name=f"{provider.name}.{local}",
+                    alias=alias,
+                )
+            )
+        await session.execute(insert(Tool), rows)
+    return {key: f"{provider.name}.{local}" for key, local in names.items()}
+
+
+async def update_tools(
+    session: AsyncSession, existing: Mapping[str, Tool], drafts: Iterable[ToolDraft]
+) -> None:
+    """Replaces what the source says of tools that exist; their names, aliases and overrides stay."""
+    for draft in drafts:
+        tool = existing[draft.source_key]
+        changed = {**draft.columns(), "version": tool.version + 1, "updated_at": now()}
+        await session.execute(update(Tool).where(col(Tool.id) == tool.id).values(**changed))
+
+
+async def delete_tools(session: AsyncSession, tools: Iterable[Tool]) -> None:
+    """Deletes tools, with what people changed on them."""
+    ids = [tool.id for tool in tools]
+    for start in range(0, len(ids), 5_000):
+        await session.execute(delete(Tool).where(col(Tool.id).in_(ids[start : start + 5_000])))
+
+
+async def activate(session: AsyncSession, provider: Provider, source: Source, *, report: Json) -> Revision:
+    """Stores a source and a revision of it, and lets go of the bytes of earlier ones."""
+    older = (col(Revision.provider_id) == provider.id,)
+    await session.execute(update(Revision).where(*older).values(state="superseded", source_id=None))
+    await session.execute(delete(Source).where(col(Source.provider_id) == provider.id))
+    session.add(source)
+    await session.flush()
+    revision = Revision(provider_id=provider.id, source_id=source.id, report=report)
+    session.add(revision)
+    await session.flush()
+    from_source = (col(Tool.provider_id) == provider.id, col(Tool.revision_id).is_not(None))
+    await session.execute(update(Tool).where(*from_source).values(revision_id=revision.id))
+    return revision
+
+
+async def _local_names(session: AsyncSession, provider: Provider) -> dict[str, str]:
+    query = select(col(Tool.source_key), col(Tool.name)).where(col(Tool.provider_id) == provider.id)
+    return {row[0]: row[1].removeprefix(f"{provider.name}.") for row in await session.execute(query)}
+
+
+async def _taken_aliases(session: AsyncSession, provider: str, names: Sequence[str]) -> set[str]:
+    """Those of the aliases that these tools could get which exist already."""
+    likely = {alias_for(provider, name) for name in names}
+    query = select(col(Tool.alias)).where(col(Tool.tenant_id) == TENANT, col(Tool.alias).in_(likely))
+    taken = set((await session.execute(query)).scalars())
+    while more := {alias_for(provider, name, taken) for name in names} - likely:
+        likely |= more
+        query = select(col(Tool.alias)).where(col(Tool.tenant_id) == TENANT, col(Tool.alias).in_(more))
+        taken |= set((await session.execute(query)).scalars())
+    return taken
+
+
+def _row(draft: ToolDraft, provider: Provider, revision_id: UUID | None, *, name: str, alias: str) -> Json:
+    moment = now()
+    return {
+        **draft.columns(),
+        "id": new_id(),
+        "tenant_id": TENANT,
+        "provider_id": provider.id,
+        "revision_id": revision_id,
+        "source_key": draft.source_key,
+        "name": name,
+        "alias": alias,
+        "version": 1,
+        "created_at": moment,
+        "updated_at": moment,
+    }
+
+
+def _chunks(drafts: Sequence[ToolDraft]) -> Iterator[Sequence[ToolDraft]]:
+    for start in range(0, len(drafts), _CHUNK):
+        yield drafts[start : start + _CHUNK]
+
+
+def columns_of(tool: Tool) -> dict[str, Any]:
+    """What a re-import compares (`ToolDraft.columns`)."""
+    return {
+        "description": tool.description,
+        "inputs": tool.inputs,
+        "outputs": tool.outputs,
+        "tags": list(tool.tags),
+        "call_template": tool.call_template,
+        "security": tool.security,
+        "deprecated": tool.deprecated,
+        "average_response_size": tool.average_response_size,
+    }

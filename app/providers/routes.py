@@ -1,0 +1,205 @@
+"""`/providers`: registering, listing, changing, refreshing and deleting."""
+
+from functools import partial
+
+from fastapi import APIRouter, Request, Response
+
+from app.errors import Forbidden
+from app.providers.answers import Answering, answered, model_response
+from app.providers.dependencies import UsesChanges, UsesJobs, UsesRegistry, UsesSettings
+from app.providers.inputs import ProviderPatch
+from app.providers.parameters import (
+    ETAG,
+    LOCATION,
+    Cursor,
+    IfMatch,
+    Limit,
+    NameQuery,
+    Prefer,
+    ProviderPath,
+    ReadsProviders,
+    WritesProviders,
+    decoded_cursor,
+    encoded_cursor,
+    registration_body,
+)
+from app.providers.registration import RefusedEntry, Registrations
+from app.providers.requests import read_request
+from app.providers.schemas import (
+    Entries,
+    ImportView,
+    Preview,
+    ProviderPage,
+    ProviderView,
+    Refreshed,
+    Registered,
+    summary_of,
+    view_of,
+)
+from app.schemas import problems
+from app.security.principal import Principal
+
+router = APIRouter(tags=["providers"])
+
+_READING = (400, 409, 413, 415, 502, 504)
+
+
+@router.post(
+    "/providers",
+    operation_id="registerProvider",
+    status_code=201,
+    response_model=None,
+    responses={
+        201: {"model": Registered, **ETAG},
+        200: {"model": Entries, "description": "The verdicts on a list: all went well"},
+        207: {"model": Entries, "description": "The verdicts on a list: some were refused"},
+        202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
+        **problems(*_READING),
+    },
+    openapi_extra=registration_body(),
+)
+async def register_provider(
+    request: Request,
+    principal: WritesProviders,
+    registry: UsesRegistry,
+    jobs: UsesJobs,
+    settings: UsesSettings,
+    *,
+    name: NameQuery = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Register an API: `{name, source}`, a UTCP provider, call template or manual, an OpenAPI document (JSON,
+    YAML, multipart), a whole providers.json or a list of `manual_call_templates`; told apart by itself.
+    """
+    asked = await read_request(request, name=name, largest=settings.max_document_bytes)
+    _refuse_secrets(asked, principal)
+    work = partial(Answering(registry, principal).register, asked)
+    return await answered(
+        work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
+    )
+
+
+@router.post(
+    "/providers/preview",
+    operation_id="previewProvider",
+    status_code=200,
+    response_model=None,
+    responses={
+        200: {"model": Preview | Entries},
+        207: {"model": Entries, "description": "The verdicts on a list: some were refused"},
+        202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
+        **problems(*_READING),
+    },
+    openapi_extra=registration_body(),
+)
+async def preview_provider(
+    request: Request,
+    principal: WritesProviders,
+    registry: UsesRegistry,
+    jobs: UsesJobs,
+    settings: UsesSettings,
+    *,
+    name: NameQuery = None,
+    prefer: Prefer = None,
+) -> Response:
+    """What a registration with this body would do. Nothing is stored."""
+    asked = await read_request(request, name=name, largest=settings.max_document_bytes)
+    _refuse_secrets(asked, principal)
+    work = partial(Answering(registry, principal).register, asked, preview=True)
+    return await answered(
+        work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
+    )
+
+
+@router.get("/providers", operation_id="listProviders", responses=problems())
+async def list_providers(
+    principal: ReadsProviders, changes: UsesChanges, *, limit: Limit = 50, cursor: Cursor = None
+) -> ProviderPage:
+    """The providers that this key may see, by name."""
+    rows, following = await changes.page(principal=principal, after=decoded_cursor(cursor), limit=limit)
+    return ProviderPage(items=[summary_of(one) for one in rows], next_cursor=encoded_cursor(following))
+
+
+@router.get(
+    "/providers/{name}", operation_id="getProvider", responses={200: ETAG, **problems(404)},
+    response_model=ProviderView,
+)  # fmt: skip
+async def get_provider(name: ProviderPath, principal: ReadsProviders, changes: UsesChanges) -> Response:
+    """One provider with its slots, credentials (without values) and the report of its last import."""
+    return model_response(200, view_of(await changes.get(name, principal=principal)))
+
+
+@router.patch(
+    "/providers/{name}",
+    operation_id="updateProvider",
+    response_model=ProviderView,
+    responses={200: ETAG, **problems(400, 404, 412, 413, 415)},
+)
+async def update_provider(
+    name: ProviderPath,
+    patch: ProviderPatch,
+    principal: WritesProviders,
+    changes: UsesChanges,
+    *,
+    if_match: IfMatch = None,
+) -> Response:
+    """Change description, tags, limits, options or enabled. In limits and options, null takes one back."""
+    if patch.options is not None and patch.options.model_fields_set & {"proxy_url", "client_key"}:
+        _need_credentials_scope(principal)
+    return model_response(
+        200, view_of(await changes.patch(name, patch, if_match=if_match, principal=principal))
+    )
+
+
+@router.delete(
+    "/providers/{name}",
+    operation_id="deleteProvider",
+    status_code=204,
+    responses=problems(404, 412),
+)
+async def delete_provider(
+    name: ProviderPath, principal: WritesProviders, changes: UsesChanges, *, if_match: IfMatch = None
+) -> None:
+    """Delete a provider with its tools, credentials and variables; only the audit remembers it."""
+    await changes.delete(name, if_match=if_match, principal=principal)
+
+
+@router.post(
+    "/providers/{name}/refresh",
+    operation_id="refreshProvider",
+    response_model=None,
+    responses={
+        200: {"model": Refreshed, **ETAG},
+        202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
+        **problems(404, 409, 413, 502, 504),
+    },
+)
+async def refresh_provider(
+    request: Request,
+    name: ProviderPath,
+    principal: WritesProviders,
+    registry: UsesRegistry,
+    jobs: UsesJobs,
+    *,
+    prefer: Prefer = None,
+) -> Response:
+    """Read the source again. Names and what people changed stay; credentials go where they went before."""
+    work = partial(Answering(registry, principal).refresh, name)
+    return await answered(
+        work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
+    )
+
+
+def _refuse_secrets(asked: Registrations, principal: Principal) -> None:
+    """Credentials and variables in a registration need the scope that storing them needs."""
+    for entry in asked.entries:
+        if isinstance(entry, RefusedEntry):
+            continue
+        if entry.credentials or entry.variables or entry.option_secrets:
+            _need_credentials_scope(principal)
+
+
+def _need_credentials_scope(principal: Principal) -> None:
+    if not principal.has("credentials:write"):
+        scope = "credentials:write"
+        raise Forbidden(f"The API key lacks the scope `{scope}`.", extra={"missing_scopes": [scope]})

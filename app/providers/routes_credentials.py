@@ -1,0 +1,63 @@
+"""`/providers/{name}/credentials`: write-only."""
+
+from fastapi import APIRouter, Response
+
+from app.providers.answers import model_response
+from app.providers.dependencies import UsesCredentials
+from app.providers.inputs import CredentialInput
+from app.providers.parameters import ETAG, IfMatch, ProviderPath, ReadsProviders, SlotPath, WritesCredentials
+from app.providers.schemas import CredentialList, CredentialView, credential_of
+from app.schemas import problems
+
+router = APIRouter(tags=["providers"])
+
+
+@router.get("/providers/{name}/credentials", operation_id="listCredentials", responses=problems(404))
+async def list_credentials(
+    name: ProviderPath, principal: ReadsProviders, credentials: UsesCredentials
+) -> CredentialList:
+    """The stored credentials: kind, fingerprint, version, last use and where they go; never their values."""
+    rows = await credentials.listed(name, principal=principal)
+    return CredentialList(items=[credential_of(row) for row in rows])
+
+
+@router.put(
+    "/providers/{name}/credentials/{slot}",
+    operation_id="putCredential",
+    response_model=CredentialView,
+    responses={
+        200: {"description": "Replaced", **ETAG},
+        201: {"model": CredentialView, "description": "Stored for the first time", **ETAG},
+        **problems(400, 404, 412, 413, 415),
+    },
+)
+async def put_credential(
+    name: ProviderPath,
+    slot: SlotPath,
+    body: CredentialInput,
+    principal: WritesCredentials,
+    credentials: UsesCredentials,
+    *,
+    if_match: IfMatch = None,
+) -> Response:
+    """Store a credential. It is sent to `allowed_origins` only, and never shown again."""
+    row, is_new = await credentials.put(name, slot, body.given(), if_match=if_match, principal=principal)
+    return model_response(201 if is_new else 200, credential_of(row))
+
+
+@router.delete(
+    "/providers/{name}/credentials/{slot}",
+    operation_id="deleteCredential",
+    status_code=204,
+    responses=problems(404, 412),
+)
+async def delete_credential(
+    name: ProviderPath,
+    slot: SlotPath,
+    principal: WritesCredentials,
+    credentials: UsesCredentials,
+    *,
+    if_match: IfMatch = None,
+) -> None:
+    """Delete a credential: from now on it is not sent."""
+    await credentials.delete(name, slot, if_match=if_match, principal=principal)

@@ -1,0 +1,156 @@
+"""`/variables` and `/providers/{name}/variables`."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from app.errors import BadRequest, UnsupportedMediaType
+from app.providers.answers import model_response
+from app.providers.dependencies import UsesSettings, UsesVariables
+from app.providers.inputs import VariableInput
+from app.providers.parameters import (
+    Cursor,
+    Limit,
+    ProviderPath,
+    ReadsProviders,
+    VariablePath,
+    WritesCredentials,
+    decoded_cursor,
+    encoded_cursor,
+)
+from app.providers.reading import given_variable
+from app.providers.registration import GivenVariable
+from app.providers.requests import read_body
+from app.providers.schemas import VariablePage, VariablesImported, VariableView, variable_of
+from app.providers.variables import VariableStore
+from app.schemas import problems
+from app.security.principal import Principal
+from app.utcp.variables import parse_dotenv
+
+router = APIRouter(tags=["providers"])
+
+_PUT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Replaced"},
+    201: {"model": VariableView, "description": "Stored for the first time"},
+}
+
+
+@router.get("/variables", operation_id="listVariables", responses=problems())
+async def list_variables(
+    principal: ReadsProviders, variables: UsesVariables, *, limit: Limit = 50, cursor: Cursor = None
+) -> VariablePage:
+    """The variables that all providers may name; secret ones without their value."""
+    return await _page(variables, None, principal, cursor, limit)
+
+
+@router.put(
+    "/variables/{variable}",
+    operation_id="putVariable",
+    response_model=VariableView,
+    responses={**_PUT, **problems(400, 413, 415)},
+)
+async def put_variable(
+    variable: VariablePath, body: VariableInput, principal: WritesCredentials, variables: UsesVariables
+) -> Response:
+    """Set a variable; calls use the new value from now on."""
+    return await _put(variables, None, variable, body, principal)
+
+
+@router.delete(
+    "/variables/{variable}", operation_id="deleteVariable", status_code=204, responses=problems(404)
+)
+async def delete_variable(
+    variable: VariablePath, principal: WritesCredentials, variables: UsesVariables
+) -> None:
+    """Delete a variable. Calls that need it fail from now on, and say so."""
+    await variables.delete(None, variable, principal=principal)
+
+
+@router.post(
+    "/variables/import",
+    operation_id="importVariables",
+    responses=problems(400, 413, 415),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "text/plain": {"schema": {"type": "string", "minLength": 1}, "example": "API_TOKEN=secret\n"}
+            },
+        }
+    },
+)
+async def import_variables(
+    request: Request, principal: WritesCredentials, variables: UsesVariables, settings: UsesSettings
+) -> VariablesImported:
+    """Set the variables of a .env file, all of them secret."""
+    essence = request.headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
+    if essence not in {"text/plain", ""}:
+        raise UnsupportedMediaType("Send the .env file as text/plain.")
+    body = await read_body(request, largest=min(settings.max_request_bytes, 1 << 20))
+    if not body.strip():
+        raise BadRequest("The body is empty.")
+    try:
+        found = parse_dotenv(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise BadRequest("The file is not UTF-8.") from None
+    given = {name: GivenVariable(value) for name, value in found.items()}
+    rows, created = await variables.put(None, given, principal=principal)
+    return VariablesImported(stored=[row.name for row in rows], created=created)
+
+
+@router.get("/providers/{name}/variables", operation_id="listProviderVariables", responses=problems(404))
+async def list_provider_variables(
+    name: ProviderPath,
+    principal: ReadsProviders,
+    variables: UsesVariables,
+    *,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> VariablePage:
+    """The variables of one provider; they go before those of all."""
+    return await _page(variables, name, principal, cursor, limit)
+
+
+@router.put(
+    "/providers/{name}/variables/{variable}",
+    operation_id="putProviderVariable",
+    response_model=VariableView,
+    responses={**_PUT, **problems(400, 404, 413, 415)},
+)
+async def put_provider_variable(
+    name: ProviderPath,
+    variable: VariablePath,
+    body: VariableInput,
+    principal: WritesCredentials,
+    variables: UsesVariables,
+) -> Response:
+    """Set a variable of one provider."""
+    return await _put(variables, name, variable, body, principal)
+
+
+@router.delete(
+    "/providers/{name}/variables/{variable}",
+    operation_id="deleteProviderVariable",
+    status_code=204,
+    responses=problems(404),
+)
+async def delete_provider_variable(
+    name: ProviderPath, variable: VariablePath, principal: WritesCredentials, variables: UsesVariables
+) -> None:
+    """Delete a variable of one provider."""
+    await variables.delete(name, variable, principal=principal)
+
+
+async def _page(
+    variables: VariableStore, provider: str | None, principal: Principal, cursor: str | None, limit: int
+) -> VariablePage:
+    after = decoded_cursor(cursor)
+    rows, following = await variables.page(provider, principal=principal, after=after, limit=limit)
+    return VariablePage(items=[variable_of(row) for row in rows], next_cursor=encoded_cursor(following))
+
+
+async def _put(
+    variables: VariableStore, provider: str | None, name: str, body: VariableInput, principal: Principal
+) -> Response:
+    rows, created = await variables.put(provider, {name: given_variable(body)}, principal=principal)
+    return model_response(201 if created else 200, variable_of(rows[0]))

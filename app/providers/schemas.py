@@ -1,0 +1,385 @@
+"""What the control plane answers with: exact pydantic models; none of them has a place for a secret."""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from app.models import Credential, Provider, Variable
+from app.providers.changes import ProviderFacts
+from app.providers.drafts import EGRESS_SLOT, Json
+from app.providers.service import Imported
+from app.providers.storing import DEFINITION
+from app.schemas import Problem
+
+
+class SlotView(BaseModel):
+    """A place for a credential that tools need."""
+
+    slot: str
+    kind: Literal["api_key", "basic", "bearer", "oauth2", "static", "any", "unsupported"]
+    scheme: str | None = Field(default=None, description="Name of the security scheme in the document.")
+    location: str | None = None
+    name: str | None = None
+    token_url: str | None = None
+    scopes: list[str] = Field(default_factory=list)
+    description: str | None = None
+    stored: bool = Field(description="Whether a credential is stored for it.")
+
+
+class CredentialView(BaseModel):
+    """A stored credential without its values."""
+
+    slot: str
+    kind: Literal["api_key", "basic", "bearer", "oauth2", "static"]
+    public: dict[str, Any] = Field(description="Location and name, token URL, scope: what is not secret.")
+    fingerprint: str = Field(description="8 hex digits of a keyed hash; equal ones are equal credentials.")
+    version: int
+    allowed_origins: list[str] = Field(description="The only origins that it is ever sent to.")
+    variables: list[str] = Field(description="The variables that its sealed fields name.")
+    created_at: datetime
+    updated_at: datetime
+    last_used_at: datetime | None
+
+
+class CredentialList(BaseModel):
+    """The credentials of a provider."""
+
+    items: list[CredentialView]
+
+
+class VariableView(BaseModel):
+    """A variable; `value` is null where it is secret."""
+
+    name: str
+    secret: bool
+    value: str | None
+    version: int
+    updated_at: datetime
+
+
+class VariablePage(BaseModel):
+    """A page of variables, by name."""
+
+    items: list[VariableView]
+    next_cursor: str | None
+
+
+class VariablesImported(BaseModel):
+    """What an import of a .env file stored."""
+
+    stored: list[str]
+    created: list[str] = Field(description="Those of `stored` that did not exist before.")
+
+
+class OperationVerdict(BaseModel):
+    """What became of one operation or tool of a source."""
+
+    source_key: str
+    name: str
+    verdict: Literal["accepted", "renamed", "skipped"]
+    reason: str | None = None
+    pointer: str
+    notes: list[str]
+
+
+class ReportCounts(BaseModel):
+    """`accepted` counts renamed ones, too."""
+
+    operations: int
+    accepted: int
+    renamed: int
+    skipped: int
+
+
+class Remark(BaseModel):
+    """A remark on a part of the source."""
+
+    pointer: str
+    detail: str
+
+
+class Report(BaseModel):
+    """The report of an import."""
+
+    counts: ReportCounts
+    operations: list[OperationVerdict]
+    warnings: list[Remark]
+
+
+class Consent(BaseModel):
+    """Something that the source asks for and a credential does not do without its owner's word."""
+
+    slot: str
+    origins: list[str] = Field(description="Origins of tools that do not get the credential of this slot.")
+    token_url: str | None = Field(default=None, description="A token URL of the source that is not used.")
+
+
+class SourceView(BaseModel):
+    """Where the tools came from."""
+
+    format: str
+    url: str | None
+    media_type: str
+    sha256: str = Field(description="Of the document; of a manual, which may hold secrets, a keyed hash.")
+    bytes: int
+
+
+class ProviderSummary(BaseModel):
+    """A registered API."""
+
+    name: str
+    title: str
+    description: str
+    protocol: str
+    kind: Literal["openapi", "manual", "hand"]
+    enabled: bool
+    tags: list[str]
+    origins: list[str] = Field(description="Where its tools are called.")
+    tool_count: int
+    version: int = Field(description="Its ETag is this number in quotes.")
+    created_at: datetime
+    updated_at: datetime
+
+
+class ProviderPage(BaseModel):
+    """A page of providers, by name."""
+
+    items: list[ProviderSummary]
+    next_cursor: str | None
+
+
+class ProviderView(ProviderSummary):
+    """A registered API with everything but secrets."""
+
+    limits: dict[str, Any]
+    options: dict[str, Any]
+    call_template: dict[str, Any] = Field(description="How its source is fetched; {} where it was uploaded.")
+    slots: list[SlotView]
+    credentials: list[CredentialView]
+    source: SourceView | None
+    report: Report | None
+
+
+class Registered(ProviderView):
+    """A registration's answer."""
+
+    missing_slots: list[str] = Field(description="Slots that have no credential yet.")
+    needs_consent: list[Consent]
+
+
+class Difference(BaseModel):
+    """Source keys by what an import did with their tools."""
+
+    added: list[str]
+    changed: list[str]
+    unchanged: list[str]
+    removed: list[str]
+
+
+class Refreshed(Registered):
+    """A refresh's answer."""
+
+    difference: Difference
+
+
+class ToolPreview(BaseModel):
+    """A tool that a registration would make."""
+
+    name: str
+    source_key: str
+    description: str
+    method: str
+    url: str
+    inputs: dict[str, Any]
+    security: list[list[dict[str, Any]]]
+
+
+class Preview(BaseModel):
+    """What a registration would do. Nothing was stored."""
+
+    name: str
+    title: str
+    description: str
+    kind: Literal["openapi", "manual", "hand"]
+    protocol: str
+    exists: bool = Field(description="Whether a provider of this name exists; `difference` is against it.")
+    origins: list[str]
+    slots: list[SlotView]
+    tools: list[ToolPreview]
+    difference: Difference
+    needs_consent: list[Consent]
+    report: Report
+
+
+class Entry(BaseModel):
+    """The verdict on one entry of a list."""
+
+    name: str | None
+    verdict: Literal["registered", "previewed", "unchanged", "refused"]
+    status: int = Field(description="The status that the entry alone would have had.")
+    tool_count: int | None = None
+    report: Report | None = None
+    needs_consent: list[Consent] = Field(default_factory=list)
+    problem: Problem | None = None
+
+
+class EntryCounts(BaseModel):
+    """How many entries had which verdict."""
+
+    registered: int
+    previewed: int
+    unchanged: int
+    refused: int
+
+
+class Entries(BaseModel):
+    """The verdicts on a list, in its order."""
+
+    entries: list[Entry]
+    counts: EntryCounts
+
+
+class ImportView(BaseModel):
+    """An import that runs beside the requests."""
+
+    id: UUID
+    state: Literal["running", "done", "failed"]
+    status: int | None = Field(default=None, description="The status that waiting for it would have had.")
+    result: dict[str, Any] | None = Field(
+        default=None, description="The answer, or the problem, that waiting for it would have had."
+    )
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class HandTool(BaseModel):
+    """A tool that was written by hand."""
+
+    name: str = Field(description="Canonical name, `provider.tool`.", examples=["library.echo"])
+    alias: str
+    provider: str
+    description: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    tags: list[str]
+    call_template: dict[str, Any]
+    security: list[list[dict[str, Any]]]
+    version: int
+    created_at: datetime
+
+
+def summary_of(facts: ProviderFacts) -> ProviderSummary:
+    """A provider in a list."""
+    return ProviderSummary(**_summary(facts.provider, facts.tool_count))
+
+
+def view_of(facts: ProviderFacts) -> ProviderView:
+    """A provider with everything but secrets."""
+    view = _view(facts.provider, facts.tool_count, list(facts.credentials))
+    return ProviderView(**view, source=facts.source, report=facts.report)
+
+
+def registered_of(imported: Imported, *, source: Json | None) -> Registered:
+    """The answer to a registration."""
+    return Registered(**_registered(imported, source))
+
+
+def refreshed_of(imported: Imported, *, source: Json | None) -> Refreshed:
+    """The answer to a refresh."""
+    return Refreshed(**_registered(imported, source), difference=dict(imported.difference or {}))
+
+
+def preview_of(imported: Imported) -> Preview:
+    """The answer to a preview."""
+    provider = imported.provider
+    tools = [
+        ToolPreview(
+            name=imported.names.get(tool.source_key, tool.name),
+            source_key=tool.source_key,
+            description=tool.description,
+            method=str(tool.call_template.get("http_method", "GET")),
+            url=str(tool.call_template["url"]),
+            inputs=tool.inputs,
+            security=tool.security,
+        )
+        for tool in imported.drafted.tool_set.tools
+    ]
+    stored = set(imported.drafted.credentials)
+    return Preview(
+        name=provider.name,
+        title=provider.title,
+        description=provider.description,
+        kind=provider.kind,
+        protocol=provider.protocol,
+        exists=imported.exists,
+        origins=provider.origins,
+        slots=[_slot(slot, stored) for slot in provider.slots],
+        tools=tools,
+        difference=dict(imported.difference or {}),
+        needs_consent=list(imported.drafted.needs_consent),
+        report=imported.report,
+    )
+
+
+def credential_of(row: Credential) -> CredentialView:
+    """A stored credential without its values."""
+    return CredentialView(
+        slot=row.slot,
+        kind=row.kind,
+        public={key: value for key, value in row.public.items() if value is not None},
+        fingerprint=row.fingerprint,
+        version=row.version,
+        allowed_origins=row.allowed_origins,
+        variables=row.variable_names,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        last_used_at=row.last_used_at,
+    )
+
+
+def variable_of(row: Variable) -> VariableView:
+    """A variable, without its value where it is secret."""
+    return VariableView(
+        name=row.name,
+        secret=row.secret,
+        value=None if row.secret else row.value,
+        version=row.version,
+        updated_at=row.updated_at,
+    )
+
+
+def _summary(provider: Provider, tool_count: int) -> Json:
+    names = ("name", "title", "description", "protocol", "kind", "enabled", "tags", "origins", "version",
+             "created_at", "updated_at")  # fmt: skip
+    return {**{name: getattr(provider, name) for name in names}, "tool_count": tool_count}
+
+
+def _view(provider: Provider, tool_count: int, credentials: list[Credential]) -> Json:
+    shown = [credential_of(row) for row in credentials if row.slot != EGRESS_SLOT]
+    return {
+        **_summary(provider, tool_count),
+        "limits": provider.limits,
+        "options": {key: value for key, value in provider.options.items() if key != DEFINITION},
+        "call_template": provider.call_template,
+        "slots": [_slot(slot, {row.slot for row in credentials}) for slot in provider.slots],
+        "credentials": shown,
+    }
+
+
+def _registered(imported: Imported, source: Json | None) -> Json:
+    credentials = list(imported.credentials)
+    stored = {row.slot for row in credentials}
+    return {
+        **_view(imported.provider, imported.tool_count, credentials),
+        "source": source,
+        "report": imported.report,
+        "missing_slots": [slot["slot"] for slot in imported.provider.slots if slot["slot"] not in stored],
+        "needs_consent": list(imported.drafted.needs_consent),
+    }
+
+
+def _slot(slot: Json, stored: set[str]) -> SlotView:
+    shown = {key: slot[key] for key in SlotView.model_fields if key in slot}
+    return SlotView(**{**shown, "stored": slot["slot"] in stored})

@@ -1,0 +1,130 @@
+"""Which variable a `${NAME}` means: the provider's own, then the tenant's, then those of the environment.
+
+A manual that was fetched is the upstream's text, not the registrar's: it may name the provider's own
+variables and those that carry its namespace (`my__gw_KEY`), but not reach for whatever else there is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from app.errors import Fault, InvalidInput, UnsetVariable
+from app.models import Variable
+from app.utcp.text import pointer
+from app.utcp.variables import candidates, find_variables, substitute
+
+
+class MisplacedSecret(InvalidInput):
+    """A secret variable stands in a field that is shown."""
+
+
+Layer = Literal["provider", "tenant", "environment"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVariable:
+    """A variable that has a value; `value` is None where it is secret."""
+
+    name: str
+    secret: bool
+    value: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class VariableScope:
+    """The variables that a provider's texts may name."""
+
+    provider: str
+    layers: Mapping[Layer, Mapping[str, KnownVariable]]
+    fetched: bool = False
+
+    def narrowed(self) -> "VariableScope":
+        """The scope for text that came from an upstream."""
+        return replace(self, fetched=True)
+
+    def find(self, name: str) -> KnownVariable | None:
+        """The variable that a name as written means."""
+        spellings = candidates(name, self.provider)
+        for layer in ("provider", "tenant", "environment"):
+            known = self.layers.get(layer, {})
+            for index, spelling in enumerate(spellings):
+                if index and self.fetched and layer != "provider":
+                    break
+                if spelling in known:
+                    return known[spelling]
+        return None
+
+    def rewritten(self, value: Any, *, at: str = "") -> Any:
+        """The value with each reference spelled `${NAME}` under the name that is stored.
+
+        Raises UnsetVariable naming every one that has no value, with pointers below `at`.
+        """
+
+        def spelled(name: str) -> str | None:
+            known = self.find(name)
+            return None if known is None else f"${{{known.name}}}"
+
+        try:
+            return substitute(value, spelled)
+        except UnsetVariable as error:
+            raise UnsetVariable(
+                error.detail + self._advice(),
+                errors=[Fault(at + fault.pointer, fault.detail) for fault in error.errors],
+                extra=error.extra,
+            ) from None
+
+    def resolved(self, value: Any) -> Any:
+        """The value with the variables that are not secret written out; secret ones stay as `${NAME}`."""
+
+        def shown(name: str) -> str:
+            known = self.find(name)
+            return f"${{{name}}}" if known is None or known.value is None else known.value
+
+        return substitute(value, shown)
+
+    def refuse_secrets(self, value: Any, *, at: str) -> None:
+        """Raises MisplacedSecret where a secret variable stands in a field that is shown."""
+        faults = [
+            Fault(place, f"The variable {name} is secret; here stand only variables that are not.")
+            for place, text in _strings(value, at)
+            for name in find_variables(text)
+            if (known := self.find(name)) is not None and known.secret
+        ]
+        if faults:
+            raise MisplacedSecret(
+                "Secret variables may stand in auth, in header values and in query values only.",
+                errors=faults,
+            )
+
+    def _advice(self) -> str:
+        if not self.fetched:
+            return ""
+        return (
+            ". A fetched manual may use only variables of its own provider (give them in `variables`) "
+            "and variables that carry its namespace"
+        )
+
+
+def scope_of(
+    provider: str, rows: Iterable[Variable], *, environment: Mapping[str, str], fetched: bool = False
+) -> VariableScope:
+    """The scope over variables (stored or not yet); `environment` holds what the operator listed."""
+    layers: dict[Layer, dict[str, KnownVariable]] = {"provider": {}, "tenant": {}}
+    for row in rows:
+        layer: Layer = "tenant" if row.provider_id is None else "provider"
+        layers[layer][row.name] = KnownVariable(row.name, row.secret, None if row.secret else row.value)
+    layers["environment"] = {
+        name: KnownVariable(name, secret=False, value=value) for name, value in environment.items() if value
+    }
+    return VariableScope(provider, layers, fetched)
+
+
+def _strings(value: Any, at: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from _strings(member, pointer(at, key))
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _strings(member, pointer(at, index))

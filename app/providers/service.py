@@ -1,0 +1,313 @@
+"""Registering, previewing and refreshing providers.
+
+A source is fetched and converted first, while no database connection is held; then everything is written in
+one transaction, so that nothing is ever half there.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import orjson
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.audit.events import record_event
+from app.catalog.feed import Feed, record_change
+from app.database import Database
+from app.errors import Conflict, Forbidden, NotFound
+from app.models import Credential, Provider, Variable, new_id
+from app.models import Source as SourceRow
+from app.providers.drafting import draft
+from app.providers.drafts import EGRESS_SLOT, Draft, Json
+from app.providers.keeping import new_variable, overlaid, stored_form
+from app.providers.registration import Registration, Source
+from app.providers.reports import difference
+from app.providers.repository import (
+    columns_of,
+    credentials_of,
+    lock_names,
+    provider_named,
+    source_of,
+    tool_counts,
+    tools_of,
+    variables_for,
+)
+from app.providers.sources import Reading, SourceReader
+from app.providers.storing import (
+    DEFINITION,
+    Written,
+    named_report,
+    opened_body,
+    refreshed_columns,
+    stored_slots,
+    touched,
+    write_credentials,
+    write_provider,
+    write_tools,
+)
+from app.providers.subject import Subject
+from app.security.credentials import open_credential
+from app.security.principal import Principal
+from app.security.vault import Vault
+from app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import answers with."""
+
+    provider: Provider
+    drafted: Draft
+    report: Json
+    credentials: tuple[Credential, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    tool_count: int = 0
+    difference: Mapping[str, list[str]] | None = None
+    exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The control plane's work on providers."""
+
+    settings: Settings
+    database: Database
+    vault: Vault
+    feed: Feed
+    reader: SourceReader
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables that the operator lets providers name."""
+        return {name: os.environ[name] for name in self.settings.variable_env_names if os.environ.get(name)}
+
+    async def register(self, registration: Registration, *, principal: Principal) -> Imported:
+        """Stores a new provider.
+
+        Raises Conflict where the name is taken, Forbidden where it lies outside the limits of the caller
+        and what reading the source raises; then nothing is stored.
+        """
+        self._refuse_outside(registration, principal)
+        async with self.database.reading() as session:
+            if await provider_named(session, registration.name) is not None:
+                raise name_taken(registration.name)
+        subject, drafted = await self.prepare(registration)
+        try:
+            async with self.database.writing() as session:
+                await lock_names(session)
+                if await provider_named(session, registration.name) is not None:
+                    raise name_taken(registration.name)
+                provider, written = await write_provider(
+                    session,
+                    registration,
+                    subject,
+                    drafted,
+                    definition=self.definition_of(registration),
+                    vault=self.vault,
+                )
+                detail = {"kind": provider.kind, "tools": len(written.names), "origins": provider.origins}
+                credentials = await credentials_of(session, [provider.id])
+                await self.recorded(session, provider, "created", actor=principal.key_id, detail=detail)
+        except IntegrityError:
+            raise name_taken(registration.name) from None
+        await self.feed.catch_up()
+        return _imported(provider, drafted, written, credentials)
+
+    async def preview(self, registration: Registration, *, principal: Principal) -> Imported:
+        """What `register` would store, or would change where the name exists; stores nothing."""
+        self._refuse_outside(registration, principal)
+        subject, drafted = await self.prepare(registration)
+        async with self.database.reading() as session:
+            provider = await provider_named(session, registration.name)
+            tools = [] if provider is None else await tools_of(session, provider.id)
+        if provider is not None and not principal.may_use(provider.name, provider.tags):
+            raise name_taken(registration.name)
+        existing = {tool.source_key: (tool.name, columns_of(tool)) for tool in tools if tool.revision_id}
+        names = {
+            tool.source_key: existing.get(tool.source_key, (f"{subject.name}.{tool.name}",))[0]
+            for tool in drafted.tool_set.tools
+        }
+        shown = Provider(
+            name=subject.name,
+            title=registration.title or drafted.tool_set.title,
+            description=registration.description or drafted.tool_set.description,
+            protocol="http",
+            kind=drafted.tool_set.kind,
+            slots=list(drafted.tool_set.slots),
+            origins=list(drafted.origins),
+            tags=list(registration.tags),
+        )
+        return Imported(
+            provider=shown,
+            drafted=drafted,
+            report=named_report(drafted.tool_set.report, names),
+            names=names,
+            tool_count=len(names),
+            difference=difference(existing, drafted.tool_set.tools),
+            exists=provider is not None,
+        )
+
+    async def refresh(self, name: str, *, principal: Principal) -> Imported:
+        """Reads a provider's source again: from its URL, or else the stored bytes with today's converter.
+
+        Credentials stay as they are, and go where their owner said; what the source would like otherwise
+        stands in `needs_consent`. Raises NotFound, Conflict for one without source, and what reading raises.
+        """
+        async with self.database.reading() as session:
+            provider = await self.visible_provider(session, name, principal=principal)
+            source = await source_of(session, provider.id)
+            rows = await credentials_of(session, [provider.id])
+            variables = await variables_for(session, provider.id)
+        if source is None or (source.format == "export" and not provider.call_template):
+            raise Conflict(f"The tools of {name!r} were written by hand: there is no source to read again.")
+        subject = self._stored_subject(provider, rows, variables)
+        drafted = draft(await self._read_again(provider, source, subject), subject, reader=self.reader)
+        async with self.database.writing() as session:
+            await lock_names(session)
+            current = await provider_named(session, name, locked=True)
+            if current is None or current.id != provider.id:
+                raise not_found(name)
+            await write_credentials(session, current, drafted, vault=self.vault)
+            written = await write_tools(session, current, drafted, vault=self.vault)
+            touched(current, await refreshed_columns(session, current, drafted))
+            credentials = await credentials_of(session, [current.id])
+            counts = {what: len(keys) for what, keys in written.difference.items()}
+            count = (await tool_counts(session, [current.id])).get(current.id, 0)
+            await self.recorded(session, current, "refreshed", actor=principal.key_id, detail=counts)
+        await self.feed.catch_up()
+        return _imported(current, drafted, written, credentials, count=count)
+
+    async def prepare(self, registration: Registration) -> tuple[Subject, Draft]:
+        """Reads the source of a new provider; holds no connection while something else is awaited."""
+        provider_id = new_id()
+        async with self.database.reading() as session:
+            stored = await variables_for(session, None)
+        given = [
+            new_variable(provider_id, name, variable, vault=self.vault)
+            for name, variable in registration.variables.items()
+        ]
+        subject = Subject(
+            id=provider_id,
+            name=registration.name,
+            variables=overlaid(stored, given),
+            environment=self.environment,
+            options=registration.options,
+            option_secrets=registration.option_secrets,
+            limits=registration.limits,
+            given=registration.credentials,
+            at=registration.at,
+        )
+        reading = await self.reader.read(registration.source, subject)
+        return subject, draft(reading, subject, reader=self.reader)
+
+    async def visible_provider(
+        self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
+    ) -> Provider:
+        """The provider, if it exists for this caller; else NotFound."""
+        provider = await provider_named(session, name, locked=locked)
+        if provider is None or not principal.may_use(provider.name, provider.tags):
+            raise not_found(name)
+        return provider
+
+    async def recorded(
+        self,
+        session: AsyncSession,
+        provider: Provider,
+        action: str,
+        *,
+        actor: str,
+        detail: Json | None = None,
+    ) -> None:
+        """Writes the event and the change of a provider; the last statements of a transaction."""
+        await record_event(
+            session,
+            actor=actor,
+            action=action,
+            object_type="provider",
+            object_name=provider.name,
+            detail=detail,
+        )
+        await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
+
+    def definition_of(self, registration: Registration) -> str:
+        """A keyed hash over everything that a registration says, its secrets included."""
+        said = asdict(registration)
+        body = said["source"].pop("body")
+        for key in ("at", "name"):
+            said.pop(key)
+        said["source"].pop("at")
+        text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+        return self.vault.digest("definition", text, body).hex()
+
+    async def is_unchanged(self, registration: Registration, *, principal: Principal) -> Provider | None:
+        """The provider that this very registration made earlier, if it is still there."""
+        async with self.database.reading() as session:
+            provider = await provider_named(session, registration.name)
+        if provider is None or not principal.may_use(provider.name, provider.tags):
+            return None
+        same = provider.options.get(DEFINITION) == self.definition_of(registration)
+        return provider if same else None
+
+    async def _read_again(self, provider: Provider, source: SourceRow, subject: Subject) -> Reading:
+        if provider.call_template.get("url"):
+            return await self.reader.rediscover(provider.call_template, subject)
+        body = opened_body(source, vault=self.vault)
+        again = Source("document", body=body, media_type=source.media_type, url=source.url)
+        return await self.reader.read(again, subject)
+
+    def _stored_subject(
+        self, provider: Provider, rows: list[Credential], variables: list[Variable]
+    ) -> Subject:
+        subject = Subject(
+            id=provider.id,
+            name=provider.name,
+            variables=variables,
+            environment=self.environment,
+            options=provider.options,
+            limits=provider.limits,
+            stored=stored_slots(rows),
+            slots=provider.slots,
+        )
+        egress = subject.stored.get(EGRESS_SLOT)
+        if egress is None:
+            return subject
+        secrets = open_credential(stored_form(egress, finder=subject.finder), vault=self.vault)
+        return subject.with_option_secrets(secrets)
+
+    def _refuse_outside(self, registration: Registration, principal: Principal) -> None:
+        if not principal.may_use(registration.name, registration.tags):
+            raise Forbidden(
+                "The API key is limited to certain providers or tags; this registration is outside of them."
+            )
+
+
+def name_taken(name: str) -> Conflict:
+    """The error for a name that exists; it says the same whether or not the caller may see that provider."""
+    return Conflict(
+        f"A provider named {name!r} exists already. Refresh or change it, or choose another name."
+    )
+
+
+def not_found(name: str) -> NotFound:
+    """The error for a provider that is not there or not visible."""
+    return NotFound(f"There is no provider {name!r}.")
+
+
+def _imported(
+    provider: Provider,
+    drafted: Draft,
+    written: Written,
+    credentials: list[Credential],
+    *,
+    count: int | None = None,
+) -> Imported:
+    return Imported(
+        provider=provider,
+        drafted=drafted,
+        report=written.report,
+        credentials=tuple(credentials),
+        names=written.names,
+        tool_count=len(written.names) if count is None else count,
+        difference=written.difference,
+    )

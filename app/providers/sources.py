@@ -1,0 +1,232 @@
+"""A source -> a ToolSet: fetched, converted, or read where it is. No database connection is held."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from app.catalog.loader import limits_of
+from app.errors import Fault, InvalidDocument, InvalidInput
+from app.outbound.egress import EgressSettings
+from app.providers.conversion import Converter
+from app.providers.documents import from_conversion, with_auth_tools
+from app.providers.drafts import Json, StoredSource, ToolSet
+from app.providers.exported import open_fields, read_exported
+from app.providers.fetching import Fetcher
+from app.providers.handmade import SERVED, ManualReading, NotServed, not_served, read_tools
+from app.providers.keeping import fingerprint, sealed_form, stored_form
+from app.providers.origins import origin_of, origins_of
+from app.providers.parsing import looks_like_openapi, parsed
+from app.providers.registration import GivenCredential, Source
+from app.providers.sealing import split_template, with_origins
+from app.providers.slots import Binding, SlotBook, complete
+from app.providers.subject import Subject
+from app.security.credentials import SealedCredential
+from app.security.secret import Secret
+from app.security.vault import Vault
+from app.settings import Settings
+from app.utcp.manuals import detect, read_manual
+from app.utcp.templates import read_template
+from app.utcp.text import pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What reading a source gave. `discovery` are credentials that the next discovery needs, too."""
+
+    tool_set: ToolSet
+    call_template: Json = field(default_factory=dict)
+    discovery: Mapping[str, GivenCredential] = field(default_factory=dict)
+    named_origins: tuple[str, ...] = ()
+    fetched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """Bytes to be read, and where they came from."""
+
+    body: bytes
+    media_type: str
+    url: str | None = None
+    fetched: bool = False
+    auth_tools: GivenCredential | None = None
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReader:
+    """Reads every kind of source."""
+
+    settings: Settings
+    vault: Vault
+    fetcher: Fetcher
+    converter: Converter
+
+    async def read(self, source: Source, subject: Subject) -> Reading:
+        """Raises InvalidInput, UnsetVariable, TooLarge, BlockedAddress and UpstreamError."""
+        if source.kind == "template":
+            return await self._discover(source, subject)
+        if source.kind == "tools":
+            return await self._exported(source, subject)
+        base = origin_of(str(subject.options.get("base_url", "")))
+        named = (base,) if base else ()
+        if source.kind == "manual":
+            stored = StoredSource("manual", orjson.dumps(source.value), "application/json", sealed=True)
+            document = _Document(b"", "", at=source.at)
+            tool_set = await self._manual(source.value, document, subject, stored)
+            return Reading(tool_set, named_origins=named)
+        document = _Document(source.body, source.media_type, url=source.url, at=source.at)
+        return Reading(await self._document(document, subject), named_origins=named)
+
+    async def rediscover(self, template: Mapping[str, Any], subject: Subject) -> Reading:
+        """Fetches again with the stored template and the stored credentials for that."""
+        target = str(subject.scope.resolved(template["url"]))
+        credentials = {
+            slot: stored_form(row, finder=subject.finder)
+            for slot, row in subject.stored.items()
+            if slot in ("discovery", "discovery-static")
+        }
+        return await self._fetched(dict(template), target, credentials, subject)
+
+    async def _discover(self, source: Source, subject: Subject) -> Reading:
+        template = read_template(source.value, at=source.at)
+        if template.protocol not in SERVED or template.http is None:
+            key = next(
+                (key for key in ("provider_type", "type") if key in source.value), "call_template_type"
+            )
+            sentence = not_served(template.protocol)
+            raise NotServed(sentence, errors=[Fault(pointer(source.at, key), sentence, sorted(SERVED))])
+        split = split_template(template.http, scope=subject.scope, at=source.at)
+        origin = origin_of(split.target)
+        if origin is None:
+            fault = Fault(pointer(source.at, "url"), "Give an absolute URL whose host is fixed and legal.")
+            raise InvalidInput("The source's URL cannot be used.", errors=[fault])
+        binding = self.binding((origin,))
+        discovery: dict[str, GivenCredential] = {}
+        if split.static is not None:
+            discovery["discovery-static"] = with_origins(split.static, (origin,))
+        auth = split.auth or subject.given.get("discovery")
+        if auth is not None:
+            discovery["discovery"] = complete(auth, slot=None, binding=binding, at=pointer(source.at, "auth"))
+        sealed = {slot: self._sealed(given, slot, subject) for slot, given in discovery.items()}
+        reading = await self._fetched(
+            split.fields, split.target, sealed, subject, auth_tools=split.auth_tools
+        )
+        return replace(reading, discovery=discovery)
+
+    async def _exported(self, source: Source, subject: Subject) -> Reading:
+        tool_set = read_exported(source.value, scope=subject.scope, at=source.at)
+        template = source.value["call_template"]
+        if template:
+            template = open_fields(template, at=pointer(source.at, "call_template"))
+        base = subject.options.get("base_url")
+        urls = [str(subject.scope.resolved(url)) for url in (source.url, template.get("url"), base) if url]
+        if source.body:
+            document = _Document(source.body, source.media_type, url=source.url, at=source.at)
+            converted = await self._openapi(document, subject)
+            by_hand = tuple(tool for tool in tool_set.tools if tool.by_hand)
+            known = {slot["slot"] for slot in converted.slots}
+            more = tuple(slot for slot in tool_set.slots if slot["slot"] not in known)
+            tool_set = replace(converted, tools=(*converted.tools, *by_hand), slots=(*converted.slots, *more))
+        return Reading(tool_set, call_template=template, named_origins=origins_of(urls))
+
+    async def _fetched(
+        self,
+        template: Json,
+        target: str,
+        credentials: Mapping[str, SealedCredential],
+        subject: Subject,
+        *,
+        auth_tools: GivenCredential | None = None,
+    ) -> Reading:
+        found = await self.fetcher.fetch(
+            {**subject.scope.resolved(template), "url": target},
+            credentials=credentials,
+            limits=limits_of(subject.limits, self.settings),
+            egress=_egress(subject),
+        )
+        document = _Document(found.raw, found.media_type, url=target, fetched=True, auth_tools=auth_tools)
+        tool_set = await self._document(document, subject)
+        base = subject.options.get("base_url")
+        named = (origin_of(target), origin_of(str(base)) if base else None)
+        return Reading(
+            tool_set,
+            call_template=template,
+            named_origins=tuple(dict.fromkeys(origin for origin in named if origin)),
+            fetched=True,
+        )
+
+    async def _document(self, document: _Document, subject: Subject) -> ToolSet:
+        if await looks_like_openapi(document.body, media_type=document.media_type):
+            return await self._openapi(document, subject)
+        raw = await parsed(document.body, media_type=document.media_type)
+        kind = detect(raw)
+        if kind == "openapi":
+            return await self._openapi(document, subject)
+        if not (isinstance(raw, dict) and isinstance(raw.get("tools"), list)):
+            detail = "This is neither a UTCP manual nor an OpenAPI document."
+            raise InvalidDocument(detail, errors=[Fault(document.at, detail)])
+        stored = StoredSource("manual", document.body, document.media_type, document.url, sealed=True)
+        return await self._manual(raw, document, subject, stored)
+
+    async def _openapi(self, document: _Document, subject: Subject) -> ToolSet:
+        base_url = subject.options.get("base_url")
+        conversion = await self.converter.convert(
+            document.body, url=document.url, base_url=base_url, media_type=document.media_type
+        )
+        stored = StoredSource("openapi", document.body, document.media_type, document.url)
+        return with_auth_tools(from_conversion(conversion, source=stored), document.auth_tools)
+
+    async def _manual(self, raw: Any, document: _Document, subject: Subject, stored: StoredSource) -> ToolSet:
+        scope = subject.scope.narrowed() if document.fetched else subject.scope
+        book = SlotBook(
+            lambda given: fingerprint(given, vault=self.vault),
+            known=subject.known_slots,
+            taken=subject.taken_slots - set(subject.known_slots.values()),
+        )
+        how = ManualReading(
+            provider=subject.name,
+            scope=scope,
+            book=book,
+            at=document.at,
+            auth_tools=document.auth_tools,
+            open_default=subject.open_default or "default" in subject.given,
+        )
+
+        def read() -> ToolSet:
+            return read_tools(read_manual(raw), raw=raw, how=how, source=stored)
+
+        # Pure Python over a document of up to 64 MB: in a thread, so that the event loop gets its turns.
+        return await asyncio.to_thread(read)
+
+    def binding(self, named: tuple[str, ...], tools: tuple[str, ...] = ()) -> Binding:
+        """Where credentials go by default, and whether a token endpoint may be spoken to in the clear."""
+        return Binding(
+            named, tools, loopback_tokens=self.settings.embedded or _allows_loopback(self.settings)
+        )
+
+    def _sealed(self, given: GivenCredential, slot: str, subject: Subject) -> SealedCredential:
+        return sealed_form(given, provider_id=subject.id, slot=slot, vault=self.vault, finder=subject.finder)
+
+
+def _type_key(value: Mapping[str, Any]) -> str:
+    return next((key for key in ("provider_type", "type") if key in value), "call_template_type")
+
+
+def _egress(subject: Subject) -> EgressSettings | None:
+    options, secrets = subject.options, subject.option_secrets
+    if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
+        return None
+    return EgressSettings(
+        proxy_url=Secret(secrets["proxy_url"]) if secrets.get("proxy_url") else None,
+        ca_bundle=options.get("ca_bundle"),
+        client_certificate=options.get("client_certificate"),
+        client_key=Secret(secrets["client_key"]) if secrets.get("client_key") else None,
+        proxy_resolves=bool(options.get("proxy_resolves")),
+    )
+
+
+def _allows_loopback(settings: Settings) -> bool:
+    return any(entry.startswith(("127.", "::1", "[::1]", "0.0.0.0/0")) for entry in settings.allow_networks)

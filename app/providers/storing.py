@@ -1,0 +1,190 @@
+"""Drafts into tables, inside the caller's transaction."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.models import Credential, Override, Provider, Source, Tool, new_id, now
+from app.providers import conversion
+from app.providers.drafts import Draft, Json, StoredSource
+from app.providers.keeping import new_credential
+from app.providers.origins import origin_of
+from app.providers.registration import Registration
+from app.providers.reports import difference
+from app.providers.repository import (
+    activate,
+    columns_of,
+    credentials_of,
+    delete_tools,
+    insert_tools,
+    tools_of,
+    update_tools,
+)
+from app.providers.slots import slots_of
+from app.providers.subject import Subject
+from app.security.vault import Vault
+
+DEFINITION = "definition"
+"""The member of a provider's options that says which registration it came from; never shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What an import did. `names` maps source keys to canonical names."""
+
+    names: dict[str, str]
+    report: Json
+    difference: dict[str, list[str]]
+
+
+async def write_provider(
+    session: AsyncSession,
+    registration: Registration,
+    subject: Subject,
+    drafted: Draft,
+    *,
+    definition: str,
+    vault: Vault,
+) -> tuple[Provider, Written]:
+    """Stores a new provider with everything that hangs on it."""
+    tool_set = drafted.tool_set
+    provider = Provider(
+        id=subject.id,
+        name=subject.name,
+        title=registration.title or tool_set.title,
+        description=registration.description
+        if registration.description is not None
+        else tool_set.description,
+        protocol="http",
+        kind=tool_set.kind,
+        call_template=drafted.call_template,
+        options={**registration.options, DEFINITION: definition},
+        limits=dict(registration.limits),
+        slots=list(tool_set.slots),
+        origins=list(drafted.origins),
+        tags=list(registration.tags),
+        enabled=registration.enabled,
+    )
+    session.add(provider)
+    await session.flush()
+    session.add_all([row for row in subject.variables if row.provider_id == provider.id])
+    await write_credentials(session, provider, drafted, vault=vault)
+    written = await write_tools(session, provider, drafted, vault=vault)
+    await _write_overrides(session, provider, registration.overrides)
+    return provider, written
+
+
+async def write_credentials(
+    session: AsyncSession, provider: Provider, drafted: Draft, *, vault: Vault
+) -> None:
+    """Stores the credentials of slots that have none: what somebody stored is never replaced by an import."""
+    stored = {row.slot for row in await credentials_of(session, [provider.id])}
+    session.add_all(
+        new_credential(provider.id, slot, given, vault=vault)
+        for slot, given in drafted.credentials.items()
+        if slot not in stored
+    )
+    await session.flush()
+
+
+async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft, *, vault: Vault) -> Written:
+    """Makes the provider's tools those of the draft: added, changed, removed; tools made by hand stay."""
+    tools = drafted.tool_set.tools
+    existing = {
+        tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id is not None
+    }
+    found = difference({key: (tool.name, columns_of(tool)) for key, tool in existing.items()}, tools)
+    await delete_tools(session, [existing[key] for key in found["removed"]])
+    source = _source_row(drafted.tool_set.source, provider, vault=vault)
+    revision = await activate(session, provider, source, report={})
+    changed, added = set(found["changed"]), set(found["added"])
+    await update_tools(session, existing, [tool for tool in tools if tool.source_key in changed])
+    names = await insert_tools(
+        session, provider, [tool for tool in tools if tool.source_key in added], revision_id=revision.id
+    )
+    revision.report = named_report(drafted.tool_set.report, names)
+    await session.flush()
+    return Written(names, revision.report, found)
+
+
+def named_report(report: Json, names: Mapping[str, str]) -> Json:
+    """The report with the canonical name of each tool that is there."""
+    operations = [
+        one if one["verdict"] == "skipped" else {**one, "name": names.get(one["source_key"], one["name"])}
+        for one in report.get("operations", ())
+    ]
+    return {**report, "operations": operations}
+
+
+async def refreshed_columns(session: AsyncSession, provider: Provider, drafted: Draft) -> Json:
+    """What a refresh changes on the provider itself; the slots of tools made by hand stay."""
+    by_hand = [tool for tool in await tools_of(session, provider.id) if tool.revision_id is None]
+    fresh = {slot["slot"] for slot in drafted.tool_set.slots}
+    used = set().union(*(slots_of(tool.security) for tool in by_hand)) - fresh
+    kept = [slot for slot in provider.slots if slot["slot"] in used]
+    origins = [origin_of(str(tool.call_template.get("url", ""))) or "" for tool in by_hand]
+    return {
+        "title": drafted.tool_set.title or provider.title,
+        "slots": [*drafted.tool_set.slots, *kept],
+        "origins": list(dict.fromkeys(origin for origin in (*drafted.origins, *origins) if origin)),
+    }
+
+
+def opened_body(source: Source, *, vault: Vault) -> bytes:
+    """The bytes of a stored source; those of a manual are sealed, because manuals hold secrets."""
+    if source.format != "manual":
+        return source.body
+    return vault.open(source.body, context=("source", str(source.id)))
+
+
+def touched(provider: Provider, values: Mapping[str, Any]) -> None:
+    """Sets columns of a provider and counts its version on."""
+    for name, value in values.items():
+        setattr(provider, name, value)
+    provider.version += 1
+    provider.updated_at = now()
+
+
+def _source_row(source: StoredSource, provider: Provider, *, vault: Vault) -> Source:
+    key = new_id()
+    body = vault.seal(source.body, context=("source", str(key))) if source.sealed else source.body
+    # A sealed body's plain hash would let its content be guessed, so that one is keyed.
+    digest = vault.digest("source", source.body) if source.sealed else hashlib.sha256(source.body).digest()
+    return Source(
+        id=key,
+        provider_id=provider.id,
+        format=source.format,
+        url=source.url,
+        media_type=source.media_type[:200],
+        body=body,
+        sha256=digest.hex(),
+        converter=conversion.VERSION,
+    )
+
+
+async def _write_overrides(
+    session: AsyncSession, provider: Provider, overrides: Mapping[str, Mapping[str, Any]]
+) -> None:
+    if not overrides:
+        return
+    tools: dict[str, Tool] = {tool.source_key: tool for tool in await tools_of(session, provider.id)}
+    rows = [
+        {
+            "tool_id": tools[key].id,
+            "tenant_id": provider.tenant_id,
+            **{name: changed.get(name) for name in ("description", "tags", "enabled")},
+        }
+        for key, changed in overrides.items()
+        if key in tools
+    ]
+    if rows:
+        await session.execute(insert(Override), rows)
+
+
+def stored_slots(rows: list[Credential]) -> dict[str, Credential]:
+    """Credentials by slot."""
+    return {row.slot: row for row in rows}

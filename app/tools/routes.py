@@ -1,0 +1,168 @@
+"""`/tools` and `/calls`, but for the call itself (`endpoint.py`)."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
+
+from app.access import requires
+from app.audit.queries import list_calls
+from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
+from app.search import Filters
+from app.security.principal import Principal
+from app.tools import service
+from app.tools.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
+from app.tools.schemas import (
+    CallOut,
+    CallPage,
+    CallQuery,
+    ToolHit,
+    ToolHits,
+    ToolOut,
+    ToolPage,
+    ToolPatch,
+    ToolSummary,
+)
+
+router = APIRouter()
+
+ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
+WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
+ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
+
+ToolPath = Annotated[
+    str, Path(pattern=TOOL_NAME, description="Canonical name or alias.", examples=["library.searchBooks"])
+]
+ProviderFilter = Annotated[
+    str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.", examples=["library"])
+]
+TagFilter = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[^\u0000-\u001F\u007F]+$",
+        description="Only tools with this tag, their own or their provider's.",
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
+Cursor = Annotated[str | None, Query(max_length=400, description="`next_cursor` of the page before.")]
+IfMatch = Annotated[
+    str | None, Header(max_length=200, description="The ETag that was read; 412 if it has changed.")
+]
+_ETAG: dict[int | str, dict[str, Any]] = {
+    200: {"headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}}
+}
+
+
+@router.get("/tools", operation_id="listTools", tags=["tools"], responses=problems())
+async def list_tools(
+    principal: ReadsTools,
+    database: UsesDatabase,
+    settings: UsesSettings,
+    *,
+    provider: ProviderFilter = None,
+    tag: TagFilter = None,
+    enabled: Annotated[bool | None, Query(description="Only those that can (not) be called.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> ToolPage:
+    """The tools that this key may see, by name."""
+    filters = {"provider": provider, "tag": tag, "enabled": enabled}
+    tools, following = await service.list_tools(
+        database, principal=principal, filters=filters, cursor=cursor, limit=limit
+    )
+    items = [ToolSummary.of(tool, base_url=settings.base_url) for tool in tools]
+    return ToolPage(items=items, next_cursor=following)
+
+
+@router.get("/tools/search", operation_id="searchTools", tags=["tools"], responses=problems())
+async def search_tools(
+    principal: ReadsTools,
+    search: UsesSearch,
+    *,
+    q: Annotated[
+        str,
+        Query(
+            max_length=1000,
+            description="What the tool should do, in any words; empty lists by name.",
+            examples=["search books"],
+        ),
+    ] = "",
+    limit: Annotated[int, Query(ge=1, le=50, description="Most hits.")] = 10,
+    provider: ProviderFilter = None,
+    tag: TagFilter = None,
+) -> ToolHits:
+    """The tools that this key may call and that fit the words best."""
+    hits = await search.search(q, principal=principal, filters=Filters(provider, tag), limit=limit)
+    return ToolHits(items=[ToolHit.of(hit) for hit in hits])
+
+
+@router.get("/tools/{name}", operation_id="getTool", tags=["tools"], responses=problems(404) | _ETAG)
+async def get_tool(
+    name: ToolPath,
+    principal: ReadsTools,
+    database: UsesDatabase,
+    settings: UsesSettings,
+    response: Response,
+) -> ToolOut:
+    """One tool, by canonical name or alias."""
+    tool = await service.get_tool(database, principal=principal, name=name)
+    response.headers["ETag"] = service.etag(tool)
+    return ToolOut.of(tool, base_url=settings.base_url)
+
+
+@router.patch(
+    "/tools/{name}",
+    operation_id="updateTool",
+    tags=["tools"],
+    responses=problems(400, 404, 412, 413, 415) | _ETAG,
+)
+async def update_tool(
+    name: ToolPath,
+    patch: ToolPatch,
+    principal: WritesProviders,
+    database: UsesDatabase,
+    feed: UsesFeed,
+    settings: UsesSettings,
+    response: Response,
+    *,
+    if_match: IfMatch = None,
+) -> ToolOut:
+    """Change description, tags or enabled; re-imports keep what is changed here, null takes it back."""
+    tool = await service.change_tool(database, principal=principal, name=name, patch=patch, if_match=if_match)
+    await feed.catch_up()
+    response.headers["ETag"] = service.etag(tool)
+    return ToolOut.of(tool, base_url=settings.base_url)
+
+
+@router.delete(
+    "/tools/{name}",
+    operation_id="deleteTool",
+    tags=["tools"],
+    status_code=204,
+    responses=problems(404, 409, 412),
+)
+async def delete_tool(
+    name: ToolPath,
+    principal: WritesProviders,
+    database: UsesDatabase,
+    feed: UsesFeed,
+    *,
+    if_match: IfMatch = None,
+) -> None:
+    """Delete a tool that was written by hand; an imported one can only be disabled (409)."""
+    await service.delete_tool(database, principal=principal, name=name, if_match=if_match)
+    await feed.catch_up()
+
+
+@router.get("/calls", operation_id="listCalls", tags=["tools"], responses=problems())
+async def get_calls(
+    principal: ReadsCalls,
+    database: UsesDatabase,
+    asked: Annotated[CallQuery, Query()],
+) -> CallPage:
+    """Calls that were made, the newest first."""
+    filters = asked.filters(await service.providers_seen(database, principal))
+    async with database.reading() as session:
+        rows, following = await list_calls(session, filters=filters, cursor=asked.cursor, limit=asked.limit)
+    return CallPage(items=[CallOut.of(row) for row in rows], next_cursor=following)

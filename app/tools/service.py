@@ -1,0 +1,176 @@
+"""Reading and changing stored tools. A change is one transaction, finished before it is answered."""
+
+import base64
+import binascii
+import re
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.audit.events import record_event
+from app.catalog.feed import record_change
+from app.catalog.tools import ToolView, has_tag, is_enabled, named, principal_filter, tool_select, view
+from app.database import Database
+from app.errors import Conflict, Fault, InvalidInput, NotFound, PreconditionFailed
+from app.models import Override, Provider, Tool, now
+from app.schemas import TOOL_NAME
+from app.security.principal import Principal
+from app.tools.schemas import ToolPatch
+
+_NAME = re.compile(TOOL_NAME)
+
+
+def etag(tool: ToolView) -> str:
+    """The strong entity tag of a tool: its version in quotes (RFC 9110 section 8.8.3)."""
+    return f'"{tool.version}"'
+
+
+async def list_tools(
+    database: Database, *, principal: Principal, filters: dict[str, Any], cursor: str | None, limit: int
+) -> tuple[list[ToolView], str | None]:
+    """A page of the tools that the principal may see, by name, and the cursor of the next one.
+
+    `filters` may hold provider, tag and enabled; None is no filter.
+    """
+    statement = tool_select().where(principal_filter(principal))
+    if filters.get("provider") is not None:
+        statement = statement.where(col(Provider.name) == filters["provider"])
+    if filters.get("tag") is not None:
+        statement = statement.where(has_tag(filters["tag"]))
+    if filters.get("enabled") is not None:
+        wanted = is_enabled()
+        statement = statement.where(wanted if filters["enabled"] else ~wanted)
+    if cursor is not None:
+        statement = statement.where(col(Tool.name) > _after(cursor))
+    statement = statement.order_by(col(Tool.name)).limit(limit + 1)
+    async with database.reading() as session:
+        tools = [view(row) for row in (await session.execute(statement)).all()]
+    page = tools[:limit]
+    return page, _cursor(page[-1].name) if len(tools) > limit else None
+
+
+async def get_tool(database: Database, *, principal: Principal, name: str) -> ToolView:
+    """One tool by canonical name or alias; NotFound where there is none, or none for this principal."""
+    async with database.reading() as session:
+        return await _found(session, _visible(name, principal), name)
+
+
+async def change_tool(
+    database: Database, *, principal: Principal, name: str, patch: ToolPatch, if_match: str | None
+) -> ToolView:
+    """Lays what the patch says over the source's description, tags and enabled.
+
+    Raises NotFound and PreconditionFailed.
+    """
+    given = patch.model_dump(exclude_unset=True)
+    async with database.writing() as session:
+        before = await _locked(session, principal=principal, name=name, if_match=if_match)
+        override = await session.get(Override, before.id) or Override(tool_id=before.id)
+        for field, value in given.items():
+            setattr(override, field, value)
+        if override.description is None and override.tags is None and override.enabled is None:
+            if override in session:
+                await session.delete(override)
+        else:
+            session.add(override)
+        row = await session.get_one(Tool, before.id)
+        row.version += 1
+        row.updated_at = now()
+        await session.flush()
+        after = await _found(session, _visible_by_id(before), name)
+        await record_event(
+            session,
+            actor=principal.key_id,
+            action="updated",
+            object_type="tool",
+            object_name=before.name,
+            detail={"changed": sorted(given)},
+        )
+        await _record(session, before)
+    return after
+
+
+async def delete_tool(database: Database, *, principal: Principal, name: str, if_match: str | None) -> None:
+    """Deletes a tool that was written by hand.
+
+    Raises NotFound, PreconditionFailed, and Conflict for an imported one, which the next import would bring
+    back.
+    """
+    async with database.writing() as session:
+        tool = await _locked(session, principal=principal, name=name, if_match=if_match)
+        if not tool.hand_made:
+            raise Conflict(
+                f"{tool.name} came with an import, and would come back with the next one: disable it instead "
+                'with PATCH and {"enabled": false}.'
+            )
+        await session.delete(await session.get_one(Tool, tool.id))
+        await session.flush()
+        await record_event(
+            session, actor=principal.key_id, action="deleted", object_type="tool", object_name=tool.name
+        )
+        await _record(session, tool)
+
+
+async def providers_seen(database: Database, principal: Principal) -> frozenset[str] | None:
+    """The providers of which the principal may see tools; None for all."""
+    if principal.providers is None and principal.tags is None:
+        return None
+    statement = tool_select().with_only_columns(col(Provider.name)).where(principal_filter(principal))
+    async with database.reading() as session:
+        return frozenset((await session.scalars(statement.distinct())).all())
+
+
+async def _locked(
+    session: AsyncSession, *, principal: Principal, name: str, if_match: str | None
+) -> ToolView:
+    """The tool as it is once nobody else is changing it."""
+    seen = await _found(session, _visible(name, principal), name)
+    await session.execute(select(col(Tool.id)).where(col(Tool.id) == seen.id).with_for_update())
+    tool = await _found(session, _visible(name, principal), name)
+    if if_match is not None and not _matches(if_match, etag(tool)):
+        raise PreconditionFailed(f"{tool.name} has changed since it was read: its ETag is {etag(tool)} now.")
+    return tool
+
+
+def _matches(if_match: str, tag: str) -> bool:
+    """RFC 9110 section 13.1.1: `*` or a list of entity tags, compared strongly."""
+    return if_match.strip() == "*" or tag in (part.strip() for part in if_match.split(","))
+
+
+def _visible(name: str, principal: Principal) -> Select[Any]:
+    if _NAME.fullmatch(name) is None:
+        raise NotFound("There is no tool of this name.")
+    return tool_select().where(named(name), principal_filter(principal))
+
+
+def _visible_by_id(tool: ToolView) -> Select[Any]:
+    # Not limited to the principal: new tags may have taken the tool out of its sight.
+    return tool_select().where(col(Tool.id) == tool.id)
+
+
+async def _found(session: AsyncSession, statement: Select[Any], name: str) -> ToolView:
+    row = (await session.execute(statement)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no tool {name}.")
+    return view(row)
+
+
+async def _record(session: AsyncSession, tool: ToolView) -> None:
+    await record_change(session, kind="tool", provider_id=tool.provider_id, object_id=str(tool.id))
+
+
+def _cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+
+def _after(cursor: str) -> str:
+    try:
+        name = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        name = ""
+    if _NAME.fullmatch(name) is None:
+        fault = Fault("#/query/cursor", "Give the `next_cursor` of the page before.")
+        raise InvalidInput("The cursor is not one of this gateway.", errors=[fault])
+    return name
