@@ -1,0 +1,1 @@
+"""What every visitor meets before a room: health, the documentation pages, limits, the contract."""

@@ -1,0 +1,110 @@
+"""The OpenAPI document of the gateway: what FastAPI knows, the call operation, scopes and links."""
+
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
+
+from app.access.authorise import OPEN, declared_scope
+from app.schemas import Problem
+from app.tools import CALL_OPERATION, CALL_ROUTE
+
+VERSION = version("utcp-gateway")
+DESCRIPTION = (
+    "Register APIs once, let agents discover, search and call their tools with central auth. "
+    "Errors are problem details (RFC 9457). Lists are pages with an opaque cursor."
+)
+_BODY = "$response.body#/"
+
+# From an operation and status to those that can follow; values are runtime expressions (OpenAPI 3.1).
+LINKS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+
+
+def link(source: tuple[str, str], target: str, **parameters: str) -> None:
+    """Declares that `target` can be called with what `source` answered."""
+    LINKS.setdefault(source, {})[target] = {"operationId": target, "parameters": parameters}
+
+
+for _target in ("getProvider", "updateProvider", "deleteProvider", "refreshProvider", "listCredentials",
+                "putProviderVariable", "getProviderManual"):  # fmt: skip
+    link(("registerProvider", "201"), _target, name=_BODY + "name")
+for _target in ("getTool", "updateTool", "deleteTool", "callTool"):
+    link(("createTool", "201"), _target, name=_BODY + "name")
+for _target in ("getKey", "revokeKey"):
+    link(("createKey", "201"), _target, key_id=_BODY + "id")
+
+
+def install(app: FastAPI) -> None:
+    """Makes `app.openapi()` give the whole document; it is built once."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = build(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def build(app: FastAPI) -> dict[str, Any]:
+    """The document, the same for the same routes."""
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
+    )
+    document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = dict(CALL_OPERATION)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= problem.pop("$defs", {})
+    schemas["Problem"] = problem
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    _scopes(app, document)
+    operations = dict(_operations(document))
+    for (source, status), links in LINKS.items():
+        if source in operations and status in operations[source]["responses"]:
+            known = {name: body for name, body in links.items() if name in operations}
+            operations[source]["responses"][status]["links"] = known
+    document["paths"] = dict(sorted(document["paths"].items()))
+    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    return document
+
+
+TAGS = [
+    {"name": "providers", "description": "Registered APIs, their credentials and variables."},
+    {"name": "tools", "description": "What can be called: list, search, call."},
+    {"name": "discovery", "description": "UTCP manuals."},
+    {"name": "access", "description": "API keys and who changed what."},
+    {"name": "operation", "description": "Health and metrics."},
+]
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for item in document["paths"].values():
+        for operation in item.values():
+            if isinstance(operation, dict) and "operationId" in operation:
+                yield operation["operationId"], operation
+
+
+def _scopes(app: FastAPI, document: dict[str, Any]) -> None:
+    """Writes the scope that each route demands beside it, for readers and for the authorisation tests."""
+    operations = dict(_operations(document))
+    for route in every_route(app.routes):
+        operation = operations.get(getattr(route, "operation_id", None) or "")
+        scope = declared_scope(route)
+        if operation is not None and scope not in (None, OPEN):
+            operation["x-required-scopes"] = [scope]
+    call = operations.get(CALL_OPERATION["operationId"])
+    if call is not None:
+        call["x-required-scopes"] = [declared_scope(CALL_ROUTE)]
+
+
+def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """All routes, those of included routers, too."""
+    for route in routes:
+        included = getattr(getattr(route, "original_router", None), "routes", None)
+        if included is None:
+            yield route
+        else:
+            yield from every_route(included)

@@ -1,0 +1,126 @@
+"""Plain ASGI middleware: a bound on request bodies, and the metrics and log line of each request.
+
+Both wrap the channel instead of using Starlette's BaseHTTPMiddleware, which costs a task per request and
+hides disconnects from the route.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import BadRequest, TooLarge
+from app.telemetry.metrics import Metrics
+
+log = structlog.get_logger("request")
+
+
+class BodyLimit:
+    """Refuses a request body that is larger than allowed, before or while it is read.
+
+    `large` are path prefixes that take documents (`large_bytes`); everything else may have `small_bytes`.
+    """
+
+    def __init__(self, app: ASGIApp, *, small_bytes: int, large_bytes: int, large: Sequence[str]) -> None:
+        self.app = app
+        self.small_bytes = small_bytes
+        self.large_bytes = large_bytes
+        self.large = tuple(large)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Checks `Content-Length`, or counts a body that comes without one."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limit = self.large_bytes if scope["path"].startswith(self.large) else self.small_bytes
+        await self.app(scope, bounded(scope, receive, limit), send)
+
+
+def bounded(scope: Scope, receive: Receive, limit: int) -> Receive:
+    """`receive` of a request whose body may have `limit` bytes: refuses a larger one when it is read."""
+    scope["body_limit"] = limit
+    length = None
+    chunked = False
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            length = value
+            break
+        if name == b"transfer-encoding":
+            chunked = True
+    if length is not None:
+        if not length.isdigit():
+            return _refusing(BadRequest("Content-Length is not a number."))
+        if int(length) > limit:
+            return _refusing(too_large(limit))
+    elif chunked:
+        return _counting(receive, limit)
+    return receive
+
+
+def too_large(limit: int) -> TooLarge:
+    """The error for a body over `limit` bytes."""
+    return TooLarge(f"The request body may have at most {limit} bytes here.", extra={"limit": limit})
+
+
+def _refusing(error: Exception) -> Receive:
+    async def refuse() -> Message:
+        raise error
+
+    return refuse
+
+
+def _counting(receive: Receive, limit: int) -> Receive:
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > limit:
+                raise too_large(limit)
+        return message
+
+    return counted
+
+
+class Observe:
+    """Counts and times each request under its route's template (never its path, which callers choose)."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wraps `send` to see the status."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            observe(self.metrics, route_template(scope), scope["method"], status, began)
+
+
+def observe(metrics: Metrics, route: str, method: str, status: int, began: float) -> None:
+    """Counts a request that began at `began` (`time.perf_counter()`), and logs a failed one."""
+    metrics.observe_request(route, method, status, time.perf_counter() - began)
+    if status >= 500:
+        log.warning("request failed", method=method, route=route, status=status)
+
+
+def route_template(scope: Scope) -> str:
+    """The template of the route that answered, e.g. `/tools/{name}`; `(none)` where none matched."""
+    route: Any = scope.get("route")
+    return getattr(route, "path", None) or "(none)"
