@@ -1,0 +1,109 @@
+"""`utcp-gateway bootstrap`: the first admin key, a lost one, and the rotation of sealing keys."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.access.data_keys import open_vault, rewrap, wrapping_keys
+from app.access.repository import create_key
+from app.cli.operator import DatabaseUrl, operator_errors, settings_with
+from app.database import Database, migrate
+from app.embedded import EmbeddedServers, sealing_key
+from app.security.vault import KeyRing
+from app.settings import Settings
+
+SEALING_KEY_FILE = "sealing.key"
+
+
+def bootstrap(
+    database_url: DatabaseUrl = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the embedded servers [DATA_DIR, .data].")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the new key.")] = "admin",
+    new_sealing_key: Annotated[
+        bool,
+        typer.Option("--new-sealing-key", help="Print a new entry for SEALING_KEYS and do nothing else."),
+    ] = False,
+    rotate: Annotated[
+        bool,
+        typer.Option("--rotate", help="Wrap all data keys with the first key of SEALING_KEYS instead."),
+    ] = False,
+) -> None:
+    """Make an admin key right in the database: the first one, or another when it was lost.
+
+    The key alone goes to standard output. With --rotate, put the new sealing key in front of SEALING_KEYS on
+    every replica first; afterwards the old one may be removed. For the embedded database (no DATABASE_URL)
+    the new key is made and put into its file by itself; stop the gateway first.
+    """
+    if new_sealing_key:
+        typer.echo(KeyRing.generate(f"k{int(time.time())}"))
+        return
+    settings = settings_with(database_url=database_url, data_dir=data_dir)
+    with operator_errors(), reachable(settings, rotate=rotate) as (dsn, ring):
+        if rotate:
+            typer.echo(asyncio.run(_rotate(dsn, KeyRing.parse(ring))), err=True)
+        else:
+            text = asyncio.run(_admin_key(dsn, KeyRing.parse(ring), name=name))
+            if settings.database_url is None:
+                keep(settings.data_dir / "admin.key", text)
+            typer.echo(text)
+
+
+@contextmanager
+def reachable(settings: Settings, *, rotate: bool) -> Iterator[tuple[str, str]]:
+    """The database's DSN and the key ring; the embedded database is started for as long as it is needed."""
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value(), settings.key_ring()
+        return
+    with EmbeddedServers(settings.data_dir) as running:
+        asyncio.run(migrate(running.database_url))
+        current = sealing_key(settings.data_dir)
+        if not rotate:
+            yield running.database_url, current
+            return
+        path = settings.data_dir / SEALING_KEY_FILE
+        fresh = KeyRing.generate(f"k{int(time.time())}")
+        # Both keys are on the disk before anything is rewrapped: a crash in between loses nothing.
+        keep(path, f"{fresh},{current}")
+        yield running.database_url, f"{fresh},{current}"
+        keep(path, fresh)
+
+
+def keep(path: Path, text: str) -> None:
+    """Replaces a 0600 file as a whole: written beside, flushed, renamed."""
+    draft = path.with_suffix(".new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(text.strip() + "\n")
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)
+
+
+async def _admin_key(dsn: str, ring: KeyRing, *, name: str) -> str:
+    database = Database(dsn, pool_size=1)
+    try:
+        vault = await open_vault(database, ring)
+        async with database.writing() as session:
+            minted = await create_key(session, vault, name=name, scopes=("admin",), actor="bootstrap")
+        return minted.text.reveal()
+    finally:
+        await database.aclose()
+
+
+async def _rotate(dsn: str, ring: KeyRing) -> str:
+    database = Database(dsn, pool_size=1)
+    try:
+        count = await rewrap(database, ring)
+        used = ", ".join(sorted(await wrapping_keys(database))) or "none yet"
+        return f"{count} data keys rewrapped; in use now: {used}."
+    finally:
+        await database.aclose()

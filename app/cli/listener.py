@@ -1,0 +1,28 @@
+"""The listening socket of `serve`: bound first of all, so that a busy port costs nothing else."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.cli.operator import OperatorError
+
+Listener = socket.socket
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[Listener]:
+    """A bound TCP socket that worker processes inherit; `OperatorError` when the port is busy."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or type(error).__name__
+        raise OperatorError(
+            f"Cannot listen on {host} port {port}: {reason}. Choose another with --port or PORT."
+        ) from None
+    listener.set_inheritable(True)
+    with listener:
+        yield listener

@@ -1,0 +1,166 @@
+"""`utcp-gateway serve`: the gateway itself, on servers that exist or on the embedded pair."""
+
+import asyncio
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from app.cache import connect
+from app.cli.listener import Listener, listening
+from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with
+from app.cli.welcome import Welcome, welcome
+from app.database import migrate, schema_state
+from app.embedded import EmbeddedServers, sealing_key
+from app.sample import sample_process
+from app.security.vault import KeyRing
+from app.settings import Settings
+
+LOOPBACK = "127.0.0.0/8,::1/128"
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on [HOST, 127.0.0.1].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on [PORT, 8000].")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes [WORKERS, 1].")] = None,
+    database_url: DatabaseUrl = None,
+    redis_url: RedisUrl = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the embedded servers [DATA_DIR, .data].")
+    ] = None,
+    sample: Annotated[
+        bool | None,
+        typer.Option("--sample/--no-sample", help="Serve and register the sample API (embedded)."),
+    ] = None,
+) -> None:
+    """Serve the gateway; without --database-url and --redis-url on an embedded PostgreSQL and Valkey."""
+    settings = settings_with(
+        host=host, port=port, workers=workers, database_url=database_url, redis_url=redis_url,
+        data_dir=data_dir, sample=sample,
+    )  # fmt: skip
+    if (settings.database_url is None) != (settings.redis_url is None):
+        fail("Give both --database-url and --redis-url, or neither for the embedded pair.", code=2)
+    with operator_errors(), stopping_on_sigterm(), ExitStack() as stack:
+        listener = stack.enter_context(listening(settings.host, settings.port))
+        settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+        greeting = (
+            start_embedded(settings, stack) if settings.database_url is None else check_servers(settings)
+        )
+        if settings.workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            metrics = stack.enter_context(tempfile.TemporaryDirectory(prefix="utcp-gateway-metrics-"))
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
+        hand_over(settings)
+        threading.Thread(target=welcome, args=(greeting,), daemon=True).start()
+        run(settings, listener)
+
+
+def start_embedded(settings: Settings, stack: ExitStack) -> Welcome:
+    """Starts the pair and the sample API, migrates, and makes the first key. Ended by `stack`."""
+    servers = EmbeddedServers(settings.data_dir)
+    running = servers.start()
+    stack.callback(servers.stop)
+    os.environ |= {
+        "DATABASE_URL": running.database_url,
+        "REDIS_URL": running.redis_url,
+        "EMBEDDED": "true",
+        "ALLOW_NETWORKS": ",".join(settings.allow_networks) or LOOPBACK,
+    }
+    if settings.sealing_keys is None and settings.sealing_keys_file is None:
+        os.environ["SEALING_KEYS"] = sealing_key(settings.data_dir)
+    asyncio.run(migrate(running.database_url))
+    greeting = Welcome.prepare(
+        settings_with(data_dir=settings.data_dir), address=settings.base_url, local=local_address(settings)
+    )
+    if settings.sample:
+        sample = stack.enter_context(sample_process(settings.data_dir, port=settings.sample_port))
+        greeting = greeting.with_sample(sample)
+    return greeting
+
+
+def check_servers(settings: Settings) -> Welcome:
+    """Both servers answer, the schema is at this version, and the key ring is good."""
+    assert settings.database_url is not None  # noqa: S101 - decided by the caller
+    assert settings.redis_url is not None  # noqa: S101
+    KeyRing.parse(settings.key_ring())
+
+    async def check(database: str, redis: str) -> str:
+        state = await schema_state(database)
+        client = connect(redis, timeout=5)
+        await client.ping()
+        await client.aclose()
+        return state
+
+    state = asyncio.run(
+        check(settings.database_url.get_secret_value(), settings.redis_url.get_secret_value())
+    )
+    if state != "current":
+        raise OperatorError(f"The database's schema is {state}: run `utcp-gateway migrate` first.")
+    return Welcome(address=settings.base_url, local=local_address(settings))
+
+
+def local_address(settings: Settings) -> str:
+    """Where this machine reaches the gateway, without a proxy in front of it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104
+    return f"http://{host}:{settings.port}"
+
+
+def hand_over(settings: Settings) -> None:
+    """Worker processes read their settings from the environment, so options are put there."""
+    for name in ("host", "port", "workers", "data_dir"):
+        os.environ[name.upper()] = str(getattr(settings, name))
+    for name in ("database_url", "redis_url"):
+        value = getattr(settings, name)
+        if value is not None:
+            os.environ[name.upper()] = value.get_secret_value()
+
+
+def run(settings: Settings, listener: Listener) -> None:
+    """Runs uvicorn until it is told to stop; answers when all workers have ended."""
+    config = uvicorn.Config(
+        "app.main:create_app",
+        factory=True,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        workers=settings.workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=True,
+        forwarded_allow_ips=settings.forwarded_allow_ips,
+        root_path=settings.root_path,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=30,
+        h11_max_incomplete_event_size=64 << 10,
+    )
+    if settings.workers > 1:
+        Multiprocess(config, [listener]).run()
+        return
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if not server.started:
+        raise OperatorError("The gateway could not start; the reason stands above.")
+
+
+@contextmanager
+def stopping_on_sigterm() -> Iterator[None]:
+    """uvicorn raises its signal again after its shutdown; SIGTERM must still stop the embedded servers."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise SystemExit(0)
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,145 @@
+"""What a newcomer sees: the address, the first key, and three commands to copy."""
+
+import asyncio
+import dataclasses
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from app.access.data_keys import open_vault
+from app.access.repository import create_key, has_keys
+from app.cli.client import Gateway
+from app.cli.outcome import CommandFailed, Refused
+from app.cli.session import DEFAULT_URL
+from app.database import Database
+from app.security.vault import KeyRing
+from app.settings import Settings
+
+ADMIN_KEY_FILE = "admin.key"
+_READY_SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Welcome:
+    """What the greeting needs. `key` is the admin key for our own requests, `local` is
+    the address without a proxy in front, `is_new` whether to show the key."""
+
+    address: str
+    local: str
+    key: str | None = dataclasses.field(default=None, repr=False)
+    is_new: bool = False
+    key_file: Path | None = None
+    sample: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
+
+    @classmethod
+    def prepare(cls, settings: Settings, *, address: str, local: str) -> "Welcome":
+        """Makes the first admin key of an embedded database, kept in `<data_dir>/admin.key` (0600)."""
+        path = settings.data_dir / ADMIN_KEY_FILE
+        fresh = asyncio.run(_first_key(settings))
+        if fresh is not None:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                os.fchmod(descriptor, 0o600)
+                file.write(fresh + "\n")
+        key = fresh or (path.read_text(encoding="ascii").strip() if path.is_file() else None)
+        return cls(address=address, local=local, key=key, is_new=fresh is not None, key_file=path)
+
+    def with_sample(self, registration: dict[str, Any]) -> "Welcome":
+        """The same with the body that registers the sample API."""
+        return dataclasses.replace(self, sample=registration)
+
+
+async def _first_key(settings: Settings) -> str | None:
+    """The text of a new admin key if there is none at all."""
+    assert settings.database_url is not None  # noqa: S101 - set by the embedded start
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    try:
+        vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
+        async with database.writing() as session:
+            if await has_keys(session):
+                return None
+            minted = await create_key(session, vault, name="first admin", scopes=("admin",), actor="serve")
+        return minted.text.reveal()
+    finally:
+        await database.aclose()
+
+
+def welcome(greeting: Welcome) -> None:
+    """Waits until the gateway answers, registers the sample API in an empty registry, and greets."""
+    with Gateway(greeting.local, key=greeting.key) as gateway:
+        if not _answers(gateway):
+            return
+        if greeting.sample is not None and greeting.key is not None:
+            _register(gateway, greeting.sample)
+    typer.echo(text_of(greeting), err=True)
+
+
+def _answers(gateway: Gateway) -> bool:
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            gateway.get("/health/ready")
+        except CommandFailed:
+            time.sleep(0.1)
+        else:
+            return True
+    return False
+
+
+def _register(gateway: Gateway, registration: dict[str, Any]) -> None:
+    try:
+        if not gateway.get("/providers", query={"limit": 1}).json()["items"]:
+            gateway.send("POST", "/providers", json=registration)
+    except Refused as refused:
+        # Another worker or an impatient person may have been first.
+        if refused.status != 409:
+            typer.echo(f"The sample API was not registered: {refused}", err=True)
+    except CommandFailed as failed:
+        typer.echo(f"The sample API was not registered: {failed}", err=True)
+
+
+def text_of(greeting: Welcome) -> str:
+    """The greeting. The key is shown at the first start only; later its file is named."""
+    base = greeting.address
+    lines = ["", f"  utcp-gateway answers on {base}", f"  Documentation   {base}/docs"]
+    if greeting.is_new:
+        lines += [
+            f"  Admin key       {greeting.key}",
+            f"                  (shown once; kept in {greeting.key_file})",
+        ]
+    elif greeting.key_file is not None:
+        lines.append(f"  Admin key       in {greeting.key_file}")
+    if greeting.key_file is not None:
+        lines += [
+            "  Loopback addresses may be called, because this is the embedded mode.",
+            "",
+            "  Try, in another terminal: search, call, and register an API of your own",
+        ]
+        lines += [f"    {command}" for command in _commands(greeting)]
+    lines.append("")
+    return "\n".join(lines)
+
+
+def _commands(greeting: Welcome) -> list[str]:
+    """The three commands. Options are shown only where the defaults would not find this gateway and key."""
+    program = _program()
+    options = "" if greeting.local == DEFAULT_URL else f" --url {greeting.local}"
+    if greeting.key_file is not None and greeting.key_file.absolute() != Path(".data/admin.key").absolute():
+        options += f" --key-file {greeting.key_file}"
+    return [
+        f'{program} tools search "find a book"{options}',
+        f"{program} tools call library.searchBooks q=sea{options}",
+        f"{program} providers add https://api.example.com/openapi.json --name my-api{options}",
+    ]
+
+
+def _program() -> str:
+    program = Path(sys.argv[0])
+    try:
+        return str(program.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return program.name
