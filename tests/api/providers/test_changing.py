@@ -1,0 +1,201 @@
+"""Providers change, are refreshed and deleted; variables are set, named and missed."""
+
+import asyncio
+
+from sqlalchemy import text
+
+from .documents import manual, openapi, tool
+
+
+async def registered(admin, upstream, **more):
+    upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/a", "/b"))
+    made = await admin.post(
+        "/providers", json={"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"}, **more}
+    )
+    assert made.status_code == 201, made.text
+    return made
+
+
+async def test_a_refresh_answers_with_the_difference_and_keeps_names_and_overrides(admin, upstream):
+    await registered(admin, upstream)
+    await admin.patch("/tools/pets.listA", json={"description": "mine", "tags": ["my"], "enabled": False})
+    document = openapi(upstream.url, paths=("/a", "/c"))
+    document["paths"]["/a"]["get"]["operationId"] = "renamedUpstream"
+    document["paths"]["/a"]["get"]["summary"] = "New words"
+    upstream.pages["/openapi.json"] = document
+    answer = await admin.post("/providers/pets/refresh")
+    assert answer.status_code == 200, answer.text
+    difference = answer.json()["difference"]
+    assert difference == {"added": ["GET /c"], "changed": ["GET /a"], "unchanged": [], "removed": ["GET /b"]}
+    kept = (await admin.get("/tools/pets.listA")).json()
+    assert (kept["description"], kept["tags"], kept["enabled"]) == ("mine", ["my"], False)
+    assert (await admin.get("/tools/pets.listB")).status_code == 404
+    assert (await admin.get("/tools/pets.listC")).status_code == 200
+    again = (await admin.post("/providers/pets/refresh")).json()["difference"]
+    assert again == {"added": [], "changed": [], "unchanged": ["GET /a", "GET /c"], "removed": []}
+
+
+async def test_a_refresh_of_an_uploaded_document_reads_its_stored_bytes(admin, upstream):
+    secret = tool("echo", f"{upstream.url}/e", headers={"X-S": "hidden-one"})
+    assert (await admin.post("/providers?name=m", json=manual(secret))).status_code == 201
+    answer = await admin.post("/providers/m/refresh")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["difference"]["unchanged"] == ["echo"]
+    assert len(answer.json()["credentials"]) == 1
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
+    assert upstream.seen[-1][2]["X-S"] == "hidden-one"
+
+
+async def test_a_failing_refresh_leaves_everything_as_it_was(admin, upstream):
+    await registered(admin, upstream)
+    upstream.pages["/openapi.json"] = {"nothing": True}
+    assert (await admin.post("/providers/pets/refresh")).status_code == 422
+    assert (await admin.get("/providers/pets")).json()["tool_count"] == 2
+    assert (await admin.get("/providers/pets")).json()["version"] == 1
+
+
+async def test_a_patch_changes_what_it_names(admin, upstream):
+    made = await registered(admin, upstream)
+    stale = await admin.patch("/providers/pets", json={"description": "x"}, headers={"If-Match": '"9"'})
+    assert stale.status_code == 412
+    changed = await admin.patch("/providers/pets", headers={"If-Match": made.headers["etag"]}, json={
+        "description": "x", "tags": ["b", "a"], "enabled": False, "limits": {"total": 5, "connect": 1},
+        "options": {"proxy_url": "http://u:hidden-pw@127.0.0.1:9"}})  # fmt: skip
+    assert changed.status_code == 200, changed.text
+    body = changed.json()
+    assert (body["description"], body["tags"], body["enabled"], body["version"]) == (
+        "x",
+        ["b", "a"],
+        False,
+        2,
+    )
+    assert body["limits"] == {"total": 5.0, "connect": 1.0}
+    assert "hidden-pw" not in changed.text
+    taken_back = await admin.patch(
+        "/providers/pets", json={"limits": {"total": None}, "options": {"proxy_url": None}}
+    )
+    assert taken_back.json()["limits"] == {"connect": 1.0}
+    assert (await admin.patch("/providers/pets", json={"name": "other"})).status_code == 422
+
+
+async def test_a_provider_takes_everything_along_but_the_audit(admin, upstream, gateway_app):
+    await registered(admin, upstream, credentials={"key": {"kind": "api_key", "value": "v"}},
+                     variables={"A": {"value": "x"}})  # fmt: skip
+    await admin.patch("/tools/pets.listA", json={"description": "mine"})
+    assert (await admin.delete("/providers/pets", headers={"If-Match": '"5"'})).status_code == 412
+    assert (await admin.delete("/providers/pets")).status_code == 204
+    assert (await admin.get("/providers/pets")).status_code == 404
+    async with gateway_app.database.reading() as session:
+        for table in ("providers", "sources", "revisions", "tools", "overrides", "credentials", "variables"):
+            count = (await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one()
+            assert (table, count) == (table, 0)
+    events = (await admin.get("/events?object_type=provider")).json()["items"]
+    assert [one["action"] for one in events[:2]] == ["deleted", "created"]
+
+
+async def test_an_unset_variable_refuses_the_registration_and_names_it(admin, upstream):
+    one = tool("echo", "https://${HOST}/e", auth={"auth_type": "api_key", "api_key": "Bearer $TOKEN"},
+               headers={"X-A": "${HEADER}"})  # fmt: skip
+    refused = await admin.post("/providers?name=m", json=manual(one))
+    assert refused.status_code == 422
+    body = refused.json()
+    assert body["type"].endswith("unset-variable")
+    assert {fault["pointer"] for fault in body["errors"]} >= {"/tools/0/tool_call_template/url"}
+    assert (await admin.get("/providers")).json()["items"] == []
+
+
+async def test_variables_are_looked_up_at_the_provider_the_tenant_and_the_environment(
+    admin, upstream, monkeypatch
+):
+    monkeypatch.setenv("GATEWAY_TEST_REGION", "eu")
+    await admin.put("/variables/BASE", json={"value": upstream.url, "secret": False})
+    await admin.put("/variables/TOKEN", json={"value": "tenant-token"})
+    one = tool("echo", "${BASE}/e/${GATEWAY_TEST_REGION}", auth={"auth_type": "api_key", "api_key": "Bearer $my_gw_KEY",
+               "var_name": "Authorization"}, headers={"X-T": "${TOKEN}"})  # fmt: skip
+    one["tool_call_template"]["auth"]["api_key"] = "Bearer $my__gw_KEY"
+    body = {"name": "my_gw", "source": {"manual": manual(one)}, "variables": {"KEY": {"value": "own-key"}}}
+    made = await admin.post("/providers", json=body)
+    assert made.status_code == 201, made.text
+    assert made.json()["origins"] == [upstream.url]
+    assert (await admin.post("/tools/my_gw.echo/call", json={})).status_code == 200
+    _, path, headers, _ = upstream.seen[-1]
+    assert path == "/e/eu"
+    assert (headers["Authorization"], headers["X-T"]) == ("Bearer own-key", "tenant-token")
+    await admin.put("/providers/my_gw/variables/TOKEN", json={"value": "provider-token"})
+    await admin.post("/tools/my_gw.echo/call", json={})
+    assert upstream.seen[-1][2]["X-T"] == "provider-token"
+    await admin.delete("/providers/my_gw/variables/TOKEN")
+    await admin.delete("/variables/TOKEN")
+    missing = await admin.post("/tools/my_gw.echo/call", json={})
+    assert missing.status_code == 422, missing.text
+    assert missing.json()["variables"] == ["TOKEN"]
+
+
+async def test_a_secret_variable_stands_in_no_open_field(admin, upstream):
+    await admin.put("/variables/HIDDEN", json={"value": "x"})
+    refused = await admin.post("/providers?name=m", json=manual(tool("echo", "https://${HIDDEN}.example/e")))
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["errors"][0]["pointer"] == "/tools/0/tool_call_template/url"
+
+
+async def test_variables_are_write_only_and_come_from_a_dotenv_file(admin):
+    made = await admin.put("/variables/OPEN", json={"value": "seen", "secret": False})
+    assert (made.status_code, made.json()["value"]) == (201, "seen")
+    assert (await admin.put("/variables/OPEN", json={"value": "hidden-now"})).json()["value"] is None
+    stored = await admin.post(
+        "/variables/import", content="# c\nexport A='x y'\nOPEN=2\n", headers={"Content-Type": "text/plain"}
+    )
+    assert stored.status_code == 200, stored.text
+    assert stored.json() == {"stored": ["A", "OPEN"], "created": ["A"]}
+    listed = await admin.get("/variables?limit=1")
+    assert [one["name"] for one in listed.json()["items"]] == ["A"]
+    rest = await admin.get(f"/variables?limit=1&cursor={listed.json()['next_cursor']}")
+    assert [one["name"] for one in rest.json()["items"]] == ["OPEN"]
+    assert (await admin.get("/variables?cursor=%25")).status_code == 422
+    broken = await admin.post(
+        "/variables/import", content="no assignment here", headers={"Content-Type": "text/plain"}
+    )
+    assert broken.status_code == 422
+    assert (await admin.put("/variables/A", json={"value": "***"})).status_code == 422
+    assert (await admin.put("/variables/A-B", json={"value": "x"})).status_code == 422
+
+
+async def test_no_connection_is_held_while_the_upstream_is_awaited(admin, upstream, gateway_app):
+    gate = asyncio.Event()
+
+    async def slow():
+        await gate.wait()
+        from aiohttp import web
+
+        return web.json_response(openapi(upstream.url))
+
+    upstream.pages["/openapi.json"] = slow
+    asked = [
+        asyncio.create_task(
+            admin.post(
+                "/providers", json={"name": f"p{n}", "source": {"url": f"{upstream.url}/openapi.json"}}
+            )
+        )
+        for n in range(20)
+    ]
+    async with asyncio.timeout(20):
+        while len(upstream.seen) < 20:  # noqa: ASYNC110 - the upstream counts, and tells nobody.
+            await asyncio.sleep(0.01)
+    assert gateway_app.database.engine.pool.checkedout() == 0
+    gate.set()
+    assert {(await one).status_code for one in asked} == {201}
+
+
+async def test_pages_go_on_where_they_ended(admin, upstream):
+    for name in ("b", "A", "c", "B"):
+        assert (await admin.post(f"/providers?name={name}", json=openapi(upstream.url))).status_code == 201
+    seen, cursor = [], None
+    while True:
+        page = (
+            await admin.get("/providers", params={"limit": 1, **({"cursor": cursor} if cursor else {})})
+        ).json()
+        seen += [one["name"] for one in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == ["A", "B", "b", "c"]

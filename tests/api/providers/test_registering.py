@@ -1,0 +1,294 @@
+"""POST /providers takes every form, tells them apart by itself, and answers with a report."""
+
+import asyncio
+
+import orjson
+import pytest
+import yaml
+
+from .documents import manual, manual_v0, openapi, tool
+
+
+async def tools_of(admin, provider):
+    return [one["name"] for one in (await admin.get(f"/tools?provider={provider}&limit=200")).json()["items"]]
+
+
+async def test_an_openapi_url_becomes_tools(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    made = await admin.post("/providers", json={"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"},
+                                                "tags": ["mine"], "description": "Pets"})  # fmt: skip
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert (body["name"], body["kind"], body["title"]) == ("pets", "openapi", "Pets")
+    assert body["report"]["counts"] == {"operations": 1, "accepted": 1, "renamed": 0, "skipped": 0}
+    assert body["missing_slots"] == ["key"]
+    assert body["origins"] == [upstream.url]
+    assert body["source"]["url"] == f"{upstream.url}/openapi.json"
+    assert made.headers["etag"] == '"1"'
+    assert await tools_of(admin, "pets") == ["pets.listPets"]
+    found = (await admin.get("/providers/pets")).json()
+    assert found["tool_count"] == 1
+    assert found["report"]["operations"][0]["name"] == "pets.listPets"
+    assert [one["name"] for one in (await admin.get("/providers")).json()["items"]] == ["pets"]
+
+
+async def test_a_registered_tool_is_called_with_its_credential(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    body = {"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"},
+            "credentials": {"key": {"kind": "api_key", "value": "s3cret-value"}}}  # fmt: skip
+    made = await admin.post("/providers", json=body)
+    assert made.status_code == 201, made.text
+    assert made.json()["missing_slots"] == []
+    assert made.json()["credentials"][0]["allowed_origins"] == [upstream.url]
+    answer = await admin.post("/tools/pets.listPets/call", json={})
+    assert answer.status_code == 200, answer.text
+    assert upstream.seen[-1][2]["X-Key"] == "s3cret-value"
+    assert "s3cret-value" not in made.text
+
+
+@pytest.mark.parametrize("shape", [manual, manual_v0])
+async def test_a_utcp_template_is_discovered_with_its_auth_and_headers(admin, upstream, shape):
+    upstream.pages["/utcp"] = shape(
+        tool("echo", f"{upstream.url}/echo"), tool("other.name", f"{upstream.url}/o")
+    )
+    upstream.guard = lambda request: (
+        request.headers.get("X-Auth") == "abc" and request.headers.get("X-More") == "m"
+    )
+    made = await admin.post("/providers", json={
+        "name": "my.gw", "call_template_type": "http", "url": f"{upstream.url}/utcp",
+        "auth": {"auth_type": "api_key", "api_key": "abc", "var_name": "X-Auth"}, "headers": {"X-More": "m"},
+    })  # fmt: skip
+    assert made.status_code == 201, made.text
+    assert made.json()["name"] == "my_gw"
+    assert await tools_of(admin, "my_gw") == ["my_gw.echo", "my_gw.other_name"]
+    assert {one["slot"] for one in made.json()["credentials"]} == {"discovery", "discovery-static"}
+    # The discovery's auth is not inherited by the tools.
+    upstream.guard = None
+    answer = await admin.post("/tools/my_gw.echo/call", json={"q": "x"})
+    assert answer.status_code == 200, answer.text
+    assert "X-Auth" not in upstream.seen[-1][2]
+    assert "X-More" not in upstream.seen[-1][2]
+    upstream.guard = lambda request: request.headers.get("X-Auth") == "abc"
+    again = await admin.post("/providers/my_gw/refresh")
+    assert again.status_code == 200, again.text
+
+
+async def test_auth_tools_fills_the_matching_slot_of_an_openapi_document(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    made = await admin.post("/providers", json={
+        "name": "pets", "provider_type": "http", "url": f"{upstream.url}/openapi.json",
+        "auth_tools": {"auth_type": "api_key", "api_key": "tools-key", "var_name": "x-key"},
+    })  # fmt: skip
+    assert made.status_code == 201, made.text
+    assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 200
+    assert {name.lower(): value for name, value in upstream.seen[-1][2].items()}["x-key"] == "tools-key"
+
+
+async def test_auth_tools_serves_the_tools_of_a_manual(admin, upstream):
+    upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/echo"))
+    made = await admin.post("/providers?name=m", json={
+        "call_template_type": "http", "url": f"{upstream.url}/utcp",
+        "auth_tools": {"auth_type": "basic", "username": "u", "password": "p4ssword"},
+    })  # fmt: skip
+    assert made.status_code == 201, made.text
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
+    assert upstream.seen[-1][2]["Authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize("send", ["json", "yaml", "multipart", "document", "text"])
+async def test_a_document_may_come_in_any_way(admin, upstream, send):
+    document = openapi(upstream.url)
+    if send == "json":
+        made = await admin.post("/providers?name=pets", json=document)
+    elif send == "yaml":
+        made = await admin.post("/providers?name=pets", content=yaml.safe_dump(document),
+                                headers={"Content-Type": "application/yaml"})  # fmt: skip
+    elif send == "multipart":
+        made = await admin.post("/providers", files={"file": ("a.yaml", yaml.safe_dump(document))},
+                                data={"name": "pets", "tags": '["a"]'})  # fmt: skip
+    elif send == "document":
+        made = await admin.post("/providers", json={"name": "pets", "source": {"document": document}})
+    else:
+        made = await admin.post(
+            "/providers", json={"name": "pets", "source": {"document": yaml.safe_dump(document)}}
+        )
+    assert made.status_code == 201, made.text
+    assert await tools_of(admin, "pets") == ["pets.listPets"]
+
+
+async def test_an_uploaded_manual_keeps_its_inline_auth_and_one_bad_tool_loses_no_other(admin, upstream):
+    good = tool("good", f"{upstream.url}/good?key=query-secret", headers={"X-Static": "static-secret", "Accept": "a/b"},
+                auth={"auth_type": "api_key", "api_key": "inline-secret", "var_name": "X-Inline"})  # fmt: skip
+    grpc = tool("far", "http://x.example/")
+    grpc["tool_call_template"] = {"call_template_type": "grpc", "host": "x", "port": 1}
+    made = await admin.post("/providers?name=m", json=manual(good, grpc, {"name": "broken"}))
+    assert made.status_code == 201, made.text
+    report = made.json()["report"]
+    assert report["counts"] == {"operations": 3, "accepted": 1, "renamed": 0, "skipped": 2}
+    reasons = {one["source_key"]: one.get("reason") for one in report["operations"]}
+    assert reasons["far"] == "protocol grpc is not served by this gateway yet"
+    stored = (await admin.get("/tools/m.good")).json()["call_template"]
+    assert stored["headers"] == {"Accept": "a/b"}
+    assert stored["url"] == f"{upstream.url}/good"
+    assert (await admin.post("/tools/m.good/call", json={"q": "x"})).status_code == 200
+    _, path, headers, _ = upstream.seen[-1]
+    assert headers["X-Static"] == "static-secret"
+    assert headers["X-Inline"] == "inline-secret"
+    assert "key=query-secret" in path
+    for secret in ("query-secret", "static-secret", "inline-secret"):
+        for answer in (made.text, (await admin.get("/providers/m")).text, (await admin.get("/export")).text):
+            assert secret not in answer
+
+
+async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/echo"))
+    entries = [
+        {"name": "a", "provider_type": "http", "url": f"{upstream.url}/openapi.json"},
+        {"name": "b", "call_template_type": "http", "url": f"{upstream.url}/utcp"},
+        {"name": "c", "provider_type": "grpc", "host": "x", "port": 1},
+        {"name": "d", "provider_type": "http", "url": "ftp://nowhere"},
+        {"name": "a", "provider_type": "http", "url": f"{upstream.url}/utcp"},
+    ]
+    made = await admin.post("/providers", json=entries)
+    assert made.status_code == 207, made.text
+    body = made.json()
+    verdicts = [(one["name"], one["verdict"], one["status"]) for one in body["entries"]]
+    assert verdicts == [("a", "registered", 201), ("b", "registered", 201), ("c", "refused", 422),
+                        ("d", "refused", 422), ("a", "refused", 409)]  # fmt: skip
+    problem = body["entries"][2]["problem"]
+    assert problem["detail"] == "protocol grpc is not served by this gateway yet"
+    assert problem["errors"][0]["pointer"] == "/2/provider_type"
+    asked = len(upstream.seen)
+    again = await admin.post("/providers", json={"manual_call_templates": entries[:2]})
+    assert again.status_code == 200, again.text
+    assert [one["verdict"] for one in again.json()["entries"]] == ["unchanged", "unchanged"]
+    assert len(upstream.seen) == asked
+
+
+async def test_a_concurrent_double_registration_gives_one_201_and_one_409(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url, paths=tuple(f"/p{n}" for n in range(30)))
+    body = {"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"}}
+    answers = await asyncio.gather(*(admin.post("/providers", json=body) for _ in range(4)))
+    assert sorted(one.status_code for one in answers) == [201, 409, 409, 409]
+    assert len(await tools_of(admin, "pets")) == 30
+
+
+async def test_a_preview_changes_nothing(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    body = {"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"}}
+    seen = await admin.post("/providers/preview", json=body)
+    assert seen.status_code == 200, seen.text
+    found = seen.json()
+    assert [one["name"] for one in found["tools"]] == ["pets.listPets"]
+    assert found["difference"]["added"] == ["GET /pets"]
+    assert found["exists"] is False
+    assert (await admin.get("/providers")).json()["items"] == []
+
+
+async def test_an_import_may_run_beside_the_request(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    body = {"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"}}
+    asked = await admin.post("/providers", json=body, headers={"Prefer": "respond-async"})
+    assert asked.status_code == 202, asked.text
+    place = asked.headers["location"]
+    for _ in range(200):
+        state = (await admin.get(place)).json()
+        if state["state"] != "running":
+            break
+        await asyncio.sleep(0.05)
+    assert (state["state"], state["status"]) == ("done", 201)
+    assert state["result"]["name"] == "pets"
+    asked = await admin.post("/providers", json=body, headers={"Prefer": "respond-async"})
+    await asyncio.sleep(0.3)
+    state = (await admin.get(asked.headers["location"])).json()
+    assert (state["state"], state["status"]) == ("failed", 409)
+    assert state["result"]["type"].endswith("conflict")
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "status"),
+    [
+        (b"", "application/json", 400),
+        (b"{", "application/json", 400),
+        (b"null", "application/json", 422),
+        (b"[]", "application/json", 422),
+        (b'{"name":"x"}', "application/json", 422),
+        (b'{"name":"x","source":{}}', "application/json", 422),
+        (b'{"name":"x y","source":{"url":"https://a.example"}}', "application/json", 422),
+        (b'{"source":{"url":"https://a.example"}}', "application/json", 422),
+        (b'{"name":"x","source":{"url":"/relative"}}', "application/json", 422),
+        (b'{"name":"x","source":{"document":"hello"}}', "application/json", 422),
+        (b'{"name":"x","source":{"document":{"openapi":"3.0.0"},"url":"https://a.example"}}', "application/json", 422),
+        (b'{"name":"x\\u0000","source":{"url":"https://a.example"}}', "application/json", 422),
+        (b"[" * 500 + b"]" * 500, "application/json", 422),
+        (b"&a [*a, *a]", "application/yaml", 422),
+        (b"x", "image/png", 415),
+        (b"x", "multipart/form-data", 400),
+        (b"x" * (3 << 20), "application/yaml", 413),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_read_is_refused_with_its_reason(admin, content, media_type, status):
+    made = await admin.post("/providers", content=content, headers={"Content-Type": media_type})
+    assert made.status_code == status, made.text
+    assert made.headers["content-type"] == "application/problem+json"
+
+
+async def test_an_unreachable_source_is_a_502_and_a_forbidden_one_a_403(admin, upstream):
+    upstream.guard = lambda _: False
+    made = await admin.post(
+        "/providers", json={"name": "x", "source": {"url": upstream.url + "/openapi.json"}}
+    )
+    assert (made.status_code, made.json()["upstream_status"]) == (502, 401)
+    made = await admin.post("/providers", json={"name": "x", "source": {"url": "http://10.1.2.3/"}})
+    assert made.status_code == 403, made.text
+    assert (await admin.get("/providers")).json()["items"] == []
+
+
+async def test_a_tool_by_hand_makes_its_provider_and_survives_nothing_but_its_deletion(admin, upstream):
+    body = {"provider": "hand", "name": "echo", "description": "d", "tags": ["t"],
+            "inputs": {"type": "object", "properties": {"q": {"type": "string"}}},
+            "call_template": {"url": f"{upstream.url}/echo",
+                              "auth": {"auth_type": "api_key", "api_key": "hand-key", "var_name": "X-H"}}}  # fmt: skip
+    made = await admin.post("/tools", json=body)
+    assert made.status_code == 201, made.text
+    assert made.json()["name"] == "hand.echo"
+    assert "hand-key" not in made.text
+    assert (await admin.post("/tools/hand.echo/call", json={"q": "1"})).status_code == 200
+    assert upstream.seen[-1][2]["X-H"] == "hand-key"
+    assert (await admin.post("/tools", json=body)).status_code == 409
+    assert (await admin.post("/tools", json={**body, "name": "two"})).status_code == 201
+    provider = (await admin.get("/providers/hand")).json()
+    assert (provider["kind"], provider["tool_count"], provider["version"]) == ("hand", 2, 2)
+    assert len(provider["credentials"]) == 1
+    assert (await admin.post("/providers/hand/refresh")).status_code == 409
+
+
+async def test_an_export_comes_in_again_without_any_secret(admin, upstream):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    await admin.post("/providers", json={"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"},
+        "credentials": {"key": {"kind": "api_key", "value": "s3cret-value"}}, "tags": ["x"]})  # fmt: skip
+    await admin.post(
+        "/providers?name=m", json=manual(tool("echo", f"{upstream.url}/e", headers={"X-S": "hidden-one"}))
+    )
+    await admin.post(
+        "/tools", json={"provider": "pets", "name": "hand", "call_template": {"url": f"{upstream.url}/h"}}
+    )
+    await admin.patch("/tools/pets.listPets", json={"description": "changed by hand"})
+    export = (await admin.get("/export")).content
+    assert b"s3cret-value" not in export
+    assert b"hidden-one" not in export
+    before = {name: await tools_of(admin, name) for name in ("pets", "m")}
+    for name in ("pets", "m"):
+        await admin.delete(f"/providers/{name}")
+    back = await admin.post("/import", content=export, headers={"Content-Type": "application/json"})
+    assert back.status_code == 200, back.text
+    assert {name: await tools_of(admin, name) for name in ("pets", "m")} == before
+    assert (await admin.get("/tools/pets.listPets")).json()["description"] == "changed by hand"
+    assert (await admin.get("/tools/pets.hand")).json()["hand_made"] is True
+    again = await admin.post("/import", content=export, headers={"Content-Type": "application/json"})
+    assert [one["verdict"] for one in again.json()["entries"]] == ["unchanged", "unchanged"]
+    first, second = orjson.loads(export), orjson.loads((await admin.get("/export")).content)
+    for one, other in zip(first["providers"], second["providers"], strict=True):
+        for key in one:
+            assert one[key] == other[key], key

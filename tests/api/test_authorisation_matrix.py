@@ -1,0 +1,116 @@
+"""Every operation of the contract x each caller who must not get in; new routes come in by themselves."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import orjson
+import pytest
+
+from app.access import declared_scope
+from app.database import asyncpg_dsn
+from app.front.contract import every_route
+from app.main import create_app
+from app.settings import Settings
+from tests.harness.gateway import RunningGateway
+
+CONTRACT = orjson.loads((Path(__file__).parents[2] / "openapi" / "gateway.json").read_bytes())
+OPEN = {"/health/live", "/health/ready"}
+METHODS = {"get", "put", "post", "delete", "patch", "head", "options", "trace"}
+OPERATIONS = [
+    (method.upper(), path)
+    for path, item in CONTRACT["paths"].items()
+    for method in item
+    if method in METHODS and path not in OPEN
+]
+ALL_SCOPES = (
+    "providers:read", "providers:write", "credentials:write", "tools:read", "tools:call", "keys:manage",
+    "calls:read", "metrics:read",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def callers(gateway: RunningGateway) -> dict[str, str | None]:
+    """The keys that must be refused, by what is wrong with them."""
+    with gateway.client() as client:
+
+        def key(name: str, **body: Any) -> dict[str, Any]:
+            made = client.post("/keys", json={"name": name, "scopes": list(ALL_SCOPES), **body})
+            assert made.status_code == 201, made.text
+            found: dict[str, Any] = made.json()
+            return found
+
+        revoked = key("revoked")
+        assert client.delete(f"/keys/{revoked['id']}").status_code == 204
+        expired = key("expired", expires_at="2999-01-01T00:00:00Z")
+        asyncio.run(_expire(gateway.database_url, expired["id"]))
+        good = key("good")
+    wrong_checksum = good["key"][:-1] + ("a" if good["key"][-1] != "a" else "b")
+    unknown = good["key"].replace(good["id"], good["id"][::-1])
+    return {
+        "no key": None,
+        "unknown key": unknown,
+        "wrong checksum": wrong_checksum,
+        "revoked": revoked["key"],
+        "expired": expired["key"],
+        "garbage": "Bearer",
+    }
+
+
+async def _expire(dsn: str, key_id: str) -> None:
+    connection = await asyncpg.connect(asyncpg_dsn(dsn))
+    await connection.execute(
+        "UPDATE keys SET expires_at = now() - interval '1 second' WHERE key_id = $1", key_id
+    )
+    await connection.close()
+
+
+def filled(path: str) -> str:
+    return re.sub(r"\{[^}]+\}", "anything", path)
+
+
+@pytest.mark.parametrize(
+    "caller", ["no key", "unknown key", "wrong checksum", "revoked", "expired", "garbage"]
+)
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_a_caller_without_a_good_key_is_refused(
+    method: str, path: str, caller: str, gateway: RunningGateway, callers: dict[str, str | None]
+) -> None:
+    with gateway.client(key=callers[caller] or "") as client:
+        answer = client.request(method, filled(path))
+    assert answer.status_code == 401, f"{answer.status_code} {answer.text}"
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "www-authenticate" in answer.headers
+
+
+def needed_scopes(method: str, path: str) -> set[str]:
+    operation = CONTRACT["paths"][path][method.lower()]
+    return set(operation["x-required-scopes"])
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_a_key_with_every_other_scope_is_refused(method: str, path: str, gateway: RunningGateway) -> None:
+    needed = needed_scopes(method, path)
+    others = [scope for scope in ALL_SCOPES if scope not in needed]
+    assert needed
+    with gateway.client() as client:
+        made = client.post("/keys", json={"name": "too small", "scopes": others}).json()
+    with gateway.client(key=made["key"]) as small:
+        answer = small.request(method, filled(path))
+    assert answer.status_code == 403, f"{answer.status_code} {answer.text}"
+    assert answer.json()["type"].endswith("forbidden")
+
+
+def test_every_route_declares_who_may_use_it() -> None:
+    """Walks the application itself: a route that is in no document is found, too."""
+    app = create_app(Settings(_env_file=None))
+    undeclared = {getattr(r, "path", str(r)) for r in every_route(app.routes) if declared_scope(r) is None}
+    assert undeclared == {"/docs/assets"}
+
+
+def test_what_is_open_is_listed_here() -> None:
+    app = create_app(Settings(_env_file=None))
+    found = {getattr(r, "path", str(r)) for r in every_route(app.routes) if declared_scope(r) == "open"}
+    assert found == {"/", "/docs", "/openapi.json", "/health/live", "/health/ready"}

@@ -1,0 +1,235 @@
+"""Secrets are planted in every field that can hold one, then searched for in everything that comes out."""
+
+import asyncio
+import base64
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+import redis
+
+from app.database import asyncpg_dsn
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
+from tests.harness.upstream import Upstream, upstream
+
+
+def canary(name: str) -> str:
+    """Random, and long enough that it can stand nowhere by chance; odd characters need encoding."""
+    return f"canary-{name}-{secrets.token_hex(12)}/+&="
+
+
+def spellings(value: str) -> dict[str, bytes]:
+    """The forms in which a secret could leak."""
+    raw = value.encode()
+    return {
+        "raw": raw,
+        "hex": raw.hex().encode(),
+        # Inside a longer text base64 has three alignments; the ends depend on the neighbours.
+        **{f"base64 at {k}": base64.b64encode(b"x" * k + raw)[4 if k else 0 : -4] for k in range(3)},
+        "base64url": base64.urlsafe_b64encode(raw)[:-4],
+        "url": quote(value, safe="").encode(),
+        "json": json.dumps(value)[1:-1].encode(),
+    }
+
+
+class Collected:
+    """Everything that a client could see."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, bytes]] = []
+
+    def response(self, answer: Any) -> Any:
+        """Keeps status line, headers and body of an answer."""
+        where = f"{answer.request.method} {answer.request.url}"
+        self.parts.append((where, answer.content))
+        self.parts.append((f"{where} headers", repr(sorted(answer.headers.items())).encode()))
+        return answer
+
+    def leaks(self, planted: dict[str, str]) -> list[str]:
+        """Where a planted secret stands, in which spelling."""
+        return [
+            f"{name} ({spelling}) in {where}"
+            for name, value in planted.items()
+            for spelling, needle in spellings(value).items()
+            for where, text in self.parts
+            if needle in text
+        ]
+
+
+@pytest.fixture(scope="module")
+def own(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """A gateway of its own, so that its log and its databases hold this test only."""
+    with serve(servers, tmp_path_factory.mktemp("canary"), LOG_LEVEL="debug") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def reflecting() -> Iterator[Upstream]:
+    """An upstream that sends back whatever it got, as some really do."""
+    with upstream() as running:
+        yield running
+
+
+def plant(client: Any, seen: Collected, site: Upstream) -> dict[str, str]:
+    """Registers providers whose every secret field holds a canary."""
+    planted = {
+        name: canary(name)
+        for name in (
+            "api-key", "basic-password", "basic-user", "bearer", "client-secret", "static-header",
+            "url-query", "inline-auth", "variable", "put-key", "url-password",
+        )
+    }  # fmt: skip
+    document = site.openapi()
+    send = lambda method, path, **kw: seen.response(client.request(method, path, **kw))  # noqa: E731
+    made = send("PUT", "/variables/CANARY", json={"value": planted["variable"], "secret": True})
+    assert made.status_code in (200, 201, 204), made.text
+    made = send(
+        "POST",
+        "/providers",
+        json={
+            "name": "spec",
+            "source": {"document": document},
+            "credentials": {
+                "key": {"kind": "api_key", "value": planted["api-key"]},
+                "login": {
+                    "kind": "basic",
+                    "username": planted["basic-user"],
+                    "password": planted["basic-password"],
+                },
+                "token": {"kind": "bearer", "token": planted["bearer"]},
+                "oauth": {
+                    "kind": "oauth2",
+                    "client_id": "client",
+                    "client_secret": planted["client-secret"],
+                    "token_url": f"{site.url}/token",
+                },
+            },
+        },
+    )
+    assert made.status_code == 201, made.text
+    for name, auth, headers, query in (
+        ("inline", {"auth_type": "api_key", "api_key": planted["inline-auth"], "var_name": "X-Key"}, {}, ""),
+        ("static", None, {"X-Static": planted["static-header"]}, ""),
+        ("query", None, {}, f"?token={quote(planted['url-query'], safe='')}"),
+        (
+            "variables",
+            {"auth_type": "api_key", "api_key": "Bearer ${CANARY}", "var_name": "Authorization"},
+            {},
+            "",
+        ),
+    ):
+        template: dict[str, Any] = {
+            "call_template_type": "http",
+            "http_method": "POST",
+            "url": f"{site.url}/echo{query}",
+            "headers": headers,
+        }
+        if auth:
+            template["auth"] = auth
+        made = send(
+            "POST",
+            "/tools",
+            json={
+                "provider": f"hand-{name}",
+                "name": "echo",
+                "description": "Echoes",
+                "inputs": {"type": "object", "properties": {"body": {}}},
+                "call_template": template,
+            },
+        )
+        assert made.status_code == 201, made.text
+    made = send(
+        "PUT",
+        "/providers/hand-static/credentials/default",
+        json={"kind": "api_key", "location": "header", "name": "X-Put", "value": planted["put-key"]},
+    )
+    assert made.status_code in (200, 201, 204), made.text
+    # Refused, but the answer must not repeat what was wrong.
+    send(
+        "POST",
+        "/providers",
+        json={"name": "bad name!", "credentials": {"a": {"kind": "bearer", "token": planted["bearer"]}}},
+    )
+    send("PUT", "/providers/spec/credentials/key", json={"kind": "api_key", "valeu": planted["put-key"]})
+    send("PUT", "/variables/CANARY", json={"value": [planted["variable"]]})
+    userinfo = f"//me:{quote(planted['url-password'], safe='')}@"
+    refused = {"call_template_type": "http", "url": site.url.replace("//", userinfo) + "/missing"}
+    send("POST", "/providers?name=userinfo", json=refused)
+    return planted
+
+
+def visit_everything(client: Any, seen: Collected) -> list[str]:
+    """Reads every list and calls every tool, plainly, dry, and wrongly."""
+    for path in ("/providers", "/variables", "/keys", "/calls", "/events", "/utcp", "/utcp?version=0",
+                 "/tools/search?q=echo", "/metrics", "/export", "/openapi.json", "/providers/spec",
+                 "/providers/spec/credentials", "/providers/hand-static/credentials",
+                 "/providers/hand-variables/variables"):  # fmt: skip
+        seen.response(client.get(path))
+    names = [tool["name"] for tool in seen.response(client.get("/tools?limit=200")).json()["items"]]
+    outcomes = []
+    for name in names:
+        seen.response(client.get(f"/tools/{name}"))
+        for query in ("", "?dry_run=true"):
+            answer = seen.response(client.post(f"/tools/{name}/call{query}", json={}))
+            outcomes.append(f"{name}{query} {answer.status_code}")
+        seen.response(client.post(f"/tools/{name}/call", json={"nonsense": 1, "body": [1]}))
+    seen.response(client.post("/providers/spec/refresh"))
+    return outcomes
+
+
+async def _dump(dsn: str) -> bytes:
+    connection = await asyncpg.connect(asyncpg_dsn(dsn))
+    tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    rows = [
+        str(tuple(row.values())).encode() + b"".join(v for v in row.values() if isinstance(v, bytes))
+        for table in tables
+        for row in await connection.fetch(f'SELECT * FROM "{table["tablename"]}"')
+    ]
+    await connection.close()
+    return b"\n".join(rows)
+
+
+def dump_redis(url: str) -> bytes:
+    """Every key and value."""
+    client = redis.Redis.from_url(url)
+    parts = [name + b"=" + (client.dump(name) or b"") for name in client.scan_iter()]
+    client.close()
+    return b"\n".join(parts)
+
+
+def test_planted_secrets_come_out_nowhere(own: RunningGateway, reflecting: Upstream) -> None:
+    seen = Collected()
+    with own.client() as client:
+        planted = plant(client, seen, reflecting)
+        outcomes = visit_everything(client, seen)
+    planted["admin-key"] = own.key
+    # The upstream did get them: the tools really ran with the secrets that are searched for.
+    wire = reflecting.wire()
+    sent = {
+        name for name, value in planted.items() if any(needle in wire for needle in spellings(value).values())
+    }
+    assert {"api-key", "basic-password", "bearer", "client-secret", "static-header", "url-query",
+            "inline-auth", "variable"} <= sent, outcomes  # fmt: skip
+    seen.parts.append(("the log", own.log.read_bytes()))
+    seen.parts.append(("PostgreSQL", asyncio.run(_dump(own.database_url))))
+    seen.parts.append(("Redis", dump_redis(own.redis_url)))
+    assert seen.leaks(planted) == []
+
+
+def test_the_search_itself_finds_a_leak() -> None:
+    """The check can fail: a leak in any spelling is reported."""
+    value = canary("self")
+    for needle in spellings(value).values():
+        seen = Collected()
+        seen.parts.append(("somewhere", b"before " + needle + b" after"))
+        assert seen.leaks({"self": value})
+
+
+def test_nothing_is_written_beside_the_log(own: RunningGateway) -> None:
+    assert {path.suffix for path in Path(own.log).parent.iterdir()} <= {".log"}

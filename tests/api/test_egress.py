@@ -1,0 +1,191 @@
+"""Addresses that must not be called, in every field that takes a URL; and paths that arguments cannot leave."""
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
+from tests.harness.upstream import Upstream, upstream
+
+
+class Canary:
+    """A listener on every local address; nobody may ever connect to it."""
+
+    def __init__(self) -> None:
+        self.connections: list[object] = []
+        self._listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, address = self._listener.accept()
+            except OSError:
+                return
+            self.connections.append(address)
+            connection.close()
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._listener.close()
+
+
+HOSTS = [
+    "127.0.0.1", "127.0.0.2", "127.1", "127.0.1", "127.255.255.254", "0", "0.0.0.0", "00.0.0.0", "2130706433",
+    "017700000001", "0177.0.0.1", "0177.1", "0x7f.1", "0x7f000001", "0x7f.0x0.0x0.0x1", "0X7F.1", "127.0.0.1.",
+    "localhost", "LOCALHOST", "localhost.", "Localhost.Localdomain", "[::1]", "[::]", "[0:0:0:0:0:0:0:1]",
+    "[0000:0000:0000:0000:0000:0000:0000:0001]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]",
+    "[::7f00:1]", "[64:ff9b::7f00:1]", "[64:ff9b::127.0.0.1]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]",
+    "[2001:0:7f00:1::]", "[fe80::1]", "[fe80::1%25lo]", "[fc00::1]", "[fd00:ec2::254]", "[fec0::1]", "[ff02::1]",
+    "[5f00::1]", "[3fff::1]", "[100::1]", "[2001:db8::1]", "[::ffff:0:127.0.0.1]", "[::ffff:10.0.0.1]",
+    "10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.255.255",
+    "169.254.169.254", "169.254.0.1", "100.64.0.1", "100.127.255.255", "192.0.0.1", "192.0.0.8", "192.0.2.1",
+    "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1",
+    "255.255.255.255", "168.63.129.16", "0.1.2.3", "①②⑦.⓪.⓪.①", "127。0。0。1", "127．0．0．1", "１２７.0.0.1",
+    "ⓛocalhost", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "0xA9.0xFE.0xA9.0xFE",
+    "167772161", "3232235521", "0xc0a80001", "user@127.0.0.1", "user:pass@127.0.0.1", "example.com@127.0.0.1",
+    "127.0.0.1%2f", "127.0.0.1%00", "%31%32%37.0.0.1", "127%2e0%2e0%2e1", "lOcAlHoSt", "0x7f.0.0.1",
+    "127.000.000.001", "0127.0.0.1", "[::1%25eth0]", "[0:0:0:0:0:ffff:7f00:0001]", "[0:0::1]", "[::ffff:a9fe:a9fe]",
+    "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[2002:c0a8:1::1]", "[::a9fe:a9fe]",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def guarded(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """A gateway that may call public addresses only, as outside the embedded mode."""
+    folder = tmp_path_factory.mktemp("egress")
+    with serve(
+        servers, folder, ALLOW_NETWORKS="", CONNECT_TIMEOUT="1", FIRST_BYTE_TIMEOUT="1", TOTAL_TIMEOUT="2"
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[Canary]:
+    """The canary listener."""
+    canary = Canary()
+    yield canary
+    canary.close()
+
+
+def test_the_list_is_long_enough() -> None:
+    assert len(set(HOSTS)) >= 100
+
+
+@pytest.mark.parametrize("scheme", ["http"])
+def test_no_field_that_takes_a_url_reaches_an_inner_address(
+    scheme: str, guarded: RunningGateway, listener: Canary
+) -> None:
+    """Every string in every field; one test, because what counts is the listener at the end."""
+    answers: dict[str, int] = {}
+    with guarded.client() as client:
+        for number, host in enumerate(HOSTS):
+            url = f"{scheme}://{host}:{listener.port}"
+            document = {"openapi": "3.0.3", "info": {"title": "x", "version": "1"}, "servers": [{"url": url}],
+                        "paths": {"/x": {"get": {"operationId": "x", "security": [{"o": []}], "responses": {}}}},
+                        "components": {"securitySchemes": {"o": {"type": "oauth2", "flows": {"clientCredentials": {
+                            "tokenUrl": f"{url}/token", "scopes": {}}}}}}}  # fmt: skip
+            for field, body in {
+                "source": {"name": f"s{number}", "source": {"url": f"{url}/openapi.json"}},
+                "template": {"name": f"t{number}", "call_template_type": "http", "url": f"{url}/utcp"},
+                "provider": {"name": f"p{number}", "provider_type": "http", "url": f"{url}/utcp"},
+            }.items():
+                answer = client.post("/providers", json=body)
+                answers[f"{field} {host}"] = answer.status_code
+                assert answer.status_code >= 400, f"{field} {host}: {answer.text}"
+                assert answer.status_code != 500, f"{field} {host}: {answer.text}"
+            oauth = {
+                "kind": "oauth2",
+                "client_id": "c",
+                "client_secret": "s3cr3t-value",
+                "token_url": f"{url}/token",
+            }
+            made = client.post(
+                "/providers",
+                json={
+                    "name": f"d{number}",
+                    "source": {"document": document},
+                    "credentials": {"o": {**oauth, "allowed_origins": [url]}},
+                },
+            )
+            if made.status_code != 201:
+                client.post("/providers", json={"name": f"d{number}", "source": {"document": document}})
+            tool = client.post(f"/tools/d{number}.x/call", json={})
+            assert tool.status_code in (403, 404, 422, 424, 502, 504), f"call {host}: {tool.text}"
+            hand = client.post(
+                "/tools",
+                json={
+                    "provider": f"h{number}",
+                    "name": "x",
+                    "call_template": {"call_template_type": "http", "url": f"{url}/x", "http_method": "GET"},
+                },
+            )
+            if hand.status_code == 201:
+                called = client.post(f"/tools/h{number}.x/call", json={})
+                assert called.status_code in (403, 422, 502, 504), f"hand {host}: {called.text}"
+    assert listener.connections == []
+
+
+@pytest.fixture(scope="module")
+def site(gateway: RunningGateway) -> Iterator[Upstream]:
+    """An upstream with a tool whose path has two parameters."""
+    with upstream() as running, gateway.client() as client:
+        made = client.post(
+            "/tools",
+            json={
+                "provider": "traversal",
+                "name": "read",
+                "call_template": {
+                    "call_template_type": "http",
+                    "http_method": "GET",
+                    "url": f"{running.url}/echo/users/{{user}}/files/{{file}}/end",
+                },
+                "inputs": {
+                    "type": "object",
+                    "properties": {"user": {"type": "string"}, "file": {"type": "string"}},
+                    "required": ["user", "file"],
+                },
+            },
+        )
+        assert made.status_code == 201, made.text
+        yield running
+
+
+DOTS = st.sampled_from(
+    ["..", ".", "%2e%2e", "%252e%252e", "../x", "a/../b", "..;", "..\\", "/", "//", "%2f..%2f", "?x", "#x", "\x00",
+     "..%00", "․․", "．．", "%c0%ae", "{user}", "${HOME}", "a b", "é", "\r\n", "%"]
+)  # fmt: skip
+VALUES = st.one_of(DOTS, st.text(max_size=12), st.builds(lambda a, b: a + b, DOTS, DOTS))
+ON_THE_WIRE = re.compile(r"/echo/users/([^/?#]+)/files/([^/?#]+)/end")
+
+
+def test_two_thousand_arguments_stay_within_their_segments(gateway: RunningGateway, site: Upstream) -> None:
+    with gateway.client() as client:
+
+        @settings(max_examples=2000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @given(user=VALUES, file=VALUES)
+        def check(user: str, file: str) -> None:
+            site.requests.clear()
+            try:
+                arguments = {"user": user, "file": file}
+                answer = client.post("/tools/traversal.read/call", json=arguments)
+            except UnicodeEncodeError:
+                return
+            if answer.status_code != 200:
+                assert answer.status_code in (400, 422), answer.text
+                assert site.requests == []
+                return
+            path = str(site.requests[-1]["path"])
+            found = ON_THE_WIRE.fullmatch(path)
+            assert found, path
+            assert all(segment not in (".", "..") for segment in found.groups())
+            assert "%2e%2e" not in path.lower()
+
+        check()

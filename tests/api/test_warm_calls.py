@@ -1,0 +1,122 @@
+"""A warm call asks neither PostgreSQL nor Redis; first calls of many share one token request."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import asyncpg
+import pytest
+import redis
+
+from app.database import asyncpg_dsn
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair, with_database
+from tests.harness.upstream import Upstream, upstream
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Upstream]:
+    """The upstream."""
+    with upstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def two_workers(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """A gateway with two worker processes, whose background writes are rare enough to count without them."""
+    with serve(
+        servers,
+        tmp_path_factory.mktemp("warm"),
+        workers=2,
+        FEED_POLL_SECONDS="60",
+        AUDIT_FLUSH_SECONDS="60",
+        KEY_CACHE_SECONDS="900",
+    ) as running:
+        yield running
+
+
+def register(gateway: RunningGateway, site: Upstream, name: str) -> None:
+    """A provider whose operations need an API key, basic, bearer and OAuth2."""
+    body: dict[str, Any] = {
+        "name": name,
+        "source": {"document": site.openapi()},
+        "credentials": {
+            "key": {"kind": "api_key", "value": "the-api-key-value"},
+            "login": {"kind": "basic", "username": "user", "password": "the-password"},
+            "token": {"kind": "bearer", "token": "the-bearer-token"},
+            "oauth": {
+                "kind": "oauth2",
+                "client_id": "client",
+                "client_secret": "the-client-secret",
+                "token_url": f"{site.url}/token",
+            },
+        },
+    }
+    with gateway.client() as client:
+        made = client.post("/providers", json=body)
+    assert made.status_code == 201, made.text
+
+
+async def _transactions(dsn: str) -> int:
+    name = dsn.partition("?")[0].rpartition("/")[2]
+    connection = await asyncpg.connect(asyncpg_dsn(with_database(dsn, "postgres")))
+    found = await connection.fetchval(
+        "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1", name
+    )
+    await connection.close()
+    return int(found)
+
+
+def counts(gateway: RunningGateway) -> tuple[int, int]:
+    """Transactions of the gateway's database, and commands that its Redis has run."""
+    # Sessions report their statistics at most once a second.
+    time.sleep(1.5)
+    client = redis.Redis.from_url(gateway.redis_url)
+    commands = int(client.info("stats")["total_commands_processed"])
+    client.close()
+    return asyncio.run(_transactions(gateway.database_url)), commands
+
+
+def call_many(gateway: RunningGateway, tool: str, number: int, *, threads: int = 8) -> list[int]:
+    """The statuses of `number` calls."""
+
+    def one(_index: int) -> int:
+        return int(client.post(f"/tools/{tool}/call", json={}).status_code)
+
+    with gateway.client() as client, ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(one, range(number)))
+
+
+@pytest.mark.parametrize("tool", ["withKey", "withLogin", "withToken", "withOAuth", "open"])
+def test_a_warm_call_asks_neither_server(tool: str, two_workers: RunningGateway, site: Upstream) -> None:
+    name = f"warm-{tool.lower()}"
+    register(two_workers, site, name)
+    assert set(call_many(two_workers, f"{name}.{tool}", 60)) == {200}
+    before = counts(two_workers)
+    assert set(call_many(two_workers, f"{name}.{tool}", 300)) == {200}
+    after = counts(two_workers)
+    # A few for what runs in the background, and the two commands that count.
+    assert after[0] - before[0] <= 6, "SQL on warm calls"
+    assert after[1] - before[1] <= 12, "Redis on warm calls"
+
+
+def test_sixty_first_calls_on_two_workers_make_one_token_request(
+    two_workers: RunningGateway, site: Upstream
+) -> None:
+    register(two_workers, site, "stampede")
+    before = site.tokens
+    assert set(call_many(two_workers, "stampede.withOAuth", 60, threads=60)) == {200}
+    assert site.tokens - before == 1
+
+
+def test_a_token_revoked_upstream_is_fetched_once_more_and_the_calls_succeed(
+    two_workers: RunningGateway, site: Upstream
+) -> None:
+    register(two_workers, site, "revoked")
+    assert set(call_many(two_workers, "revoked.withOAuth", 20)) == {200}
+    before = site.tokens
+    site.revoked.update(f"token-{number}" for number in range(site.tokens + 1))
+    assert set(call_many(two_workers, "revoked.withOAuth", 40, threads=20)) == {200}
+    assert site.tokens - before == 1

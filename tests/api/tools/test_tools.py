@@ -1,0 +1,195 @@
+"""/tools and /calls: pages, changes with ETags, and only what the key may see."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import text
+
+from app.models import Revision
+
+
+@pytest.fixture
+async def library(api):
+    books = await api.provider("library", tags=["public"])
+    for name in ("b", "a", "C"):
+        await api.tool(books, name, {"url": "https://x.example/a"}, description=f"Tool {name}.", tags=["own"])
+    weather = await api.provider("weather", tags=["internal"])
+    async with api.state.database.writing() as session:
+        revision = Revision(provider_id=weather.id)
+        session.add(revision)
+    await api.tool(
+        weather,
+        "now",
+        {"url": "https://x.example/w"},
+        revision_id=revision.id,
+        description="Rain.",
+        tags=["sky"],
+    )
+    return {"library": books, "weather": weather}
+
+
+async def names(client, **query):
+    answer = await client.get("/tools", params=query)
+    assert answer.status_code == 200, answer.text
+    return [tool["name"] for tool in answer.json()["items"]]
+
+
+async def test_pages_hold_every_tool_once_in_one_order(api, library):
+    client = await api.client()
+    everything = await names(client, limit=200)
+    assert sorted(everything) == ["library.C", "library.a", "library.b", "weather.now"]
+    paged, cursor = [], None
+    while True:
+        query = {"limit": 1} | ({"cursor": cursor} if cursor else {})
+        page = (await client.get("/tools", params=query)).json()
+        paged += [tool["name"] for tool in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert paged == everything
+
+
+async def test_filters(api, library):
+    client = await api.client()
+    await (await api.client("admin")).patch("/tools/library.a", json={"enabled": False})
+    assert await names(client, provider="weather") == ["weather.now"]
+    assert await names(client, tag="sky") == ["weather.now"]
+    assert await names(client, tag="internal") == ["weather.now"]
+    assert await names(client, enabled="false") == ["library.a"]
+    assert "library.a" not in await names(client, enabled="true")
+    assert await names(client, provider="library", enabled="false", tag="own") == ["library.a"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=201", "limit=x", "cursor=!!", "cursor=AAAA", "provider=a%00", "tag=%00", "enabled=2"],
+)
+async def test_senseless_queries_are_refused(api, query):
+    answer = await (await api.client()).get(f"/tools?{query}")
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_one_tool_by_name_and_alias(api, library):
+    client = await api.client()
+    answer = await client.get("/tools/library_a")
+    tool = answer.json()
+    assert answer.headers["etag"] == '"1"'
+    assert (tool["name"], tool["call_url"]) == ("library.a", "https://gateway.example/tools/library_a/call")
+    assert tool["hand_made"] is True
+    assert (await client.get("/tools/library.a")).json() == tool
+    assert (await client.get("/tools/library.zzz")).status_code == 404
+    assert (await client.get("/tools/%00")).status_code == 422
+
+
+async def test_a_change_is_laid_over_the_source_and_taken_back(api, library):
+    client = await api.client("admin")
+    changed = (await client.patch("/tools/weather.now", json={"description": "Sun.", "tags": ["x"]})).json()
+    assert (changed["description"], changed["tags"], changed["version"]) == ("Sun.", ["x"], 2)
+    half = (await client.patch("/tools/weather.now", json={"tags": None})).json()
+    assert (half["description"], half["tags"]) == ("Sun.", ["sky"])
+    await client.patch("/tools/weather.now", json={"description": None})
+    tool = (await client.get("/tools/weather.now")).json()
+    assert (tool["description"], tool["tags"], tool["enabled"]) == ("Rain.", ["sky"], True)
+    async with api.state.database.reading() as session:
+        assert (await session.execute(text("SELECT count(*) FROM overrides"))).scalar_one() == 0
+        actions = (await session.execute(text("SELECT action, object_name, detail FROM events"))).all()
+    assert ("updated", "weather.now", {"changed": ["tags"]}) in [tuple(row) for row in actions]
+
+
+@pytest.mark.parametrize(
+    "body", [{"name": "x"}, {"tags": ["a\x00"]}, {"tags": [""]}, {"enabled": 1}, {"description": "\x00"}, []]
+)
+async def test_senseless_changes_are_refused(api, library, body):
+    client = await api.client("admin")
+    assert (await client.patch("/tools/weather.now", json=body)).status_code == 422
+    assert (await client.get("/tools/weather.now")).json()["version"] == 1
+
+
+async def test_a_lost_update_is_refused(api, library):
+    client = await api.client("admin")
+    tag = (await client.get("/tools/library.a")).headers["etag"]
+    first = await client.patch("/tools/library.a", json={"description": "1"}, headers={"If-Match": tag})
+    second = await client.patch("/tools/library.a", json={"description": "2"}, headers={"If-Match": tag})
+    assert (first.status_code, second.status_code) == (200, 412)
+    gone = await client.delete("/tools/library.a", headers={"If-Match": tag})
+    assert gone.status_code == 412
+    assert (
+        await client.delete("/tools/library.a", headers={"If-Match": first.headers["etag"]})
+    ).status_code == 204
+
+
+async def test_of_concurrent_changes_with_one_etag_one_wins(api, library):
+    client = await api.client("admin")
+    answers = await asyncio.gather(
+        *(
+            client.patch("/tools/library.b", json={"description": str(n)}, headers={"If-Match": '"1"'})
+            for n in range(5)
+        )
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 412, 412, 412, 412]
+
+
+async def test_only_hand_made_tools_can_be_deleted(api, library):
+    client = await api.client("admin")
+    assert (await client.delete("/tools/library.a")).status_code == 204
+    assert (await client.get("/tools/library.a")).status_code == 404
+    assert (await client.delete("/tools/library.a")).status_code == 404
+    imported = await client.delete("/tools/weather.now")
+    assert imported.status_code == 409
+    assert "enabled" in imported.json()["detail"]
+
+
+async def test_a_limited_key_neither_sees_nor_changes_the_rest(api, library):
+    for limits in ({"providers": ["library"]}, {"tags": ["public"]}, {"tags": ["sky", "own"]}):
+        client = await api.client("admin", **limits)
+        assert "weather.now" not in await names(client)
+        assert len(await names(client)) == 3
+        assert (await client.patch("/tools/weather.now", json={"enabled": False})).status_code == 404
+        assert (await client.delete("/tools/weather.now")).status_code == 404
+        found = (await client.get("/tools/search", params={"q": "rain"})).json()["items"]
+        assert found == []
+
+
+async def test_search_gives_hits_with_what_a_call_needs(api, library):
+    client = await api.client()
+    hit = (await client.get("/tools/search", params={"q": "rain"})).json()["items"][0]
+    assert set(hit) == {"score", "name", "alias", "provider", "description", "inputs", "tags", "call_url"}
+    assert hit["name"] == "weather.now"
+    assert hit["score"] > 0
+    await (await api.client("admin")).patch("/tools/weather.now", json={"description": "Zebra."})
+    assert (await client.get("/tools/search?q=zebra")).json()["items"][0]["name"] == "weather.now"
+    assert (await client.get("/tools/search?q=rain")).json()["items"] == []
+    assert len((await client.get("/tools/search")).json()["items"]) == 4
+    for odd in ('"', "a AND (", "%00", "%ff", "*" * 900):
+        assert (await client.get(f"/tools/search?q={odd}")).status_code == 200
+    for wrong in ("limit=0", "limit=51", f"q={'x' * 1001}"):
+        assert (await client.get(f"/tools/search?{wrong}")).status_code == 422
+
+
+async def test_calls_are_filtered_and_paged(api, library):
+    client = await api.client()
+    for name in ("library.a", "library.a", "library.nothing"):
+        await client.post(f"/tools/{name}/call", json=[])
+    await api.state.calls.flush()
+    reader = await api.client("calls:read")
+
+    async def found(**query):
+        answer = await reader.get("/calls", params=query)
+        assert answer.status_code == 200, answer.text
+        return [call["tool"] for call in answer.json()["items"]]
+
+    assert await found() == ["library.nothing", "library.a", "library.a"]
+    assert await found(tool="library.a", outcome="invalid-arguments") == ["library.a"] * 2
+    assert await found(outcome="not-found") == ["library.nothing"]
+    assert await found(provider="library") == ["library.a"] * 2
+    assert await found(since="2000-01-01T00:00:00Z", until="2001-01-01T00:00:00Z") == []
+    assert len(await found(since="0001-01-01T00:00:00+14:00", until="9999-12-31T23:59:59-14:00")) == 3
+    page = (await reader.get("/calls?limit=2")).json()
+    rest = (await reader.get("/calls", params={"cursor": page["next_cursor"]})).json()
+    assert (len(page["items"]), len(rest["items"]), rest["next_cursor"]) == (2, 1, None)
+    assert (await client.get("/calls")).status_code == 403
+    limited = await api.client("calls:read", tags=["internal"])
+    assert (await limited.get("/calls")).json()["items"] == []
+    for wrong in ("since=5", "cursor=x", "outcome=", "limit=0"):
+        assert (await reader.get(f"/calls?{wrong}")).status_code == 422

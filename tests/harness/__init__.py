@@ -1,0 +1,1 @@
+"""Real parts for tests: servers, the gateway as its own process, upstreams."""

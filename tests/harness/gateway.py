@@ -1,0 +1,112 @@
+"""`utcp-gateway serve` as a process of its own, as an operator would run it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from app.security.vault import KeyRing
+from tests.harness.servers import Pair
+
+PROGRAM = Path(sys.executable).with_name("utcp-gateway")
+_START_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that answers. `log` is everything that it printed."""
+
+    url: str
+    key: str
+    log: Path
+    database_url: str
+    redis_url: str
+    process: subprocess.Popen[bytes]
+    environment: Mapping[str, str] = field(repr=False)
+
+    def client(self, key: str | None = None, **options: Any) -> httpx2.Client:
+        """A client with the admin key, another key, or (empty string) none."""
+        key = self.key if key is None else key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx2.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60, **options)
+
+
+def run_command(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs `utcp-gateway ...` to its end."""
+    return subprocess.run(
+        [str(PROGRAM), *arguments],
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def environment_for(database_url: str, redis_url: str, **settings: str) -> dict[str, str]:
+    """A clean environment that holds the servers, a new sealing key and the given settings."""
+    base = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return base | {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_url,
+        "SEALING_KEYS": KeyRing.generate("test"),
+        "ALLOW_NETWORKS": "127.0.0.0/8,::1/128",
+        "LOG_FORMAT": "json",
+        **settings,
+    }
+
+
+@contextmanager
+def serve(
+    servers: Pair, folder: Path, *, database_url: str | None = None, workers: int = 1, **settings: str
+) -> Iterator[RunningGateway]:
+    """A gateway on a new database of `servers`; ended with SIGTERM by its exact process id."""
+    dsn = database_url or servers.create_database()
+    environment = environment_for(dsn, servers.redis_url, **settings)
+    made = run_command("bootstrap", environment=environment)
+    assert made.returncode == 0, made.stderr
+    log = folder / f"gateway-{time.monotonic_ns()}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(PROGRAM), "serve", "--port", "0", "--workers", str(workers)],
+            env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=folder,
+        )  # fmt: skip
+    try:
+        url = _wait(process, log)
+        yield RunningGateway(
+            url, made.stdout.strip(), log, dsn, servers.redis_url, process, environment=environment
+        )
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(45)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        if database_url is None:
+            servers.drop_database(dsn)
+
+
+def _wait(process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        text = log.read_text(errors="replace")
+        found = re.search(r"answers on (http://\S+)", text)
+        if found:
+            return found[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    message = f"The gateway did not start:\n{log.read_text(errors='replace')[-4000:]}"
+    raise RuntimeError(message)

@@ -1,0 +1,43 @@
+"""Run by the interpreter that has utcp 0.2.3: the same with a 0.x client."""
+
+import asyncio
+import json
+import sys
+
+from utcp.client.utcp_client import UtcpClient
+from utcp.shared.provider import HttpProvider
+
+
+async def main(url: str, token: str, calls: list[tuple[str, dict[str, object]]]) -> None:
+    client = await UtcpClient.create(
+        config={"variables": {"gw_GATEWAY_TOKEN": token, "GATEWAY_TOKEN": token}}
+    )
+    provider = HttpProvider(
+        name="gw",
+        provider_type="http",
+        url=url,
+        http_method="GET",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    tools = await client.register_tool_provider(provider)
+    found = await client.search_tools("book catalogue", limit=5)
+    results = []
+    for tool, arguments in calls:
+        try:
+            results.append({"ok": await client.call_tool(f"gw.{tool}", arguments)})
+        except Exception as error:  # noqa: BLE001 - the test judges it
+            results.append({"error": f"{type(error).__name__}: {error}"})
+    print(
+        json.dumps(
+            {
+                "success": bool(tools),
+                "errors": [],
+                "tools": [tool.name for tool in tools],
+                "found": [tool.name for tool in found],
+                "results": results,
+            }
+        )
+    )
+
+
+asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))

@@ -1,0 +1,120 @@
+"""The released UTCP clients register /utcp, list, search and call tools of each auth kind."""
+
+import json
+import os
+import subprocess
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.sample import sample_process
+from tests.harness.gateway import RunningGateway
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CLIENTS = {
+    "1": ("client_v1.py", ["utcp==1.2.0", "utcp-http==1.1.15"]),
+    "0": ("client_v0.py", ["utcp==0.2.3", "mcp<2"]),
+}
+
+
+def prepared(version: str) -> Path:
+    """The interpreter of the client's own virtual environment, made when it is not there."""
+    folder = ROOT / ".venvs" / f"utcp{version}"
+    python = folder / "bin" / "python"
+    stamp = folder / ".ready"
+    if not stamp.exists():
+        venv.create(folder, with_pip=True, clear=True)
+        done = subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", *CLIENTS[version][1]],
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            if os.environ.get("CI"):
+                pytest.fail(f"utcp {version}.x cannot be installed: {done.stderr[-500:]}")
+            pytest.skip(f"utcp {version}.x cannot be installed here")
+        stamp.touch()
+    return python
+
+
+@pytest.fixture(scope="module")
+def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The sample API, registered as `interop`."""
+    with (
+        sample_process(tmp_path_factory.mktemp("sample"), port=0) as registration,
+        gateway.client() as client,
+    ):
+        made = client.post("/providers", json=registration | {"name": "interop"})
+        assert made.status_code == 201, made.text
+        yield "interop"
+        client.delete("/providers/interop")
+
+
+def run(version: str, gateway: RunningGateway, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    script, _ = CLIENTS[version]
+    query = "?provider=interop" + ("&version=0" if version == "0" else "")
+    done = subprocess.run(
+        [prepared(version), HERE / script, f"{gateway.url}/utcp{query}", gateway.key, json.dumps(calls)],
+        capture_output=True, text=True, timeout=120, check=False, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def calls_with(book: str) -> list[tuple[str, dict[str, Any]]]:
+    """A call of each auth kind; `book` is lent, so each client takes its own."""
+    return [
+        # No auth; a boolean, an array and an enum as query parameters.
+        ("searchBooks", {"q": "sea", "available": True, "genre": ["adventure", "classic"], "limit": 3}),
+        # An API key; a nested object with an array.
+        (
+            "createLoan",
+            {
+                "body": {
+                    "member_id": "mb-001",
+                    "items": [{"book_id": book, "days": 7}],
+                    "delivery": {"method": "post", "address": {"street": "1 Quay", "city": "Hull"}},
+                }
+            },
+        ),
+        ("listMembers", {}),
+        # Basic.
+        ("getStock", {"book_id": "bk-001"}),
+        # OAuth2 client credentials.
+        ("getPopularBooks", {"limit": 2}),
+    ]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("version", ["1", "0"])
+def test_a_released_client_discovers_and_calls_every_auth_kind(
+    version: str, gateway: RunningGateway, library: str
+) -> None:
+    with gateway.client() as client:
+        listed = client.get("/tools", params={"provider": library, "limit": 200}).json()["items"]
+    alias = {tool["name"].partition(".")[2]: tool["alias"] for tool in listed}
+    calls = [(alias[name], {"body": arguments}) for name, arguments in calls_with(f"bk-00{3 + int(version)}")]
+    told = run(version, gateway, calls)
+    assert told["success"], told["errors"]
+    assert sorted(told["tools"]) == sorted(f"gw.{name}" for name in alias.values())
+    assert told["found"]
+    search, loan, members, stock, popular = (result.get("ok", result) for result in told["results"])
+    assert search["items"], search
+    assert all(book["available"] for book in search["items"])
+    assert loan["member_id"] == "mb-001", loan
+    assert members["items"]
+    assert stock["copies"] >= 0
+    assert len(popular["items"]) <= 2
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("version", ["1", "0"])
+def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, library: str) -> None:
+    with gateway.client() as client:
+        alias = client.get(f"/tools/{library}.getBook").json()["alias"]
+    told = run(version, gateway, [(alias, {"body": {"book_id": 7}})])
+    assert "error" in told["results"][0]

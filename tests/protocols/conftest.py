@@ -1,0 +1,81 @@
+"""An engine that may go to loopback, and real upstreams there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from app.outbound.guard import Guard
+from app.outbound.http import Engine
+from app.security.masking import Masker
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
+    yield engine
+    await engine.aclose()
+
+
+@pytest.fixture
+def masker() -> Masker:
+    return Masker()
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., Awaitable[str]]]:
+    """`await serve(handler)` answers every path with an aiohttp handler, and gives the base URL."""
+    runners: list[web.AppRunner] = []
+
+    async def start(handler) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        runners.append(runner)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def respond() -> AsyncIterator[Callable[..., Awaitable[str]]]:
+    """`await respond(*pieces)` writes raw bytes, one piece every 50 ms, to whoever comes; gives the URL.
+
+    The event `respond.closed` tells when the caller's connection has ended.
+    """
+    servers: list[asyncio.Server] = []
+    closed = asyncio.Event()
+
+    async def start(*pieces: bytes, forever: bool = False) -> str:
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await reader.readuntil(b"\r\n\r\n")
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0.05)
+                while forever:
+                    writer.write(pieces[-1])
+                    await writer.drain()
+                    await asyncio.sleep(0.05)
+            except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                # asyncio logs a cancelled handler as an error when the loop ends.
+                pass
+            finally:
+                closed.set()
+                writer.close()
+
+        server = await asyncio.start_server(handler, "127.0.0.1", 0)
+        servers.append(server)
+        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    start.closed = closed
+    yield start
+    for server in servers:
+        server.close()

@@ -1,0 +1,50 @@
+"""Every protocol is listed, and nothing goes round the one door out."""
+
+import ast
+from pathlib import Path
+
+import app.protocols
+from app.outbound.http import Engine
+from app.protocols.registry import ADAPTERS, build_adapters
+from app.security.masking import Masker
+
+ROOM = Path(app.protocols.__file__).parent
+NO_ADAPTERS = {"__init__", "base", "registry"}
+APP = ROOM.parent
+
+
+def test_every_file_of_the_room_is_a_listed_adapter() -> None:
+    files = {path.stem for path in ROOM.glob("*.py")} - NO_ADAPTERS
+    assert files == {adapter.__module__.rpartition(".")[2] for adapter in ADAPTERS}
+
+
+def test_every_adapter_is_built_under_its_own_name(engine: Engine) -> None:
+    adapters = build_adapters(engine, Masker())
+    assert set(adapters) == {adapter.name for adapter in ADAPTERS}
+    for name in ("prepare", "origin", "safe", "discover", "call", "stream", "describe", "aclose"):
+        assert all(callable(getattr(adapter, name)) for adapter in adapters.values())
+
+
+def test_only_the_outbound_room_opens_sockets() -> None:
+    doors = {
+        "socket",
+        "aiohttp",
+        "httpx",
+        "httpx2",
+        "urllib.request",
+        "http.client",
+        "requests",
+        "websockets",
+    }
+    # The command line is a client of the gateway, the embedded servers and the sample API are servers.
+    may = {"outbound", "cli", "embedded", "sample"}
+    found = []
+    for path in APP.rglob("*.py"):
+        if path.relative_to(APP).with_suffix("").parts[0] in may:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            found += [f"{path.relative_to(APP)}: {name}" for name in names if name in doors]
+    assert found == []

@@ -1,0 +1,54 @@
+"""Rows of a small registry, written straight into PostgreSQL, for tests of the rooms that only read it."""
+
+from typing import Any
+
+from sqlalchemy import text
+
+from app.catalog.feed import record_change
+from app.database import Database
+from app.models import Override, Provider, Tool
+
+
+async def store_provider(database: Database, name: str, **fields: Any) -> Provider:
+    """A provider of protocol http; `fields` override its columns."""
+    row = Provider(name=name, **{"protocol": "http", "kind": "manual", **fields})
+    async with database.writing() as session:
+        session.add(row)
+        await session.flush()
+        await record_change(session, kind="provider", provider_id=row.id)
+    return row
+
+
+async def store_tool(
+    database: Database,
+    provider: Provider,
+    name: str,
+    *,
+    override: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Tool:
+    """A tool that GETs https://api.example.com/{name}; `override` is what a person changed on it."""
+    template = {"call_template_type": "http", "http_method": "GET", "url": f"https://api.example.com/{name}"}
+    columns = {
+        "name": f"{provider.name}.{name}",
+        "alias": f"{provider.name}_{name}"[:64],
+        "source_key": name,
+        "inputs": {"type": "object", "properties": {}},
+        "call_template": template,
+        **fields,
+    }
+    row = Tool(provider_id=provider.id, **columns)
+    async with database.writing() as session:
+        session.add(row)
+        await session.flush()
+        if override is not None:
+            session.add(Override(tool_id=row.id, **override))
+            await session.flush()
+        await record_change(session, kind="tool", provider_id=provider.id, object_id=str(row.id))
+    return row
+
+
+async def clear(database: Database) -> None:
+    """Empties the registry; the change feed keeps its numbers."""
+    async with database.writing() as session:
+        await session.execute(text("TRUNCATE providers, variables, keys, events, calls CASCADE"))

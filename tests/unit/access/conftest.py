@@ -1,0 +1,131 @@
+"""A small app with the routes of `access` on a real PostgreSQL."""
+
+import os
+import uuid
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import asyncpg
+import httpx2
+import pytest
+from fastapi import Depends, FastAPI
+from sqlalchemy import text
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from app import problems
+from app.access import KeyVerifier, anonymous_if, authorise, openly, requires
+from app.access.data_keys import open_vault
+from app.access.repository import create_key
+from app.access.routes import router
+from app.catalog.feed import Feed
+from app.database import Database, migrate
+from app.security.principal import Principal
+from app.security.vault import KeyRing
+
+_SERVER = os.environ.get("TEST_DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
+
+
+class Switchable(Database):
+    """A database that can be unplugged, by having its sessions ask a port where nobody listens."""
+
+    __slots__ = ("_plugged",)
+
+    def unplug(self) -> None:
+        self._plugged = self._sessions
+        self._sessions = Database("postgresql://postgres@127.0.0.1:1/nothing")._sessions
+
+    def plug(self) -> None:
+        self._sessions = self._plugged
+
+
+@dataclass
+class Gateway:
+    database: Switchable
+    vault: Any
+    feed: Feed
+    keys: KeyVerifier
+    client: httpx2.AsyncClient
+    settings: Any
+    app: FastAPI
+
+    async def key(self, *scopes, **limits) -> str:
+        async with self.database.writing() as session:
+            minted = await create_key(
+                session, self.vault, name="test", scopes=scopes or ("admin",), actor="bootstrap", **limits
+            )
+        return minted.text.reveal()
+
+    async def ask(self, method, path, key=None, **more):
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return await self.client.request(method, path, headers=headers | more.pop("headers", {}), **more)
+
+
+@dataclass
+class FakeSettings:
+    utcp_anonymous: bool = False
+
+
+@pytest.fixture(scope="session")
+async def own_database_url():
+    """A database of its own, because other tests may use the given one at the same time."""
+    name = f"gateway_access_{uuid.uuid4().hex[:8]}"
+    connection = await asyncpg.connect(_SERVER)
+    await connection.execute(f"CREATE DATABASE {name}")
+    base, _, _ = _SERVER.rpartition("/")
+    await migrate(f"{base}/{name}")
+    yield f"{base}/{name}"
+    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await connection.close()
+
+
+@pytest.fixture
+async def gateway(own_database_url):
+    database = Switchable(own_database_url, pool_size=5)
+    async with database.writing() as session:
+        await session.execute(text("TRUNCATE keys, events, changes, data_keys"))
+    vault = await open_vault(database, KeyRing({"k1": os.urandom(32)}))
+    feed = Feed(database, listen_dsn=None, poll_seconds=60)
+    keys = KeyVerifier(database, vault)
+    feed.subscribe(keys.on_changes)
+    await feed.start()
+    settings = FakeSettings()
+    app = FastAPI(docs_url=None, redoc_url=None)
+    app.include_router(router)
+
+    @app.get("/open", dependencies=[Depends(openly)])
+    async def _open() -> str:
+        return "open"
+
+    @app.get("/manual")
+    async def _manual(principal: Annotated[Principal, Depends(anonymous_if("utcp_anonymous"))]) -> str:
+        return principal.key_id
+
+    @app.get("/tools", dependencies=[Depends(requires("tools:read"))])
+    async def _tools() -> str:
+        return "tools"
+
+    @app.get("/undeclared")
+    async def _undeclared() -> str:
+        return "oops"
+
+    async def call(request):
+        principal = await authorise(request, "tools:call")
+        return PlainTextResponse(principal.key_id)
+
+    call.scope = "tools:call"
+    app.router.routes.append(Route("/call", call, methods=["POST"]))
+    problems.install(app)
+    state = {"database": database, "vault": vault, "feed": feed, "keys": keys, "settings": settings}
+
+    async def with_state(scope, receive, send):
+        scope["state"] = dict(state)
+        await app(scope, receive, send)
+
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(with_state), base_url="http://gateway"
+    ) as client:
+        yield Gateway(database, vault, feed, keys, client, settings, app)
+    await keys.aclose()
+    await feed.aclose()
+    await database.aclose()

@@ -1,0 +1,218 @@
+"""Call records: stored in batches behind the call, once each, also when PostgreSQL comes and goes."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from app.audit.calls import CallWriter
+from app.audit.entries import CallEntry
+from app.audit.queries import CallFilters, list_calls
+from app.database import Database
+from app.models import TENANT, new_id
+from app.telemetry.metrics import Metrics
+
+AWAY = "postgresql://postgres@127.0.0.1:1/nothing"
+
+
+def entry(**changed):
+    made = CallEntry(
+        id=new_id(),
+        at=datetime.now(UTC),
+        tenant_id=TENANT,
+        key_id="key1",
+        provider="library",
+        tool="library.searchBooks",
+        outcome="ok",
+        status=200,
+        upstream_status=200,
+        duration_ms=12.5,
+        request_bytes=10,
+        response_bytes=2_000,
+    )
+    return replace(made, **changed)
+
+
+async def stored(database, **filters):
+    async with database.reading() as session:
+        rows, _ = await list_calls(session, filters=CallFilters(**filters), limit=200)
+    return rows
+
+
+async def test_a_record_is_stored_as_it_was_made(database):
+    writer = CallWriter(database)
+    made = entry(outcome="upstream-timeout", status=504, upstream_status=None)
+    writer.record(made)
+    assert await writer.flush()
+    (row,) = await stored(database)
+    assert (row.id, row.at, row.tenant_id, row.key_id) == (made.id, made.at, TENANT, "key1")
+    assert (row.provider, row.tool, row.outcome) == ("library", "library.searchBooks", "upstream-timeout")
+    assert (row.status, row.upstream_status, row.duration_ms) == (504, None, 12.5)
+    assert (row.request_bytes, row.response_bytes) == (10, 2_000)
+
+
+async def test_records_are_stored_in_the_background(database):
+    writer = CallWriter(database, flush_seconds=0.02)
+    await writer.start()
+    writer.record(entry())
+    deadline = time.monotonic() + 5
+    while not await stored(database) and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    assert len(await stored(database)) == 1
+    await writer.aclose()
+
+
+async def test_closing_stores_what_is_left(database):
+    writer = CallWriter(database, flush_seconds=60)
+    await writer.start()
+    for _ in range(5_001):
+        writer.record(entry())
+    await writer.aclose()
+    async with database.reading() as session:
+        assert await session.scalar(text("SELECT count(*) FROM calls")) == 5_001
+
+
+async def test_a_record_that_is_sent_twice_is_stored_once(database):
+    made = entry()
+    for _ in range(2):
+        writer = CallWriter(database)
+        writer.record(made)
+        assert await writer.flush()
+    assert len(await stored(database)) == 1
+
+
+async def test_records_wait_while_the_database_is_away(database):
+    writer = CallWriter(Database(AWAY), metrics=Metrics())
+    made = [entry() for _ in range(3)]
+    for one in made:
+        writer.record(one)
+    assert not await writer.flush()
+    assert not await writer.flush()
+    assert len(writer) == 3
+    writer._database = database
+    assert await writer.flush()
+    assert {row.id for row in await stored(database)} == {one.id for one in made}
+    assert writer.lost == 0
+
+
+async def test_beyond_the_capacity_the_oldest_are_lost_and_counted(database):
+    metrics = Metrics()
+    writer = CallWriter(database, capacity=10, metrics=metrics)
+    made = [entry() for _ in range(25)]
+    for one in made:
+        writer.record(one)
+    assert await writer.flush()
+    assert {row.id for row in await stored(database)} == {one.id for one in made[15:]}
+    assert writer.lost == 15
+    assert "utcp_gateway_call_records_lost_total 15.0" in metrics.render()[0].decode()
+
+
+async def test_a_flush_that_is_cancelled_loses_nothing(database):
+    writer = CallWriter(database)
+    made = [entry() for _ in range(50)]
+    for one in made:
+        writer.record(one)
+    task = asyncio.create_task(writer.flush())
+    await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await writer.flush()
+    assert {row.id for row in await stored(database)} == {one.id for one in made}
+
+
+async def test_text_that_postgres_cannot_store_does_not_stop_the_others(database):
+    writer = CallWriter(database)
+    writer.record(entry(tool="a\x00b"))
+    writer.record(entry(tool="\ud800"))
+    writer.record(entry(tool="x" * 10_000, response_bytes=1 << 40))
+    writer.record(entry())
+    assert await writer.flush()
+    assert {row.tool[:5] for row in await stored(database)} == {"ab", "?", "xxxxx", "libra"}
+
+
+async def test_a_row_that_is_refused_is_dropped_alone(database):
+    writer = CallWriter(database)
+    writer.record(entry(status=1 << 40))
+    good = entry()
+    writer.record(good)
+    assert await writer.flush()
+    assert [row.id for row in await stored(database)] == [good.id]
+    assert writer.lost == 1
+
+
+async def test_recording_is_cheap(database):
+    writer = CallWriter(database)
+    made = entry()
+    began = time.perf_counter()
+    for _ in range(20_000):
+        writer.record(made)
+    assert (time.perf_counter() - began) / 20_000 < 5e-6
+
+
+async def test_pages_are_newest_first_complete_and_stable(database):
+    writer = CallWriter(database)
+    made = [entry() for _ in range(25)]
+    for one in made:
+        writer.record(one)
+    await writer.flush()
+    seen, cursor = [], None
+    async with database.reading() as session:
+        while True:
+            rows, cursor = await list_calls(session, cursor=cursor, limit=10)
+            seen += [row.id for row in rows]
+            if cursor is None:
+                break
+            # What is written meanwhile stands before the first page.
+            writer.record(entry())
+            await writer.flush()
+    assert seen == sorted((one.id for one in made), reverse=True)
+
+
+async def test_the_last_full_page_has_no_cursor(database):
+    writer = CallWriter(database)
+    for _ in range(10):
+        writer.record(entry())
+    await writer.flush()
+    async with database.reading() as session:
+        rows, cursor = await list_calls(session, limit=10)
+    assert len(rows) == 10
+    assert cursor is None
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"tool": "library.lend"}, {"b"}),
+        ({"provider": "shop"}, {"c"}),
+        ({"key_id": "key2"}, {"b"}),
+        ({"outcome": "not-found"}, {"c"}),
+        ({"providers": ["library"]}, {"a", "b"}),
+        ({"providers": []}, set()),
+        ({"provider": "shop", "providers": ["library"]}, set()),
+    ],
+)
+async def test_filters(database, filters, found):
+    writer = CallWriter(database)
+    made = {
+        "a": entry(),
+        "b": entry(tool="library.lend", key_id="key2"),
+        "c": entry(provider="shop", tool="shop.buy", outcome="not-found"),
+    }
+    for one in made.values():
+        writer.record(one)
+    await writer.flush()
+    assert {row.id for row in await stored(database, **filters)} == {made[name].id for name in found}
+
+
+async def test_the_time_filter_includes_its_start_and_not_its_end(database):
+    at = datetime.now(UTC).replace(microsecond=0)
+    writer = CallWriter(database)
+    for seconds in range(3):
+        writer.record(entry(at=at + timedelta(seconds=seconds)))
+    await writer.flush()
+    rows = await stored(database, since=at + timedelta(seconds=1), until=at + timedelta(seconds=2))
+    assert [row.at for row in rows] == [at + timedelta(seconds=1)]

@@ -1,0 +1,113 @@
+"""Arguments against a schema: all faults at once, each with pointer and expectation, none with a value."""
+
+import time
+
+import orjson
+import pytest
+
+from app.catalog.validation import ArgumentValidator
+from app.errors import InvalidArguments, InvalidInput
+
+CANARY = "sk-canary-5f2a"
+
+
+def faults(schema, arguments):
+    with pytest.raises(InvalidArguments) as caught:
+        ArgumentValidator(schema).check(arguments)
+    assert CANARY not in caught.value.detail
+    assert all(CANARY not in orjson.dumps(fault.as_json()).decode() for fault in caught.value.errors)
+    return {fault.pointer: fault for fault in caught.value.errors}
+
+
+def test_every_fault_is_named_with_its_pointer():
+    schema = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "pet": {"type": "object", "properties": {"a/b": {"maxLength": 2}}, "required": ["name"]},
+        },
+        "required": ["id", "owner"],
+        "additionalProperties": False,
+    }
+    found = faults(schema, {"id": CANARY, "pet": {"a/b": CANARY}, "extra": CANARY})
+    assert set(found) == {"/id", "/pet/name", "/pet/a~1b", "/owner", "/extra"}
+    assert found["/id"].expected == "integer"
+    assert found["/pet/a~1b"].expected == 2
+
+
+@pytest.mark.parametrize("arguments", [None, [], "text", 5, True])
+def test_arguments_must_be_an_object(arguments):
+    assert faults({"type": "object"}, arguments)[""].expected == "object"
+
+
+def test_a_misspelt_argument_gets_a_hint():
+    schema = {"properties": {"petId": {}}, "additionalProperties": False}
+    assert "Did you mean petId?" in faults(schema, {"pet_id": 1})["/pet_id"].detail
+
+
+def test_unknown_arguments_of_a_tool_without_inputs_are_named():
+    assert set(faults({"type": "object", "additionalProperties": False}, {"x": 1, "y": 2})) == {"/x", "/y"}
+
+
+def test_a_misspelt_choice_gets_a_hint_and_the_choices():
+    fault = faults({"properties": {"s": {"enum": ["available", "sold"]}}}, {"s": "availble"})["/s"]
+    assert "available" in fault.detail
+    assert fault.expected == ["available", "sold"]
+
+
+def test_a_number_in_quotes_gets_a_hint():
+    assert "quotes" in faults({"properties": {"n": {"type": "integer"}}}, {"n": "5"})["/n"].detail
+
+
+def test_the_nearest_alternative_is_explained():
+    cat = {"type": "object", "required": ["claws"], "properties": {"claws": {"type": "integer"}}}
+    dog = {"type": "object", "required": ["bark", "tail", "nose"]}
+    found = faults({"properties": {"pet": {"oneOf": [dog, cat]}}}, {"pet": {"claws": CANARY}})
+    assert set(found) == {"/pet", "/pet/claws"}
+
+
+def test_alternatives_that_differ_in_type_are_one_fault():
+    schema = {"properties": {"v": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}
+    assert faults(schema, {"v": 5})["/v"].expected == ["null", "string"]
+
+
+def test_no_more_faults_than_can_be_read():
+    schema = {"properties": {"list": {"items": {"type": "integer"}}}}
+    assert len(faults(schema, {"list": [CANARY] * 10_000})) == 50
+
+
+@pytest.mark.parametrize("pattern", [r"^(a+)+$", r"^(a|aa)*b$", r"(x+x+)+y"])
+def test_a_hostile_pattern_takes_linear_time(pattern):
+    validator = ArgumentValidator({"properties": {"v": {"pattern": pattern}}})
+    started = time.perf_counter()
+    for text in ("a" * 50_000 + "!", "x" * 50_000):
+        with pytest.raises(InvalidArguments):
+            validator.check({"v": text})
+    assert time.perf_counter() - started < 1
+
+
+def test_a_pattern_without_linear_form_is_not_enforced_and_the_rest_is():
+    validator = ArgumentValidator({"properties": {"v": {"pattern": "^(?=a)", "maxLength": 3}}})
+    validator.check({"v": "zzz"})
+    with pytest.raises(InvalidArguments):
+        validator.check({"v": "zzzz"})
+
+
+@pytest.mark.parametrize(
+    "reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "#/$defs/missing", "other.json"]
+)
+def test_a_reference_to_elsewhere_is_refused_and_never_fetched(reference):
+    with pytest.raises(InvalidInput) as caught:
+        ArgumentValidator({"properties": {"v": {"$ref": reference}}})
+    assert caught.value.errors[0].pointer == "/inputs"
+
+
+def test_a_schema_that_contains_itself_is_fine():
+    tree = {"type": "object", "properties": {"child": {"$ref": "#/$defs/tree"}}, "required": ["id"]}
+    schema = {"$ref": "#/$defs/tree", "$defs": {"tree": tree}}
+    found = faults(schema, {"id": 1, "child": {"child": {"id": 1}}})
+    assert set(found) == {"/child/id"}
+
+
+def test_a_pointer_can_name_any_key():
+    assert set(faults({"properties": {"a~b": {"type": "string"}}}, {"a~b": 1})) == {"/a~0b"}

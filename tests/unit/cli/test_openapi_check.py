@@ -1,0 +1,122 @@
+"""`openapi check` works without a gateway, and its exit code says whether every operation became a tool."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from app.cli.openapi import token_cost
+from app.openapi import ConvertOptions, convert
+
+Run = Callable[..., Any]
+PETS = """
+openapi: 3.0.3
+info: {title: Pets, version: "1.2"}
+servers: [{url: "https://api.example.com/v1"}]
+components:
+  securitySchemes:
+    key: {type: apiKey, in: header, name: X-Key}
+paths:
+  /pets/{petId}:
+    get:
+      operationId: getPet
+      summary: One pet
+      security: [{key: []}]
+      parameters: [{name: petId, in: path, required: true, schema: {type: integer}}]
+      responses: {"200": {description: ok}}
+  /pets:
+    get:
+      operationId: "list pets"
+      responses: {"200": {description: ok}}
+"""
+BROKEN = (
+    PETS
+    + """
+  /broken/{id}:
+    get:
+      parameters: [{$ref: "#/components/parameters/absent"}]
+      responses: {"200": {description: ok}}
+"""
+)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> str:
+    (tmp_path / "pets.yaml").write_text(PETS)
+    return str(tmp_path / "pets.yaml")
+
+
+def test_every_operation_has_a_verdict_and_a_price(run: Run, stub: Any, pets: str) -> None:
+    ran = run("openapi", "check", pets)
+    assert ran.code == 0
+    rows = {line.split()[-3 if "GET" in line else 0]: line for line in ran.out.splitlines() if line.strip()}
+    assert "accepted" in next(line for line in rows.values() if "getPet" in line)
+    assert "renamed" in next(line for line in rows.values() if "list_pets" in line)
+    assert "https://api.example.com" in ran.out
+    assert "key (api_key)" in ran.out
+    assert "Pets 1.2" in ran.out
+    assert stub.seen == []
+
+
+def test_the_report_is_pure_json_for_programs(run: Run, pets: str) -> None:
+    found = run("openapi", "check", pets, "--json").json()
+    conversion = convert(PETS.encode(), options=ConvertOptions())
+    assert found["report"]["counts"] == conversion.report["counts"]
+    assert [one["tokens"] for one in found["report"]["operations"]] == [
+        token_cost(tool) for tool in conversion.tools
+    ]
+    assert found["tokens"] == sum(token_cost(tool) for tool in conversion.tools)
+
+
+def test_the_price_is_a_quarter_of_the_json(pets: str) -> None:
+    tool = convert(PETS.encode(), options=ConvertOptions()).tools[0]
+    shown = orjson.dumps({"name": tool.name, "description": tool.description, "inputs": tool.inputs})
+    assert len(shown) / 4 <= token_cost(tool) < len(shown) / 4 + 1
+
+
+def test_a_skipped_operation_is_exit_code_1_with_its_reason(run: Run) -> None:
+    ran = run("openapi", "check", "-", stdin=BROKEN)
+    assert ran.code == 1
+    line = next(line for line in ran.out.splitlines() if "/broken/{id}" in line)
+    assert line.startswith("skipped")
+    assert len(line.split("/broken/{id}")[1].split()) > 3
+    only = run("openapi", "check", "-", "--problems", stdin=BROKEN)
+    assert "getPet" not in only.out
+    assert "list_pets" in only.out
+    assert run("openapi", "check", "-", "--json", stdin=BROKEN).json()["report"]["counts"]["skipped"] == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"a: *b", b'{"openapi": "3.0.0"', b"hello"]
+)
+def test_what_is_no_document_is_exit_code_1_and_a_sentence(run: Run, content: bytes) -> None:
+    ran = run("openapi", "check", "-", stdin=content)
+    assert ran.code == 1
+    assert ran.err.startswith("Error: ")
+    assert ran.out == ""
+    assert run("openapi", "check", "-", "--json", stdin=content).json()["title"]
+
+
+def test_a_bomb_is_refused(run: Run) -> None:
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    ran = run("openapi", "check", "-", stdin="a0: &a0 x\n" + levels)
+    assert ran.code == 1
+    assert ran.err.startswith("Error: ")
+
+
+def test_a_file_that_is_not_there_is_exit_code_2(run: Run) -> None:
+    ran = run("openapi", "check", "absent.yaml")
+    assert ran.code == 2
+    assert "absent.yaml cannot be read" in ran.err
+
+
+def test_relative_servers_start_at_the_address_given(run: Run) -> None:
+    document = PETS.replace("https://api.example.com/v1", "/v1")
+    url = ("--document-url", "https://docs.example.com/openapi.yaml")
+    found = run("openapi", "check", "-", "--json", *url, stdin=document).json()
+    assert found["origins"] == ["https://docs.example.com"]
+    base = ("--base-url", "https://api.example.org")
+    found = run("openapi", "check", "-", "--json", *base, stdin=document).json()
+    assert found["origins"] == ["https://api.example.org"]

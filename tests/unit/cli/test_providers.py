@@ -1,0 +1,276 @@
+"""Registering, importing, refreshing and moving providers."""
+
+from collections.abc import Callable
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from starlette.responses import Response
+
+Run = Callable[..., Any]
+DIFFERENCE = {"added": ["GET /a"], "changed": [], "unchanged": ["GET /b"], "removed": []}
+
+
+def report(*verdicts: str) -> dict[str, Any]:
+    operations = [
+        {
+            "source_key": f"GET /{number}",
+            "name": f"t{number}",
+            "verdict": verdict,
+            "pointer": "",
+            "notes": [],
+            **({"reason": "It has no name."} if verdict == "skipped" else {}),
+        }
+        for number, verdict in enumerate(verdicts)
+    ]
+    skipped = verdicts.count("skipped")
+    counts = {
+        "operations": len(verdicts),
+        "accepted": len(verdicts) - skipped,
+        "renamed": 0,
+        "skipped": skipped,
+    }
+    warnings = [{"pointer": "/servers/0", "detail": "Left out."}]
+    return {"counts": counts, "operations": operations, "warnings": warnings}
+
+
+def registered(*verdicts: str, **members: Any) -> dict[str, Any]:
+    return {
+        "name": "pets",
+        "kind": "openapi",
+        "origins": ["https://api.example.com"],
+        "tool_count": len(verdicts),
+        "slots": [{"slot": "key", "kind": "api_key", "stored": False}],
+        "report": report(*verdicts),
+        "needs_consent": [],
+        **members,
+    }
+
+
+def pending(import_id: str = "0199") -> dict[str, Any]:
+    return {"id": import_id, "state": "running", "status": None, "result": None}
+
+
+def test_a_url_is_fetched_by_the_gateway(run: Run, stub: Any) -> None:
+    stub.on("POST", "/providers", registered("accepted"), status=201)
+    url = "https://user:s3cret@api.example.com/openapi.json?token=t0ken"
+    ran = run("providers", "add", url, "--name", "pets", "--tag", "a", "--base-url", "https://x")
+    assert ran.code == 0
+    assert stub.seen[0].json() == {
+        "name": "pets",
+        "tags": ["a"],
+        "options": {"base_url": "https://x"},
+        "source": {"url": url},
+    }
+    assert stub.seen[0].headers["prefer"] == "respond-async"
+    assert "s3cret" not in ran.out + ran.err
+    assert "t0ken" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "media_type"),
+    [
+        ("a.json", b'{"openapi": "3.1.0"}', "application/json"),
+        ("a.yaml", b"openapi: 3.1.0\n", "application/yaml"),
+        ("a.txt", b"\xef\xbb\xbf\n [1]", "application/json"),
+        ("odd.yml", b'{"openapi": "3.1.0"}', "application/yaml"),
+    ],
+)
+def test_a_file_is_sent_as_it_is(
+    run: Run, stub: Any, tmp_path: Path, file: str, content: bytes, media_type: str
+) -> None:
+    stub.on("POST", "/providers", registered("accepted"), status=201)
+    (tmp_path / file).write_bytes(content)
+    assert run("providers", "add", file, "-n", "pets").code == 0
+    assert stub.seen[0].body == content
+    assert stub.seen[0].headers["content-type"] == media_type
+    assert stub.seen[0].query == {"name": "pets"}
+
+
+def test_a_file_with_settings_goes_as_multipart_with_the_same_bytes(
+    run: Run, stub: Any, tmp_path: Path
+) -> None:
+    stub.on("POST", "/providers", registered("accepted"), status=201)
+    content = b"openapi: 3.1.0\r\n--x\r\n\x00\xff"
+    (tmp_path / "a.yaml").write_bytes(content)
+    assert run("providers", "add", "a.yaml", "-n", "pets", "--tag", "t").code == 0
+    seen = stub.seen[0]
+    head = f"Content-Type: {seen.headers['content-type']}\r\n\r\n".encode()
+    tags, file = message_from_bytes(head + seen.body).get_payload()
+    assert orjson.loads(tags.get_payload(decode=True)) == ["t"]
+    assert file.get_payload(decode=True) == content
+    assert seen.query == {"name": "pets"}
+
+
+def test_what_is_missing_is_said_with_the_command_that_mends_it(run: Run, stub: Any) -> None:
+    consent = {
+        "slot": "key",
+        "origins": ["https://other.example.com"],
+        "token_url": "https://auth.example.com/t",
+    }
+    answer = registered("accepted", "skipped", needs_consent=[consent])
+    stub.on("POST", "/providers", answer, status=201)
+    ran = run("providers", "add", "https://api.example.com/openapi.json")
+    assert ran.code == 0
+    assert "It has no name." in ran.out
+    assert "GET /0" not in ran.out
+    assert "credentials set pets key --kind api_key" in ran.err
+    assert "https://other.example.com" in ran.err
+    assert "https://auth.example.com/t" in ran.err
+    assert "/servers/0: Left out." in ran.err
+
+
+def test_strict_makes_a_skipped_operation_partial(run: Run, stub: Any) -> None:
+    stub.on("POST", "/providers", registered("accepted", "skipped"), status=201)
+    words = ("providers", "add", "https://api.example.com/openapi.json")
+    assert run(*words).code == 0
+    assert run(*words, "--strict").code == 4
+    assert run(*words, "--strict", "--json").code == 4
+
+
+def test_a_missing_name_is_hinted_at(run: Run, stub: Any) -> None:
+    stub.problem(
+        "POST", "/providers", status=422, title="T", detail="D", errors=[{"pointer": "/name", "detail": "x"}]
+    )
+    ran = run("providers", "add", "https://api.example.com/openapi.json")
+    assert ran.code == 1
+    assert "--name" in ran.err
+
+
+def test_long_imports_are_watched_until_they_are_done(run: Run, stub: Any) -> None:
+    stub.on("POST", "/providers", pending(), status=202)
+    done = {**pending(), "state": "done", "status": 201, "result": registered("accepted")}
+    away = Response(b'{"title": "Unavailable"}', status_code=503, media_type="application/problem+json")
+    stub.on("GET", "/imports/0199", pending(), away, pending(), done)
+    ran = run("providers", "add", "https://api.example.com/openapi.json", "--json")
+    assert ran.code == 0
+    assert ran.json()["name"] == "pets"
+    assert [one.path for one in stub.seen] == ["/providers"] + ["/imports/0199"] * 4
+
+
+def test_a_long_import_that_fails_is_as_if_it_had_failed_at_once(run: Run, stub: Any) -> None:
+    problem = {
+        "type": "urn:utcp-gateway:problem:invalid-document",
+        "title": "Unusable",
+        "detail": "No paths.",
+    }
+    stub.on("POST", "/providers", pending(), status=202)
+    stub.on("GET", "/imports/0199", {**pending(), "state": "failed", "status": 422, "result": problem})
+    ran = run("providers", "add", "https://api.example.com/openapi.json")
+    assert ran.code == 1
+    assert "Error: Unusable. No paths." in ran.err
+
+
+def test_a_key_that_may_not_watch_is_told_that_the_import_goes_on(run: Run, stub: Any) -> None:
+    stub.on("POST", "/providers", pending(), status=202)
+    stub.problem("GET", "/imports/0199", status=403, title="Forbidden", detail="providers:read is missing.")
+    ran = run("providers", "add", "https://api.example.com/openapi.json")
+    assert ran.code == 1
+    assert "goes on" in ran.err
+    assert len(stub.seen) == 2
+
+
+def entries(*verdicts: str) -> dict[str, Any]:
+    return {
+        "entries": [
+            {
+                "name": f"p{number}",
+                "verdict": verdict,
+                "status": 201,
+                "problem": {"title": "The upstream cannot be reached", "detail": "No such host."}
+                if verdict == "refused"
+                else None,
+            }
+            for number, verdict in enumerate(verdicts)
+        ],
+        "counts": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        (("registered", "unchanged"), 0),
+        (("registered", "refused"), 4),
+        (("unchanged", "refused"), 4),
+        (("refused", "refused"), 1),
+        (("previewed",), 0),
+    ],
+)
+@pytest.mark.parametrize("words", [("providers", "import", "-"), ("import", "-"), ("providers", "add", "-")])
+def test_a_list_gives_a_verdict_for_each_entry(
+    run: Run, stub: Any, words: tuple[str, ...], verdicts: tuple[str, ...], code: int
+) -> None:
+    stub.on("POST", "/providers", entries(*verdicts), status=207)
+    stub.on("POST", "/import", entries(*verdicts), status=207)
+    ran = run(*words, stdin="[]")
+    assert ran.code == code
+    for number, verdict in enumerate(verdicts):
+        line = next(line for line in ran.out.splitlines() if f"p{number}" in line)
+        assert line.startswith(verdict)
+        assert ("No such host." in line) == (verdict == "refused")
+    ran = run(*words, "--json", stdin="[]")
+    assert (ran.code, ran.json()) == (code, entries(*verdicts))
+
+
+def test_what_is_not_json_is_not_imported(run: Run, stub: Any) -> None:
+    assert run("providers", "import", "-", stdin="{").code == 2
+    assert stub.seen == []
+
+
+def test_preview_changes_nothing_and_lists_the_tools(run: Run, stub: Any) -> None:
+    tool = {"name": "pets.a", "method": "GET", "url": "https://api.example.com/a", "description": "A"}
+    answer = registered("accepted", tools=[tool], exists=True, difference=DIFFERENCE)
+    stub.on("POST", "/providers/preview", answer)
+    ran = run("providers", "add", "https://api.example.com/openapi.json", "--preview")
+    assert ran.code == 0
+    assert "pets.a" in ran.out
+    assert "exists already" in ran.err
+    assert [one.path for one in stub.seen] == ["/providers/preview"]
+
+
+def test_refresh_shows_the_difference(run: Run, stub: Any) -> None:
+    stub.on("POST", "/providers/pets/refresh", registered("accepted", difference=DIFFERENCE))
+    ran = run("providers", "refresh", "pets")
+    assert ran.code == 0
+    assert any(line.split() == ["added", "GET", "/a"] for line in ran.out.splitlines())
+    assert "GET /b" not in ran.out
+    assert stub.seen[0].body == b""
+
+
+def test_show_says_which_credential_is_missing(run: Run, stub: Any) -> None:
+    credential = {
+        "slot": "other",
+        "kind": "bearer",
+        "fingerprint": "ab12cd34",
+        "allowed_origins": ["https://x"],
+    }
+    stub.on("GET", "/providers/pets", registered("accepted", credentials=[credential], source=None))
+    ran = run("providers", "show", "pets")
+    assert "slot key" in ran.err
+    assert "other" in ran.out
+    rows = run("credentials", "list", "pets").out.splitlines()
+    assert [row.split()[:3] for row in rows[1:]] == [["key", "api_key", "no"], ["other", "bearer", "yes"]]
+
+
+def test_removing_needs_a_yes(run: Run, stub: Any) -> None:
+    stub.on("DELETE", "/providers/a")
+    stub.on("DELETE", "/providers/b")
+    assert run("providers", "remove", "a", "b").code == 1
+    assert stub.seen == []
+    assert run("providers", "remove", "a", "b", stdin="y\n").code == 0
+    assert run("providers", "remove", "a", "--yes", "--json").json() == {"removed": ["a"]}
+
+
+def test_export_and_import_carry_the_same_bytes(run: Run, stub: Any, tmp_path: Path) -> None:
+    document = {"format": "utcp-gateway/1", "providers": [{"name": "pets"}]}
+    stub.on("GET", "/export", document)
+    stub.on("POST", "/import", entries("registered"))
+    assert run("export").json() == document
+    assert run("export", "out.json").code == 0
+    assert run("import", "out.json").code == 0
+    assert stub.seen[-1].json() == document
+    assert run("export", "no/such/folder.json").code == 2
+    assert (tmp_path / "out.json").stat().st_size > 10

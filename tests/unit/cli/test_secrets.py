@@ -1,0 +1,165 @@
+"""Credentials, variables and keys: secrets come from standard input, files or the environment, never argv."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+CANARY = "s3cr3t-canary"
+PUT = ("PUT", "/providers/api/credentials/main")
+
+
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        (("--kind", "api_key"), {"kind": "api_key", "value": CANARY}),
+        (
+            ("-k", "api_key", "--location", "query", "--name", "key"),
+            {"kind": "api_key", "value": CANARY, "location": "query", "name": "key"},
+        ),
+        (("-k", "basic", "--username", "ann"), {"kind": "basic", "username": "ann", "password": CANARY}),
+        (("-k", "bearer"), {"kind": "bearer", "token": CANARY}),
+        (
+            ("-k", "oauth2", "--client-id", "id", "--token-url", "https://a/t", "--scope", "r w"),
+            {
+                "kind": "oauth2",
+                "client_id": "id",
+                "client_secret": CANARY,
+                "token_url": "https://a/t",
+                "scope": "r w",
+            },
+        ),
+    ],
+)
+def test_each_kind_takes_its_secret_from_standard_input(
+    run: Run, stub: Any, words: tuple[str, ...], body: dict[str, Any]
+) -> None:
+    stub.on(*PUT, {"slot": "main", "allowed_origins": ["https://api.example.com"]})
+    ran = run("credentials", "set", "api", "main", *words, "--secret", "-", stdin=CANARY + "\n")
+    assert ran.code == 0, ran.err
+    assert stub.seen[0].json() == body
+    assert CANARY not in ran.out + ran.err
+    assert "https://api.example.com" in ran.err
+
+
+def test_a_secret_may_come_from_a_file_or_the_environment(run: Run, stub: Any, tmp_path: Path) -> None:
+    stub.on(*PUT, {"slot": "main"})
+    (tmp_path / "s").write_text(CANARY + "\r\n")
+    run("credentials", "set", "api", "main", "-k", "bearer", "--secret", f"@{tmp_path / 's'}")
+    run("credentials", "set", "api", "main", "-k", "bearer", "--secret", "env:TOK", env={"TOK": CANARY})
+    assert [one.json()["token"] for one in stub.seen] == [CANARY, CANARY]
+
+
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated(run: Run, stub: Any) -> None:
+    for words in (
+        ("credentials", "set", "api", "main", "-k", "bearer", "--secret", CANARY),
+        ("variables", "set", "TOKEN", "--secret", CANARY),
+    ):
+        ran = run(*words)
+        assert ran.code == 2
+        assert CANARY not in ran.out + ran.err
+    assert stub.seen == []
+
+
+def test_an_empty_secret_is_refused(run: Run, stub: Any) -> None:
+    assert run("credentials", "set", "api", "main", "-k", "bearer", stdin="\n").code == 2
+    assert run("variables", "set", "T", "--secret", "env:NOT_THERE").code == 2
+    assert stub.seen == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-k", "basic"),
+        ("-k", "oauth2"),
+        ("-k", "bearer", "--username", "ann"),
+        ("-k", "api_key", "--scope", "x"),
+    ],
+)
+def test_options_of_another_kind_or_missing_ones_are_usage_errors(
+    run: Run, stub: Any, words: tuple[str, ...]
+) -> None:
+    ran = run("credentials", "set", "api", "main", *words, stdin=CANARY)
+    assert ran.code == 2
+    assert stub.seen == []
+
+
+def test_a_refused_credential_is_not_echoed(run: Run, stub: Any) -> None:
+    stub.problem(*PUT, status=422, title="The input is not valid", detail="Wrong.", errors=[
+        {"pointer": "/token", "detail": "must not contain control characters"},
+    ])  # fmt: skip
+    ran = run("credentials", "set", "api", "main", "-k", "bearer", "--json", stdin=CANARY)
+    assert ran.code == 1
+    assert CANARY not in ran.out + ran.err
+    assert ran.json()["errors"][0]["pointer"] == "/token"
+
+
+def test_several_origins_are_passed_on(run: Run, stub: Any) -> None:
+    stub.on(*PUT, {"slot": "main"})
+    origins = ("--allow-origin", "https://a.example", "--allow-origin", "https://b.example")
+    run("credentials", "set", "api", "main", "-k", "bearer", *origins, stdin=CANARY)
+    assert stub.seen[0].json()["allowed_origins"] == ["https://a.example", "https://b.example"]
+
+
+def test_variables_are_plain_or_secret(run: Run, stub: Any) -> None:
+    stub.on("PUT", "/variables/REGION", {"name": "REGION"})
+    stub.on("PUT", "/providers/api/variables/TOKEN", {"name": "TOKEN"})
+    assert run("variables", "set", "REGION", "eu").code == 0
+    assert run("variables", "set", "TOKEN", "--secret", "-", "--provider", "api", stdin=CANARY).code == 0
+    assert [one.json() for one in stub.seen] == [
+        {"value": "eu", "secret": False},
+        {"value": CANARY, "secret": True},
+    ]
+
+
+@pytest.mark.parametrize("words", [("A",), ("A", "x", "--secret", "-")])
+def test_a_variable_has_exactly_one_value(run: Run, stub: Any, words: tuple[str, ...]) -> None:
+    assert run("variables", "set", *words, stdin="y").code == 2
+    assert stub.seen == []
+
+
+def test_secret_variables_are_listed_without_value(run: Run, stub: Any) -> None:
+    items = [{"name": "A", "secret": True}, {"name": "B", "secret": False, "value": "plain"}]
+    stub.on("GET", "/variables", {"items": items, "next_cursor": None})
+    ran = run("variables", "list")
+    assert "***" in ran.out
+    assert "plain" in ran.out
+
+
+def test_env_files_are_imported_as_they_are(run: Run, stub: Any, tmp_path: Path) -> None:
+    stub.on("POST", "/variables/import", {"stored": ["A", "B"], "created": ["B"]})
+    content = f"# comment\nexport A='{CANARY}'\nB=2\n"
+    (tmp_path / ".env").write_text(content)
+    ran = run("variables", "import", ".env")
+    assert ran.code == 0, ran.err
+    assert stub.seen[0].body.decode() == content
+    assert CANARY not in ran.out + ran.err
+
+
+def test_a_new_key_is_alone_on_standard_output(run: Run, stub: Any) -> None:
+    stub.on("POST", "/keys", {"id": "k1", "key": "utcpgw_new", "name": "ci"}, status=201)
+    ran = run(
+        "keys", "create", "ci", "-s", "tools:call", "-s", "tools:read", "--expires", "30d", "--tag", "t"
+    )
+    assert ran.out == "utcpgw_new\n"
+    body = stub.seen[0].json()
+    assert body.pop("expires_at")
+    assert body == {"name": "ci", "scopes": ["tools:call", "tools:read"], "tags": ["t"]}
+
+
+@pytest.mark.parametrize("when", ["tomorrow", "30", "-1d", "30y", "2030-13-01"])
+def test_an_end_that_is_no_time_is_a_usage_error(run: Run, stub: Any, when: str) -> None:
+    assert run("keys", "create", "ci", "-s", "admin", f"--expires={when}").code == 2
+    assert stub.seen == []
+
+
+def test_revoking_and_removing(run: Run, stub: Any) -> None:
+    stub.on("DELETE", "/keys/k1")
+    stub.on("DELETE", "/variables/A")
+    stub.on("DELETE", "/providers/api/credentials/main")
+    assert run("keys", "revoke", "k1", "--json").json() == {"revoked": "k1"}
+    assert run("variables", "remove", "A").code == 0
+    assert run("credentials", "remove", "api", "main").code == 0
+    assert run("keys", "revoke", "k2").code == 1

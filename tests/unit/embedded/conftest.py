@@ -1,0 +1,39 @@
+"""Folders that are short enough for sockets and closed to others, and clients of the started servers."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from redis import Redis
+
+from app.embedded import Running
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A new 0700 folder with a short path; pytest's own are longer than a socket's path may be."""
+    path = Path(tempfile.mkdtemp(prefix="gw"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def sql() -> Callable[..., object]:
+    """Runs one statement on a started pair and answers with its first value."""
+
+    async def run(running: Running, statement: str) -> object:
+        connection = await asyncpg.connect(running.database_url)
+        try:
+            return await connection.fetchval(statement)
+        finally:
+            await connection.close()
+
+    return run
+
+
+@pytest.fixture
+def redis_of() -> Callable[[Running], Redis]:
+    return lambda running: Redis.from_url(running.redis_url, decode_responses=True)

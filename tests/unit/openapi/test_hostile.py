@@ -1,0 +1,151 @@
+"""Documents that are meant to hurt: refused, or their operations skipped, within two seconds."""
+
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from app.errors import InvalidDocument, TooLarge
+from app.openapi.child import convert_in_child
+from tests.unit.openapi.conftest import document
+
+HEAD = b'{"openapi":"3.0.0","paths":{},'
+YAML = b"openapi: 3.0.0\npaths: {}\nx: "
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def posting(schema: Any, **schemas: Any) -> bytes:
+    content = {"application/json": {"schema": schema}}
+    paths = {"/x": {"post": {"requestBody": {"content": content}}}}
+    return orjson.dumps(document(paths, components={"schemas": schemas}))
+
+
+def chain(length: int, step: Callable[[int], Any]) -> bytes:
+    return posting(ref("A0"), **{f"A{i}": step(i + 1) for i in range(length)}, **{f"A{length}": {}})
+
+
+def nested(opening: bytes, closing: bytes, times: int) -> bytes:
+    return HEAD + b'"x":' + opening * times + b"1" + closing * times + b"}"
+
+
+REFUSED: dict[str, Callable[[], bytes]] = {
+    "json arrays 1,000 deep": lambda: nested(b"[", b"]", 1_000),
+    "json arrays 200 deep": lambda: nested(b"[", b"]", 200),
+    "json arrays 1,000,000 deep": lambda: nested(b"[", b"]", 1_000_000),
+    "json objects 100,000 deep": lambda: nested(b'{"a":', b"}", 100_000),
+    "json arrays never closed": lambda: HEAD + b'"x":' + b"[" * 5_000_000,
+    "20 million numbers": lambda: HEAD + b'"x":[' + b"0," * 20_000_000 + b"0]}",
+    "5 million keys": lambda: HEAD + b'"":0,' * 5_000_000 + b'"x":0}',
+    "60 MB of an open string": lambda: HEAD + b'"x":"' + b"a" * 60_000_000,
+    "65 MB": lambda: HEAD + b'"x":"' + b"a" * (65 * 2**20) + b'"}',
+    "an integer of a million digits": lambda: HEAD + b'"x": NaN, "y":' + b"9" * 1_000_000 + b"}",
+    "zip": lambda: b"PK\x03\x04" + b"\x00" * 1_000,
+    "gzip": lambda: b"\x1f\x8b\x08" + b"\x00" * 1_000,
+    "zeros": lambda: b"\x00" * 1_000_000,
+    "noise": lambda: bytes(range(256)) * 1_000,
+    "utf-16 nesting": lambda: (YAML.decode() + "[" * 300).encode("utf-16"),
+    "yaml alias bomb": lambda: b"a0: &a0 [x]\n" + b"".join(
+        b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 12)),
+    "yaml alias bomb of text": lambda: b"a: &a " + b"x" * 1_000_000 + b"\nb: [" + b"*a," * 99 + b"]",
+    "yaml merge bomb": lambda: b"a0: &a0 {x: 1}\n" + b"".join(
+        b"a%d: &a%d {<<: [%s], k%d: 1}\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 9), i) for i in range(1, 12)),
+    "yaml 10,000 aliases": lambda: b"a: &a 1\nb: [" + b"*a," * 10_000 + b"]",
+    "yaml contains itself": lambda: b"openapi: 3.0.0\npaths: &a {/x: *a}\n",
+    "yaml flow lists": lambda: YAML + b"[" * 200_000,
+    "yaml flow maps": lambda: YAML + b"{a: " * 200_000,
+    "yaml block lists": lambda: b"- " * 200_000,
+    "yaml complex keys": lambda: b"? " * 200_000,
+    "yaml 1.5 million items": lambda: b"openapi: 3.0.0\nx:\n" + b"- a\n" * 1_500_000,
+    "yaml 16 MB key": lambda: b"k" * 16_000_000 + b": 1",
+    "yaml too large": lambda: YAML + b"a" * 17_000_000,
+    "yaml python object": lambda: b"openapi: !!python/object/apply:os.system ['true']\npaths: {}",
+    "yaml own tag": lambda: b"openapi: !include /etc/passwd\npaths: {}",
+    "yaml duplicate keys": lambda: b"openapi: 3.0.0\npaths: {}\npaths: {}",
+    "yaml two documents": lambda: b"openapi: 3.0.0\npaths: {}\n---\nopenapi: 3.0.0\n",
+    "60,000 operations": lambda: orjson.dumps(document({f"/{i}": {"get": {}} for i in range(60_000)})),
+    "paths that is a list": lambda: orjson.dumps(document([1])),
+    "no OpenAPI at all": lambda: orjson.dumps({"tools": [], "utcp_version": "1.0.1"}),
+    "html": lambda: b"<!doctype html><html><body>Not found</body></html>",
+}  # fmt: skip
+
+SKIPPED: dict[str, Callable[[], bytes]] = {
+    "a path of a million braces": lambda: orjson.dumps(document({"/" + "{a" * 1_000_000: {"get": {}}})),
+    "20,000 references in a row": lambda: chain(20_000, lambda i: ref(f"A{i}")),
+    "20,000 allOf in a row": lambda: chain(20_000, lambda i: {"allOf": [ref(f"A{i}")]}),
+    "a circle of 5,000": lambda: posting(ref("A0"), **{f"A{i}": ref(f"A{(i + 1) % 5_000}") for i in range(5_000)}),
+    "remote reference": lambda: posting({"$ref": "http://127.0.0.1:1/x.json"}),
+    "file reference": lambda: posting({"$ref": "file:///etc/passwd#/x"}),
+    "relative reference": lambda: posting({"properties": {"a": {"$ref": "../../../etc/passwd"}}}),
+    "100,000 placeholders": lambda: orjson.dumps(document({"/" + "/".join(f"{{a{i}}}" for i in range(100_000)): {"get": {}}})),
+    "100,000 parameters": lambda: orjson.dumps(document(
+        {"/x": {"get": {"parameters": [{"name": f"p{i}", "in": "query"} for i in range(100_000)]}}})),
+    "a server URL that grows": lambda: orjson.dumps(document({"/x": {"get": {}}}, servers=[
+        {"url": "https://a.example/" + "{v}" * 1_000, "variables": {"v": {"default": "x" * 100_000}}}])),
+    "a circle of paths": lambda: orjson.dumps(document({"/x": {"$ref": "#/paths/~1y"}, "/y": {"$ref": "#/paths/~1x"}})),
+}  # fmt: skip
+
+BOUNDED: dict[str, Callable[[], bytes]] = {
+    "2^60 by reference": lambda: chain(60, lambda i: {"properties": {"l": ref(f"A{i}"), "r": ref(f"A{i}")}}),
+    "2^40 by allOf": lambda: chain(40, lambda i: {"allOf": [ref(f"A{i}"), ref(f"A{i}")]}),
+    "50^30 read-only looks": lambda: chain(30, lambda i: {
+        "properties": {"a": {"allOf": [ref(f"A{i}")] * 50}}, "allOf": [ref(f"A{i}")] * 50}),
+    "48,000 operations of 2,000 parameters": lambda: orjson.dumps(document(
+        {**{f"/{i}": {"$ref": "#/paths/~10"} for i in range(1, 6_000)}, "/0": {
+            key: {"parameters": [{"name": f"p{i}", "in": "query"} for i in range(2_000)]}
+            for key in ("get", "put", "post", "delete", "patch", "head", "options", "trace")}})),
+    "1,500 operations of 1,500 schemas": lambda: orjson.dumps(document(
+        {f"/{i}": {"get": {"responses": {"200": {"content": {"application/json": {"schema": ref(f"A{i}")}}}}}}
+         for i in range(1_500)},
+        components={"schemas": {f"A{i}": {"properties": {"a": ref(f"A{(i + 1) % 1_500}"), "b": ref(f"A{i * 7 % 1_500}")}}
+                                for i in range(1_500)}})),
+    "5,000 patterns that unroll": lambda: posting(
+        {"properties": {f"p{i}": {"pattern": f"^(\\w{{1,99}}){{1,99}}{i}$"} for i in range(5_000)}}),
+    "10,000 operations of 2,500 credentials": lambda: orjson.dumps(document(
+        {f"/{i}": {"get": {}} for i in range(10_000)},
+        security=[{f"s{i}{j}": ["x"] * 100 for j in range(50)} for i in range(50)])),
+    "a path of a thousand braces": lambda: orjson.dumps(document({"/" + "{a" * 1_000: {"get": {}}})),
+}  # fmt: skip
+
+
+@pytest.fixture
+def quick() -> Any:
+    """Two seconds of the child's own time: what the machine does besides must not fail the test."""
+
+    def spent() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before, start = spent(), time.monotonic()
+    yield
+    assert spent() - before < 2.0
+    assert time.monotonic() - start < 20.0
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", REFUSED)
+async def test_refused(name: str) -> None:
+    with pytest.raises((InvalidDocument, TooLarge)) as refused:
+        await convert_in_child(REFUSED[name]())
+    assert len(refused.value.detail) < 300
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", SKIPPED)
+async def test_skipped(name: str) -> None:
+    conversion = await convert_in_child(SKIPPED[name]())
+    assert conversion.tools == ()
+    assert conversion.report["counts"]["skipped"] == 1 or conversion.report["warnings"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", BOUNDED)
+async def test_bounded(name: str) -> None:
+    conversion = await convert_in_child(BOUNDED[name]())
+    assert conversion.tools
+    assert len(conversion.to_bytes()) < 64 * 2**20

@@ -1,0 +1,251 @@
+"""Explicit proxies, authorities and client certificates, each with connections of its own."""
+
+import asyncio
+import datetime as dt
+import os
+import ssl
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from app.errors import InvalidInput, UpstreamUnreachable
+from app.outbound import http
+from app.outbound.egress import EgressSettings
+from app.outbound.http import Engine, OutboundRequest
+from app.outbound.limits import Limits
+from app.outbound.transport import EngineTransport
+from app.security.secret import Secret
+
+PEM = serialization.Encoding.PEM
+
+
+def certificate(name: str, *, issuer=None):
+    """A certificate and its key, signed by itself or by an issuer; PEM texts and objects."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer, issuer_name = (key, subject) if issuer is None else (issuer[3], issuer[2].subject)
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer_name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(name))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    private = key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return made.public_bytes(PEM).decode(), private.decode(), made, key
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return certificate("192.0.2.1")
+
+
+@pytest.fixture
+async def secure(authority, tmp_path: Path):
+    """`await secure(name, client_ca)` starts a TLS server with a certificate for that address."""
+    servers = []
+
+    async def start(name: str = "127.0.0.1", *, clients: bool = False) -> str:
+        pem, key, *_ = certificate(name, issuer=authority)
+        (tmp_path / "server.pem").write_text(pem + key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "server.pem")
+        if clients:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=authority[0])
+
+        async def serve(reader, writer) -> None:
+            try:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                await reader.read()
+            except (OSError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        servers.append(server)
+        return f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+async def get(engine: Engine, url: str, egress: EgressSettings | None = None) -> bytes:
+    response = await engine.request(
+        OutboundRequest("GET", url, egress=egress, limits=Limits(connect=2, first_byte=3, total=3))
+    )
+    return await response.read(100)
+
+
+class TestTls:
+    async def test_an_unknown_authority_is_refused_and_a_given_one_trusted(
+        self, secure, engine: Engine, authority
+    ) -> None:
+        url = await secure()
+        with pytest.raises(UpstreamUnreachable, match="certificate"):
+            await get(engine, url)
+        assert await get(engine, url, EgressSettings(ca_bundle=authority[0])) == b"ok"
+        with pytest.raises(UpstreamUnreachable, match="certificate"):
+            await get(engine, url)
+
+    async def test_a_certificate_for_another_name_is_refused(self, secure, engine: Engine, authority) -> None:
+        url = await secure("127.0.0.2")
+        with pytest.raises(UpstreamUnreachable, match="certificate"):
+            await get(engine, url, EgressSettings(ca_bundle=authority[0]))
+
+    async def test_a_client_certificate_is_shown(self, secure, engine: Engine, authority) -> None:
+        url = await secure(clients=True)
+        pem, key, *_ = certificate("192.0.2.9", issuer=authority)
+        shown = EgressSettings(ca_bundle=authority[0], client_certificate=pem, client_key=Secret(key))
+        assert await get(engine, url, shown) == b"ok"
+        with pytest.raises(UpstreamUnreachable):
+            await get(engine, url, EgressSettings(ca_bundle=authority[0]))
+
+    @pytest.mark.parametrize("url", ["rubbish", "ftp://h:1", "http://", "http://h:1/path", "http://a@b@c"])
+    async def test_an_unusable_proxy_is_refused(self, engine: Engine, url: str) -> None:
+        with pytest.raises(InvalidInput, match="proxy"):
+            await get(engine, "https://127.0.0.1:1/", EgressSettings(proxy_url=Secret(url)))
+
+    @pytest.mark.parametrize(
+        "bundle", ["", "rubbish", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
+    )
+    async def test_an_unusable_bundle_is_refused(self, engine: Engine, bundle: str) -> None:
+        with pytest.raises(InvalidInput):
+            await get(engine, "https://127.0.0.1:1/", EgressSettings(ca_bundle=bundle))
+
+    async def test_an_unusable_key_is_refused_and_no_file_stays(
+        self, engine: Engine, authority, tmp_path: Path, monkeypatch
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        mine, others = certificate("192.0.2.9"), certificate("192.0.2.9")
+        key = serialization.BestAvailableEncryption(b"password")
+        locked = mine[3].private_bytes(PEM, serialization.PrivateFormat.PKCS8, key).decode()
+        for secret in (others[1], "rubbish", "", locked):
+            with pytest.raises(InvalidInput):
+                await get(
+                    engine,
+                    "https://127.0.0.1:1/",
+                    EgressSettings(client_certificate=mine[0], client_key=Secret(secret)),
+                )
+        assert os.listdir(tmp_path) == []  # noqa: PTH208
+
+
+class TestProxy:
+    async def test_is_used_with_its_credentials_and_only_where_it_is_set(self, raw, engine: Engine) -> None:
+        async def proxy(_reader, writer) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nproxy")
+
+        upstream = await raw(proxy)
+        egress = EgressSettings(proxy_url=Secret(f"http://user:pa%40ss@127.0.0.1:{upstream.port}"))
+        assert await get(engine, "http://127.0.0.1:81/x?y=%2e%2e", egress) == b"proxy"
+        head = upstream.heads[0].decode()
+        assert head.startswith("GET http://127.0.0.1:81/x?y=%2e%2e HTTP/1.1\r\n")
+        assert "Proxy-Authorization: Basic dXNlcjpwYUBzcw==" in head
+        with pytest.raises(UpstreamUnreachable):
+            await get(engine, "http://127.0.0.1:81/x")
+
+    async def test_https_goes_through_a_tunnel(self, raw, secure, engine: Engine, authority) -> None:
+        url = await secure()
+        port = int(url.split(":")[2].rstrip("/"))
+
+        async def tunnel(reader, writer) -> None:
+            there_reader, there = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+
+            async def pump(source, sink) -> None:
+                while piece := await source.read(65536):
+                    sink.write(piece)
+
+            await asyncio.wait(
+                [asyncio.create_task(pump(reader, there)), asyncio.create_task(pump(there_reader, writer))],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            there.close()
+
+        proxy = await raw(tunnel)
+        egress = EgressSettings(proxy_url=Secret(proxy.url), ca_bundle=authority[0])
+        assert await get(engine, url, egress) == b"ok"
+        assert proxy.heads[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode())
+
+    async def test_a_proxy_that_refuses_is_named(self, raw, engine: Engine) -> None:
+        async def refuse(_reader, writer) -> None:
+            writer.write(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
+
+        proxy = await raw(refuse)
+        with pytest.raises(UpstreamUnreachable, match="proxy"):
+            await get(engine, "https://127.0.0.1:81/", EgressSettings(proxy_url=Secret(proxy.url)))
+        with pytest.raises(UpstreamUnreachable, match="proxy"):
+            await get(engine, "http://127.0.0.1:81/", EgressSettings(proxy_url=Secret("http://127.0.0.1:1")))
+
+
+class TestSessions:
+    def test_settings_that_differ_have_different_keys(self) -> None:
+        settings = [
+            EgressSettings(),
+            EgressSettings(proxy_url=Secret("a")),
+            EgressSettings(ca_bundle="a"),
+            EgressSettings(client_certificate="a"),
+            EgressSettings(client_key=Secret("a")),
+            EgressSettings(proxy_resolves=True),
+            EgressSettings(proxy_url=Secret("a"), ca_bundle="b"),
+            EgressSettings(proxy_url=Secret("ab")),
+        ]
+        assert len({setting.key for setting in settings}) == len(settings)
+        assert EgressSettings(ca_bundle="a").key == EgressSettings(ca_bundle="a").key
+
+    async def test_many_settings_are_bounded_and_one_in_use_is_not_closed(
+        self, raw, engine: Engine, authority, monkeypatch
+    ) -> None:
+        monkeypatch.setattr(http, "_SESSIONS", 3)
+        go = asyncio.Event()
+
+        async def slow(_reader, writer) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+            await writer.drain()
+            await go.wait()
+            writer.write(b"k")
+
+        async def quick(_reader, writer) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        slowly, quickly = await raw(slow), await raw(quick)
+        first = EgressSettings(ca_bundle=authority[0])
+        answer = await engine.request(OutboundRequest("GET", slowly.url, egress=first))
+        for number in range(6):
+            egress = EgressSettings(ca_bundle=authority[0] + "\n" * (number + 1))
+            assert await get(engine, quickly.url, egress) == b"ok"
+        go.set()
+        assert await answer.read(10) == b"ok"
+        assert len(engine._doors) <= 3
+
+
+async def test_httpx2_clients_share_the_engine_and_closing_one_closes_nothing(serve, engine: Engine) -> None:
+    import gzip
+
+    import httpx2
+    from aiohttp import web
+
+    async def echo(request: web.Request) -> web.Response:
+        body = gzip.compress(f"{request.headers['X-A']} {await request.text()}".encode())
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+    url = await serve(web.post("/", echo))
+    for _ in range(2):
+        transport = EngineTransport(engine, limits=Limits())
+        async with httpx2.AsyncClient(transport=transport, trust_env=False) as client:
+            answer = await client.post(url, headers={"X-A": "1"}, content=b"body")
+            assert (answer.status_code, answer.text) == (200, "1 body")

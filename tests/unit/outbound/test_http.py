@@ -1,0 +1,428 @@
+"""The engine keeps nothing, follows nothing, sends what it is told, and ends in time."""
+
+import asyncio
+import gzip
+import resource
+import time
+import zlib
+
+import pytest
+from aiohttp import web
+
+from app.errors import (
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamMalformed,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.outbound.guard import Guard
+from app.outbound.http import Engine, OutboundRequest
+from app.outbound.limits import Limits
+
+QUICK = Limits(connect=1, first_byte=0.3, total=0.6, idle=0.2, response_bytes=2**20)
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def answer(payload: bytes, *, pause: float = 0.0):
+    async def handler(_reader, writer) -> None:
+        writer.write(payload)
+        await writer.drain()
+        await asyncio.sleep(pause)
+
+    return handler
+
+
+def dripping(head: bytes, drop: bytes, *, every: float):
+    async def handler(_reader, writer) -> None:
+        writer.write(head)
+        while True:
+            writer.write(drop)
+            await writer.drain()
+            await asyncio.sleep(every)
+
+    return handler
+
+
+async def get(engine: Engine, url: str, **fields) -> bytes:
+    response = await engine.request(OutboundRequest("GET", url, limits=fields.pop("limits", QUICK), **fields))
+    return await response.read(2**20)
+
+
+class TestWhatIsSent:
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "/a/../b",
+            "/a/./b",
+            "/a//b",
+            "/a/%2e%2e/b",
+            "/%2F%2f%5C",
+            "/a;b=c,d",
+            "/~user/!$&'()*+,;=:@",
+            "/p?x=%20+%2B&y=a%26b&z",
+            "/p?q=[1]&w=a|b",
+            "/p?",
+            "/%E2%82%AC%FF",
+            "/?a=1&a=2&=&&",
+        ],
+    )
+    async def test_the_target_goes_out_byte_for_byte(self, raw, engine: Engine, target: str) -> None:
+        upstream = await raw(answer(OK))
+        assert await get(engine, upstream.url + target) == b"ok"
+        sent = upstream.heads[0].split(b" ")[1].decode()
+        assert sent == (target if target != "/p?" else sent)
+        assert sent.rstrip("?") == target.rstrip("?")
+
+    async def test_headers_and_body_go_out_and_no_content_type_is_made_up(self, raw, engine: Engine) -> None:
+        upstream = await raw(answer(OK))
+        headers = [("X-One", "1"), ("X-One", "2"), ("Cookie", "a=b")]
+        await engine.request(OutboundRequest("POST", upstream.url, headers=headers, body=b"{}"))
+        head = upstream.heads[0].decode()
+        assert "X-One: 1\r\nX-One: 2\r\n" in head
+        assert "Cookie: a=b\r\n" in head
+        assert "Content-Length: 2\r\n" in head
+        assert "content-type" not in head.lower()
+        assert "User-Agent: utcp-gateway/" in head
+
+    async def test_a_body_of_several_megabytes_arrives_whole(self, serve, engine: Engine) -> None:
+        async def measure(request: web.Request) -> web.Response:
+            return web.json_response({"length": len(await request.read())})
+
+        url = await serve(web.post("/", measure))
+        response = await engine.request(OutboundRequest("POST", url, body=b"x" * (5 * 2**20)))
+        assert await response.read(100) == b'{"length": 5242880}'
+
+    @pytest.mark.parametrize(
+        "name",
+        ["Host", "content-length", "Transfer-Encoding", "Connection", "TE", "Upgrade", "Proxy-Authorization"],
+    )
+    async def test_headers_of_the_connection_are_refused(self, engine: Engine, name: str) -> None:
+        with pytest.raises(InvalidInput):
+            await engine.request(OutboundRequest("GET", "http://127.0.0.1:9/", headers=[(name, "x")]))
+
+    @pytest.mark.parametrize(
+        "pair", [("X", "a\r\nEvil: 1"), ("X", "a\nb"), ("X", "a\0b"), ("X\r\nEvil", "1"), ("X Y", "1")]
+    )
+    async def test_no_header_breaks_out_of_its_line(self, raw, engine: Engine, pair: tuple[str, str]) -> None:
+        upstream = await raw(answer(OK))
+        with pytest.raises(InvalidInput):
+            await engine.request(OutboundRequest("GET", upstream.url, headers=[pair]))
+        assert not upstream.heads
+
+    @pytest.mark.parametrize("method", ["GET /x HTTP/1.1\r\nEvil: 1\r\n\r\nGET", "G ET", "", "GÉT"])
+    async def test_a_method_is_a_token(self, raw, engine: Engine, method: str) -> None:
+        upstream = await raw(answer(OK))
+        with pytest.raises(InvalidInput):
+            await engine.request(OutboundRequest(method, upstream.url))
+        assert not upstream.heads
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "",
+            "x",
+            "ftp://h/",
+            "http://",
+            "http://h:99999/",
+            "http://h:x/",
+            "http://u@h/",
+            "http://h/\\",
+            "http://h/ü",
+        ],
+    )
+    async def test_what_is_no_url_is_refused(self, engine: Engine, url: str) -> None:
+        with pytest.raises(InvalidInput):
+            await engine.request(OutboundRequest("GET", url))
+
+
+class TestWhatIsNotKept:
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    async def test_redirects_are_not_followed(self, raw, engine: Engine, status: int) -> None:
+        there = await raw(answer(OK))
+        here = await raw(
+            answer(f"HTTP/1.1 {status} Go\r\nLocation: {there.url}/\r\nContent-Length: 0\r\n\r\n".encode())
+        )
+        response = await engine.request(OutboundRequest("GET", here.url, headers=[("Authorization", "x")]))
+        assert response.status == status
+        assert await response.read(10) == b""
+        assert there.connections == 0
+
+    async def test_cookies_are_not_kept(self, serve, engine: Engine) -> None:
+        seen: list[str | None] = []
+
+        async def handler(request: web.Request) -> web.Response:
+            seen.append(request.headers.get("Cookie"))
+            return web.Response(headers={"Set-Cookie": "session=tenant-a; Path=/"})
+
+        url = await serve(web.get("/", handler))
+        for _ in range(3):
+            await get(engine, url)
+        assert seen == [None] * 3
+
+    async def test_the_environment_sets_no_proxy(self, raw, engine: Engine, monkeypatch) -> None:
+        proxy, upstream = await raw(answer(OK)), await raw(answer(OK))
+        for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        await get(engine, upstream.url)
+        assert (proxy.connections, upstream.connections) == (0, 1)
+
+    async def test_connections_are_kept_alive(self, serve, engine: Engine) -> None:
+        peers: set[object] = set()
+
+        async def handler(request: web.Request) -> web.Response:
+            peers.add(request.transport.get_extra_info("peername"))
+            return web.Response(text="ok")
+
+        url = await serve(web.get("/", handler))
+        for _ in range(5):
+            await get(engine, url)
+        assert len(peers) == 1
+
+
+class TestTime:
+    async def within(self, seconds: float, coroutine) -> None:
+        began = time.monotonic()
+        with pytest.raises(UpstreamTimeout):
+            await coroutine
+        assert time.monotonic() - began < seconds + 0.25
+
+    async def test_an_upstream_that_says_nothing(self, raw, engine: Engine) -> None:
+        async def listen_only(reader, _writer) -> None:
+            await reader.read()
+
+        upstream = await raw(listen_only)
+        await self.within(0.3, get(engine, upstream.url))
+        await asyncio.wait_for(upstream.closed.wait(), 1)
+
+    async def test_headers_that_come_byte_by_byte(self, raw, engine: Engine) -> None:
+        upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a", every=0.02))
+        await self.within(0.3, get(engine, upstream.url))
+
+    async def test_a_body_that_comes_byte_by_byte(self, raw, engine: Engine) -> None:
+        upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n", b"a", every=0.02))
+        await self.within(0.6, get(engine, upstream.url))
+        await asyncio.wait_for(upstream.closed.wait(), 1)
+
+    async def test_a_body_that_stops(self, raw, engine: Engine) -> None:
+        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", pause=5))
+        await self.within(0.25, get(engine, upstream.url))
+
+    async def test_a_body_without_end_that_is_always_there(self, raw, engine: Engine) -> None:
+        async def flood(_reader, writer) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+
+        upstream = await raw(flood)
+        response = await engine.request(OutboundRequest("GET", upstream.url, limits=QUICK))
+
+        async def drain() -> None:
+            async for _ in response.iterate(2**62):
+                pass
+
+        await self.within(0.6, drain())
+
+    async def test_chunks_without_data(self, raw, engine: Engine) -> None:
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        upstream = await raw(dripping(head + b"1;", b"x" * 10, every=0.02))
+        began = time.monotonic()
+        with pytest.raises((UpstreamTimeout, UpstreamMalformed)):
+            await get(engine, upstream.url)
+        assert time.monotonic() - began < 1
+
+    async def test_a_deadline_goes_before_the_limits(self, raw, engine: Engine) -> None:
+        upstream = await raw(answer(b"", pause=5))
+        deadline = asyncio.get_running_loop().time() + 0.1
+        await self.within(0.1, get(engine, upstream.url, limits=Limits(), deadline=deadline))
+
+    async def test_a_port_that_accepts_but_never_answers_a_handshake(self, raw, engine: Engine) -> None:
+        upstream = await raw(answer(b"", pause=5))
+        url = upstream.url.replace("http:", "https:")
+        await self.within(0.3, get(engine, url))
+
+    async def test_waiting_for_a_free_connection(self, raw) -> None:
+        engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), connections_per_origin=1)
+        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", pause=5))
+        first = await engine.request(OutboundRequest("GET", upstream.url))
+        limits = Limits(connect=0.1, first_byte=5)
+        await self.within(0.1, get(engine, upstream.url, limits=limits))
+        first.close()
+        await engine.aclose()
+
+
+class TestCancellation:
+    async def test_closes_the_connection_at_once_while_waiting_for_headers(self, raw, engine: Engine) -> None:
+        arrived = asyncio.Event()
+
+        async def wait_for_end(reader, _writer) -> None:
+            arrived.set()
+            await reader.read()
+
+        upstream = await raw(wait_for_end)
+        call = asyncio.create_task(get(engine, upstream.url, limits=Limits()))
+        await arrived.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(upstream.closed.wait(), 1)
+
+    async def test_closes_the_connection_at_once_while_streaming(self, raw, engine: Engine) -> None:
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        upstream = await raw(dripping(head, b"3\r\nabc\r\n", every=0.05))
+        response = await engine.request(OutboundRequest("GET", upstream.url))
+        arrived = asyncio.Event()
+
+        async def consume() -> None:
+            async for _ in response.iterate(2**20):
+                arrived.set()
+
+        consumer = asyncio.create_task(consume())
+        await arrived.wait()
+        consumer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await consumer
+        await asyncio.wait_for(upstream.closed.wait(), 1)
+
+    async def test_a_hundred_cancelled_calls_leave_the_pool_usable(self, serve, raw) -> None:
+        engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), connections_per_origin=4)
+
+        async def slow(request: web.Request) -> web.Response:
+            await asyncio.sleep(0.05 if "slow" in request.query else 0)
+            return web.Response(text="ok")
+
+        url = await serve(web.get("/", slow))
+        for number in range(100):
+            call = asyncio.create_task(get(engine, f"{url}/?slow={number}", limits=Limits()))
+            await asyncio.sleep(0.001 * (number % 7))
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        assert await asyncio.gather(*(get(engine, url, limits=Limits()) for _ in range(8))) == [b"ok"] * 8
+        await engine.aclose()
+
+
+class TestSize:
+    async def test_a_declared_length_is_refused_before_the_body(self, raw, engine: Engine) -> None:
+        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n", pause=2))
+        response = await engine.request(OutboundRequest("GET", upstream.url))
+        with pytest.raises(ResponseTooLarge):
+            await response.read(1000)
+
+    async def test_an_undeclared_length_is_cut_off(self, raw, engine: Engine) -> None:
+        upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 100_000, every=0))
+        response = await engine.request(OutboundRequest("GET", upstream.url))
+        with pytest.raises(ResponseTooLarge):
+            await response.read(1_000_000)
+        await asyncio.wait_for(upstream.closed.wait(), 1)
+
+    async def test_a_limit_is_reached_but_not_passed(self, serve, engine: Engine) -> None:
+        async def handler(_: web.Request) -> web.Response:
+            return web.Response(body=b"x" * 1000)
+
+        url = await serve(web.get("/", handler))
+        assert len(await (await engine.request(OutboundRequest("GET", url))).read(1000)) == 1000
+        with pytest.raises(ResponseTooLarge):
+            await (await engine.request(OutboundRequest("GET", url))).read(999)
+
+    @pytest.mark.parametrize("coding", ["gzip", "deflate"])
+    async def test_a_bomb_is_stopped_without_being_inflated(self, raw, engine: Engine, coding: str) -> None:
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31 if coding == "gzip" else 15)
+        bomb = b"".join([packer.compress(bytes(2**20)) for _ in range(128)]) + packer.flush()
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(bomb)}\r\n\r\n"
+        upstream = await raw(answer(head.encode() + bomb))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        response = await engine.request(OutboundRequest("GET", upstream.url))
+        with pytest.raises(ResponseTooLarge):
+            await response.read(2**20)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
+
+    async def test_gzip_is_decoded(self, raw, engine: Engine) -> None:
+        packed = gzip.compress(b"hello " * 10)
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
+        upstream = await raw(answer(head.encode() + packed))
+        assert await get(engine, upstream.url) == b"hello " * 10
+
+    @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "x"])
+    async def test_a_coding_that_was_not_asked_for_is_malformed(
+        self, raw, engine: Engine, coding: str
+    ) -> None:
+        upstream = await raw(
+            answer(f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\nok".encode())
+        )
+        with pytest.raises(UpstreamMalformed):
+            await get(engine, upstream.url)
+
+    async def test_headers_without_end(self, raw, engine: Engine) -> None:
+        upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\n", b"X-H: " + b"y" * 1000 + b"\r\n", every=0))
+        with pytest.raises(UpstreamMalformed):
+            await get(engine, upstream.url, limits=Limits())
+
+
+class TestBrokenUpstreams:
+    async def test_nobody_listens(self, raw, engine: Engine) -> None:
+        with pytest.raises(UpstreamUnreachable) as refused:
+            await get(engine, "http://127.0.0.1:1/")
+        assert "127" not in refused.value.detail
+
+    async def test_a_name_that_does_not_exist(self, engine: Engine) -> None:
+        with pytest.raises(UpstreamUnreachable, match="resolved"):
+            await get(engine, "http://does-not-exist.invalid/", limits=Limits())
+
+    async def test_a_reset_before_the_answer(self, raw, engine: Engine) -> None:
+        async def reset(_reader, writer) -> None:
+            writer.transport.abort()
+
+        upstream = await raw(reset)
+        with pytest.raises(UpstreamUnreachable):
+            await get(engine, upstream.url)
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+    async def test_what_has_effects_is_sent_once(self, raw, engine: Engine, method: str) -> None:
+        async def reset(_reader, writer) -> None:
+            writer.transport.abort()
+
+        upstream = await raw(reset)
+        with pytest.raises(UpstreamUnreachable):
+            await engine.request(OutboundRequest(method, upstream.url, body=b"x"))
+        assert len(upstream.heads) == 1
+
+    async def test_an_end_in_the_middle_of_the_body(self, raw, engine: Engine) -> None:
+        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"))
+        with pytest.raises((UpstreamUnreachable, UpstreamMalformed)):
+            await get(engine, upstream.url)
+
+    async def test_a_reset_in_the_middle_of_the_body(self, raw, engine: Engine) -> None:
+        async def handler(_reader, writer) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            writer.transport.abort()
+
+        upstream = await raw(handler)
+        with pytest.raises((UpstreamUnreachable, UpstreamMalformed)):
+            await get(engine, upstream.url)
+
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            b"\x16\x03\x01\x00\xa5",
+            b"HTTP/1.1 abc OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nBad Header\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
+        ],
+    )
+    async def test_what_is_no_http_is_malformed(self, raw, engine: Engine, payload: bytes) -> None:
+        upstream = await raw(answer(payload))
+        with pytest.raises((UpstreamMalformed, UpstreamUnreachable)):
+            await get(engine, upstream.url)
+
+    async def test_plain_http_where_tls_is_expected(self, raw, engine: Engine) -> None:
+        upstream = await raw(answer(OK))
+        with pytest.raises((UpstreamUnreachable, UpstreamTimeout)):
+            await get(engine, upstream.url.replace("http:", "https:"))

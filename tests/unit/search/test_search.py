@@ -1,0 +1,225 @@
+"""Search: the tool that was meant comes first, nothing hidden is shown, and every text is a legal query."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from app.catalog.feed import Feed, record_change
+from app.models import Override, Provider, Revision, Tool
+from app.search import Filters, SearchIndex
+from tests.stored import store_provider, store_tool
+
+
+@dataclass(frozen=True)
+class Viewer:
+    providers: frozenset | None = None
+    tags: frozenset | None = None
+
+
+EVERYBODY = Viewer()
+
+
+@pytest.fixture
+async def index(registry):
+    feed = Feed(registry, listen_dsn=None, poll_seconds=60)
+    search = SearchIndex(registry, base_url="http://gateway.test")
+    feed.subscribe(search.on_changes)
+    await feed.start()
+    await search.start()
+    await search.loaded()
+    search.feed = feed
+    yield search
+    await feed.aclose()
+    await search.aclose()
+
+
+@pytest.fixture
+async def library(registry, index):
+    books = await store_provider(registry, "library", tags=["public"])
+    weather = await store_provider(registry, "weather", tags=["internal"])
+    await store_tool(
+        registry, books, "searchBooks", description="Full-text search of the catalogue.", tags=["reading"]
+    )
+    await store_tool(registry, books, "getBook", description="One title with its copies.")
+    await store_tool(
+        registry,
+        books,
+        "createLoan",
+        description="Borrow a copy.",
+        inputs={
+            "type": "object",
+            "properties": {
+                "body": {
+                    "type": "object",
+                    "properties": {"memberId": {"description": "The membership card."}},
+                }
+            },
+        },
+    )
+    await store_tool(registry, weather, "get_forecast_v2", description="Rain and temperature for a city.")
+    await store_tool(registry, weather, "hidden", override={"enabled": False}, description="Secret books.")
+    await index.feed.catch_up()
+    return {"library": books, "weather": weather}
+
+
+async def names(index, text, *, principal=EVERYBODY, limit=10, **filters):
+    hits = await index.search(text, principal=principal, filters=Filters(**filters), limit=limit)
+    return [hit.tool.name for hit in hits]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("searchBooks", "library.searchBooks"),
+        ("search books", "library.searchBooks"),
+        ("SEARCHING for a BOOK", "library.searchBooks"),
+        ("library.getBook", "library.getBook"),
+        ("library_getBook", "library.getBook"),
+        ("get_book", "library.getBook"),
+        ("what is the temperature in a city?", "weather.get_forecast_v2"),
+        ("forecasts", "weather.get_forecast_v2"),
+        ("forcast", "weather.get_forecast_v2"),
+        ("membership card", "library.createLoan"),
+        ("member id", "library.createLoan"),
+        ("borrowing", "library.createLoan"),
+        ("reading", "library.searchBooks"),
+        ("weather", "weather.get_forecast_v2"),
+    ],
+)
+async def test_the_tool_that_was_meant_comes_first(index, library, query, best):
+    assert (await names(index, query))[0] == best
+
+
+async def test_an_exact_name_comes_before_everything_that_merely_speaks_of_it(registry, index, library):
+    for number in range(5):
+        await store_tool(
+            registry, library["weather"], f"loud{number}", description="getBook " * 50, tags=["getBook"]
+        )
+    await index.feed.catch_up()
+    assert (await names(index, "getBook"))[0] == "library.getBook"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"', "(", "a AND", "name:x", "*", '+-&&||!(){}[]^"~*?:/', "\\", "a:b:c", "[1 TO 2]", "IN [", "\x00",
+        "\ud800", "日本語の本", "🙂", "a" * 1000, " ".join(f"w{n}" for n in range(500)), "' OR 1=1 --", "\n\t",
+        "-" * 999,
+    ],
+)  # fmt: skip
+async def test_any_text_is_a_legal_query(index, library, query):
+    await names(index, query)
+
+
+async def test_an_empty_query_lists_by_name(index, library):
+    assert await names(index, "  ") == [
+        "library.createLoan", "library.getBook", "library.searchBooks", "weather.get_forecast_v2",
+    ]  # fmt: skip
+    assert await names(index, "", provider="library", limit=1) == ["library.createLoan"]
+    assert await names(index, "", tag="reading") == ["library.searchBooks"]
+
+
+async def test_filters_narrow(index, library):
+    assert await names(index, "get", provider="weather") == ["weather.get_forecast_v2"]
+    assert await names(index, "search get book", tag="reading") == ["library.searchBooks"]
+    assert set(await names(index, "search get book", tag="public")) == {
+        "library.searchBooks",
+        "library.getBook",
+    }
+    assert await names(index, "book", provider="nobody") == []
+
+
+@pytest.mark.parametrize("query", ["secret books", "hidden", "weather.hidden", ""])
+async def test_a_disabled_tool_is_not_found(index, library, query):
+    assert "weather.hidden" not in await names(index, query, limit=50)
+
+
+@pytest.mark.parametrize("query", ["book forecast loan", "", "library.getBook"])
+async def test_a_limited_key_finds_only_what_it_may_call(index, library, query):
+    by_provider = await names(index, query, principal=Viewer(providers=frozenset({"weather"})))
+    by_tag = await names(index, query, principal=Viewer(tags=frozenset({"internal"})))
+    assert "library.getBook" not in by_provider + by_tag
+    assert await names(index, query, principal=Viewer(providers=frozenset(), tags=None)) == []
+    assert await names(index, query, principal=Viewer(frozenset({"weather"}), frozenset({"public"}))) == []
+
+
+async def test_a_tag_that_came_with_an_import_widens_nothing(registry, index, library):
+    async with registry.writing() as session:
+        revision = Revision(provider_id=library["weather"].id)
+        session.add(revision)
+    await store_tool(
+        registry,
+        library["weather"],
+        "imported",
+        tags=["reading"],
+        description="book",
+        revision_id=revision.id,
+    )
+    await index.feed.catch_up()
+    assert "weather.imported" in await names(index, "book", tag="reading")
+    reader = Viewer(tags=frozenset({"reading"}))
+    for query in ("book", ""):
+        assert await names(index, query, principal=reader) == ["library.searchBooks"]
+
+
+async def test_equal_scores_stand_in_the_order_of_names(registry, index):
+    twins = await store_provider(registry, "twins")
+    for letter in "dbeac":
+        await store_tool(registry, twins, f"same{letter * 3}", description="equal words here")
+    await index.feed.catch_up()
+    expected = [f"twins.same{letter * 3}" for letter in "abcde"]
+    assert await names(index, "equal words") == expected
+    assert await names(index, "equal words", limit=2) == expected[:2]
+
+
+async def test_changes_are_found_at_once_and_old_ones_are_gone(registry, index, library):
+    async with registry.writing() as session:
+        tool = await session.get(Tool, (await _one(registry, "library.getBook")).id)
+        session.add(Override(tool_id=tool.id, description="Zebra facts.", tags=["stripes"]))
+        await session.flush()
+        await record_change(session, kind="tool", provider_id=tool.provider_id, object_id=str(tool.id))
+    await index.feed.catch_up()
+    assert await names(index, "zebra") == ["library.getBook"]
+    assert await names(index, "title") == []
+    async with registry.writing() as session:
+        provider = await session.get(Provider, library["library"].id)
+        provider.enabled = False
+        await record_change(session, kind="provider", provider_id=provider.id)
+    await index.feed.catch_up()
+    assert await names(index, "zebra") == []
+    async with registry.writing() as session:
+        await session.delete(await session.get(Provider, library["weather"].id))
+        await session.flush()
+        await record_change(session, kind="provider", provider_id=library["weather"].id)
+    await index.feed.catch_up()
+    assert await names(index, "forecast") == []
+    assert len(index) == 0
+
+
+async def _one(registry, name):
+    hits = await SearchIndex(registry, base_url="http://gateway.test")._read(EVERYBODY, Tool.name == name)
+    return hits[0]
+
+
+async def test_a_lagging_index_never_shows_what_was_disabled(registry, index, library):
+    async with registry.writing() as session:
+        provider = await session.get(Provider, library["library"].id)
+        provider.enabled = False
+    assert await names(index, "search books") == []
+
+
+async def test_what_changes_during_the_first_load_is_not_lost(registry):
+    feed = Feed(registry, listen_dsn=None, poll_seconds=60)
+    search = SearchIndex(registry, base_url="http://gateway.test")
+    feed.subscribe(search.on_changes)
+    await feed.start()
+    provider = await store_provider(registry, "early")
+    await store_tool(registry, provider, "first", description="early bird")
+    await search.start()
+    await asyncio.gather(feed.catch_up(), store_tool(registry, provider, "second", description="early worm"))
+    await feed.catch_up()
+    await search.loaded()
+    assert set(await names(search, "early")) == {"early.first", "early.second"}
+    await feed.aclose()
+    await search.aclose()

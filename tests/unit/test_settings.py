@@ -1,0 +1,43 @@
+"""Every setting is documented where people look for it."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+NAMES = [name.upper() for name in Settings.model_fields if name != "embedded"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_setting_stands_in_the_env_example_and_in_the_readme(name: str) -> None:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    assert any(line.removeprefix("# ").startswith(f"{name}=") for line in lines)
+    assert f"| `{name}` |" in (ROOT / "README.md").read_text()
+
+
+def test_every_setting_has_a_description() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_lists_are_words_between_commas_or_blanks() -> None:
+    settings = Settings(allow_networks="10.0.0.0/8, 127.0.0.0/8:80", _env_file=None)
+    assert settings.allow_networks == ("10.0.0.0/8", "127.0.0.0/8:80")
+
+
+def test_a_wrong_value_is_refused_without_being_shown() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Settings(public_base_url="canary-value", _env_file=None)
+    assert "canary-value" not in str(caught.value)
+
+
+def test_there_is_no_default_sealing_key() -> None:
+    with pytest.raises(ValueError, match="SEALING_KEYS"):
+        Settings(sealing_keys=None, sealing_keys_file=None, _env_file=None).key_ring()
+
+
+def test_two_sources_of_the_key_ring_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="not both"):
+        Settings(sealing_keys="a:b", sealing_keys_file=tmp_path / "ring", _env_file=None)

@@ -1,0 +1,57 @@
+"""From an upstream's answer to what a caller takes."""
+
+import json
+
+import pytest
+
+from app.tools.responses import _as_json, _only_json
+
+
+@pytest.mark.parametrize(
+    ("accept", "media", "only"),
+    [
+        ("application/json", "text/plain", True),
+        ("application/json", "application/json", True),
+        ("Application/JSON;q=0.9", "image/png", True),
+        ("application/json", "", True),
+        ("application/json, text/plain", "text/plain", False),
+        ("application/json, text/*", "text/plain", False),
+        ("application/json, text/plain;q=0", "text/plain", True),
+        ("application/json, */*", "text/plain", False),
+        ("*/*", "text/plain", False),
+        ("", "text/plain", False),
+        ("text/plain", "text/plain", False),
+        ("application/json;q=0", "text/plain", False),
+        (",;,", "text/plain", False),
+    ],
+)
+def test_who_takes_nothing_but_json(accept, media, only):
+    assert _only_json(accept, media) is only
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "expected"),
+    [
+        (b"", "text/plain", None),
+        (b"plain", "", "plain"),
+        (b"\xff\xfe\x00", "", {"media_type": "application/octet-stream", "base64": "//4A"}),
+        (b"\xff", "text/plain; charset=nonsense", "\ufffd"),
+        (b"\xff", "text/plain; charset=utf-8", "\ufffd"),
+        ("é".encode("latin-1"), 'text/plain; charset="ISO-8859-1"', "é"),
+        (b"\xef\xbb\xbf[1]", "application/json", [1]),
+        ("[1]".encode("utf-16"), "application/json; charset=utf-16", [1]),
+        (b'{"a":1}', "application/vnd.x+json", {"a": 1}),
+        (b"NaN", "application/json", "NaN"),
+        (b"<a/>", "application/xml", "<a/>"),
+        (b"a: 1", "application/yaml", "a: 1"),
+        (b"x", "application/pdf", {"media_type": "application/pdf", "base64": "eA=="}),
+        (b"\x00", "text/plain; charset=hex", "\x00"),
+    ],
+)
+def test_everything_becomes_json(body, media_type, expected):
+    media = media_type.partition(";")[0].strip().lower()
+    made = json.loads(_as_json(body, media, media_type))
+    if media_type.endswith("charset=hex"):
+        # A codec that is no charset: whatever is made of it, it is JSON and nothing failed.
+        return
+    assert made == expected

@@ -1,0 +1,190 @@
+"""Auth objects, providers of 0.x and call templates of 1.x; the examples are those of UTCP's own README."""
+
+import pytest
+
+from app.errors import InvalidInput
+from app.utcp.auth import credential_from_auth
+from app.utcp.templates import PROTOCOLS, read_template
+
+OAUTH = {"auth_type": "oauth2", "token_url": "https://a.example/t", "client_id": "i", "client_secret": "s"}
+README = [
+    ({"name": "r", "provider_type": "http", "url": "https://api.example.com/utcp"}, "http"),
+    ({"provider_type": "sse", "url": "https://api.example.com/stream", "body_field": None}, "sse"),
+    ({"provider_type": "http_stream", "url": "https://api.example.com/stream"}, "streamable_http"),
+    ({"provider_type": "cli", "command_name": "my-command --utcp"}, "cli"),
+    ({"provider_type": "websocket", "url": "wss://api.example.com/socket"}, "websocket"),
+    ({"provider_type": "grpc", "host": "g", "port": 1, "service_name": "S", "method_name": "M"}, "grpc"),
+    ({"provider_type": "graphql", "url": "https://api.example.com/graphql"}, "graphql"),
+    ({"provider_type": "tcp", "host": "localhost", "port": 12345, "message_delimiter": "\n"}, "tcp"),
+    ({"provider_type": "udp", "host": "localhost", "port": 54321}, "udp"),
+    ({"provider_type": "webrtc", "signaling_server": "https://s", "peer_id": "p"}, "webrtc"),
+    ({"provider_type": "mcp", "config": {"mcpServers": {"s": {"transport": "http", "url": "u"}}}}, "mcp"),
+    ({"provider_type": "text", "file_path": "/path/to/my/tools.json"}, "file"),
+    ({"call_template_type": "text", "content": "{}"}, "text"),
+]
+
+
+class TestAuth:
+    def test_an_api_key(self):
+        draft = credential_from_auth(
+            {"auth_type": "api_key", "api_key": "k", "var_name": "key", "location": "query"}
+        )
+        assert (draft.kind, draft.public, draft.secrets) == (
+            "api_key",
+            {"location": "query", "name": "key"},
+            {"value": "k"},
+        )
+
+    def test_a_bearer_token_stays_an_api_key(self):
+        draft = credential_from_auth(
+            {"auth_type": "api_key", "api_key": "Bearer ${T}", "var_name": "Authorization"}
+        )
+        assert draft.public == {"location": "header", "name": "Authorization"}
+        assert draft.secrets == {"value": "Bearer ${T}"}
+
+    def test_basic_and_oauth2(self):
+        basic = credential_from_auth({"auth_type": "basic", "username": "u", "password": "p:x"})
+        assert (basic.kind, basic.public, basic.secrets) == (
+            "basic",
+            {},
+            {"username": "u", "password": "p:x"},
+        )
+        oauth = credential_from_auth({**OAUTH, "scope": "read write"})
+        assert oauth.kind == "oauth2"
+        assert oauth.public == {
+            "token_url": "https://a.example/t",
+            "scope": "read write",
+            "audience": None,
+            "resource": None,
+            "token_endpoint_auth_method": "auto",
+        }
+        assert oauth.secrets == {"client_id": "i", "client_secret": "s"}
+
+    @pytest.mark.parametrize(
+        ("auth", "public"),
+        [
+            ({"auth_type": "apiKey", "api_key": 5, "location": "Header", "var_name": None},
+             {"location": "header", "name": "X-Api-Key"}),
+            ({"api_key": "x", "location": None}, {"location": "header", "name": "X-Api-Key"}),
+            ({**OAUTH, "scope": ["a", "b"]}, "a b"),
+            ({**OAUTH, "scope": ""}, None),
+        ],
+    )  # fmt: skip
+    def test_spelling_is_taken_lightly(self, auth, public):
+        draft = credential_from_auth(auth)
+        assert (draft.public["scope"] if draft.kind == "oauth2" else draft.public) == public
+
+    @pytest.mark.parametrize(
+        ("auth", "at"),
+        [
+            ({"auth_type": "oauth2_user", "access_token": "secret"}, "/auth/auth_type"),
+            ({"auth_type": "api_key"}, "/auth/api_key"),
+            ({"auth_type": "api_key", "api_key": "secret", "location": "body"}, "/auth/location"),
+            ({"auth_type": "api_key", "api_key": "secret", "var_name": "Host"}, "/auth/var_name"),
+            ({"auth_type": "api_key", "api_key": "secret", "var_name": "a\r\nb"}, "/auth/var_name"),
+            (
+                {"auth_type": "api_key", "api_key": "secret", "var_name": "a b", "location": "cookie"},
+                "/auth/var_name",
+            ),
+            ({"auth_type": "api_key", "api_key": "secret\r\nX: y"}, "/auth/api_key"),
+            ({"auth_type": "basic", "username": "secret:x", "password": "secret"}, "/auth/username"),
+            ({**OAUTH, "token_url": "file:///secret"}, "/auth/token_url"),
+            ("secret", "/auth"),
+        ],
+    )
+    def test_faults_point_and_never_repeat_a_value(self, auth, at):
+        with pytest.raises(InvalidInput) as caught:
+            credential_from_auth(auth, at="/auth")
+        assert [fault.pointer for fault in caught.value.errors] == [at]
+        assert "secret" not in f"{caught.value} {caught.value.errors}"
+
+    def test_secrets_hide_in_repr(self):
+        draft = credential_from_auth({**OAUTH, "client_secret": "hunter2"})
+        assert "hunter2" not in repr(draft)
+        template = read_template(
+            {"call_template_type": "http", "url": "https://x", "auth": {**OAUTH, "client_secret": "hunter2"}}
+        )
+        assert "hunter2" not in repr(template)
+
+
+class TestTemplates:
+    @pytest.mark.parametrize(("raw", "protocol"), README)
+    def test_every_protocol_is_read_in_either_spelling(self, raw, protocol):
+        template = read_template(raw)
+        assert template.protocol == template.fields["call_template_type"] == protocol
+        assert "provider_type" not in template.fields
+        again = read_template(template.fields)
+        assert (again.protocol, again.fields) == (protocol, template.fields)
+        assert (template.http is None) == (protocol != "http")
+
+    def test_the_examples_cover_all_protocols(self):
+        assert {protocol for _, protocol in README} == PROTOCOLS
+
+    def test_unknown_fields_of_other_protocols_are_kept(self):
+        raw = {"provider_type": "tcp", "name": "t", "host": "h", "port": 1, "x-new": {"a": None}}
+        assert read_template(raw).fields == {
+            "call_template_type": "tcp", "name": "t", "host": "h", "port": 1, "x-new": {"a": None},
+        }  # fmt: skip
+
+    def test_a_command_is_kept_in_both_spellings(self):
+        fields = read_template({"provider_type": "cli", "command_name": "x --utcp"}).fields
+        assert fields["commands"] == [{"command": "x --utcp", "append_to_final_output": True}]
+        assert fields["command_name"] == "x --utcp"
+
+    def test_http_defaults_and_nulls(self):
+        http = read_template(
+            {
+                "provider_type": "http", "url": " https://x/{a} ", "http_method": "post", "headers": None,
+                "content_type": None, "header_fields": None, "auth": None, "unknown": 1,
+            }
+        ).http  # fmt: skip
+        assert http is not None
+        assert http.stored() == {
+            "call_template_type": "http", "http_method": "POST", "url": "https://x/{a}",
+            "content_type": "application/json", "headers": {}, "body_field": "body", "header_fields": [],
+        }  # fmt: skip
+
+    def test_a_body_field_of_null_stays_null(self):
+        http = read_template({"call_template_type": "http", "url": "https://x", "body_field": None}).http
+        assert http is not None
+        assert http.stored()["body_field"] is None
+
+    def test_what_is_stored_holds_no_auth_and_keeps_the_plan(self):
+        parameters = [{"input": "a", "name": "a", "in": "query", "explode": False}]
+        http = read_template(
+            {
+                "call_template_type": "http",
+                "url": "https://x",
+                "auth": OAUTH,
+                "auth_tools": OAUTH,
+                "parameters": parameters,
+            }
+        ).http
+        assert http is not None
+        assert http.auth == http.auth_tools
+        stored = http.stored()
+        assert not {"auth", "auth_tools"} & stored.keys()
+        assert stored["parameters"] == [{**parameters[0], "allow_reserved": False, "required": False}]
+
+    @pytest.mark.parametrize(
+        ("raw", "at"),
+        [
+            ("x", "/t"),
+            ({"url": "https://x"}, "/t/call_template_type"),
+            ({"provider_type": "pigeon"}, "/t/provider_type"),
+            ({"provider_type": "http"}, "/t/url"),
+            ({"provider_type": "http", "url": "ftp://x"}, "/t/url"),
+            ({"provider_type": "http", "url": "https://x", "http_method": "BREW"}, "/t/http_method"),
+            ({"provider_type": "http", "url": "https://x", "headers": {"A": {}}}, "/t/headers/A"),
+            (
+                {"provider_type": "http", "url": "https://x", "auth": {"auth_type": "basic"}},
+                "/t/auth/username",
+            ),
+            ({"provider_type": "http", "url": "https://x", "name": 5}, "/t/name"),
+            ({"provider_type": "tcp", "host": "\x00"}, "/t/host"),
+        ],
+    )
+    def test_faults_point(self, raw, at):
+        with pytest.raises(InvalidInput) as caught:
+            read_template(raw, at="/t")
+        assert caught.value.errors[0].pointer == at
