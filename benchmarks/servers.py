@@ -1,0 +1,100 @@
+"""Processes that are measured: started on a free port of 127.0.0.1, waited for, and ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_START_SECONDS = 60
+
+
+class NotStarted(Exception):
+    """A process ended, or did not listen in time; the text holds its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a process used so far: CPU seconds of itself and of its descendants, its resident bytes."""
+
+    own: float
+    others: float
+    resident: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running server."""
+
+    port: int
+    process: psutil.Process
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def cost(self) -> Cost:
+        """User and system time so far, and resident memory."""
+        own = self.process.cpu_times()
+        others = 0.0
+        for child in self.process.children(recursive=True):
+            try:
+                times = child.cpu_times()
+            except psutil.Error:
+                continue
+            others += times.user + times.system
+        # Children that have ended are counted in their parent.
+        others += own.children_user + own.children_system
+        return Cost(own.user + own.system, others, self.process.memory_info().rss)
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+@contextmanager
+def served(
+    arguments: Sequence[str], *, port: int, environment: Mapping[str, str] | None = None, folder: Path
+) -> Iterator[Served]:
+    """`python ARGUMENTS...` until the block ends; raises NotStarted."""
+    log = folder / f"{port}.log"
+    command = [sys.executable, *arguments]
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command, stdout=sink, stderr=sink, env={**os.environ, **(environment or {})}, cwd=Path.cwd()
+        )
+    try:
+        _await_port(process, port, log)
+        yield Served(port, psutil.Process(process.pid), log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        with socket.socket() as attempt:
+            if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    lines = log.read_text(errors="replace").strip().splitlines()
+    raise NotStarted(lines[-1] if lines else f"it ended with {process.poll()}")

@@ -1,0 +1,79 @@
+"""The one call that everything here makes, so that all figures are of the same work.
+
+Arguments {"id": 42, "q": "sea", "limit": 10} become GET /t<n>/items/42?q=sea&limit=10 with an API key in a
+header; the answer is some 330 bytes of JSON.
+"""
+
+from typing import Any
+
+import orjson
+
+KEY_HEADER, KEY = "X-Api-Key", "benchmark-key"
+ARGUMENTS: dict[str, Any] = {"id": 42, "q": "sea", "limit": 10}
+ANSWER = orjson.dumps(
+    {
+        "id": 42,
+        "title": "The Sea, the Sea",
+        "authors": [{"name": "Iris Murdoch", "born": 1919}],
+        "year": 1978,
+        "tags": ["novel", "sea", "theatre", "solitude"],
+        "available": True,
+        "note": "A retired director moves to a house by the sea and meets what he has left behind. " * 2,
+    }
+)
+
+
+def path(number: int) -> str:
+    """The upstream's path of the tool with this number."""
+    return f"/t{number}/items/{{id}}"
+
+
+def document(count: int, *, server: str) -> bytes:
+    """An OpenAPI 3.1 document of `count` operations at `server`, each with an API key."""
+    parameters = [
+        {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}},
+        {"name": "q", "in": "query", "schema": {"type": "string", "maxLength": 100}},
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 100}},
+    ]
+    return orjson.dumps(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "Benchmark", "version": "1"},
+            "servers": [{"url": server}],
+            "components": {
+                "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": KEY_HEADER}}
+            },
+            "security": [{"key": []}],
+            "paths": {
+                path(number): {
+                    "get": {
+                        "operationId": f"get{number}",
+                        "summary": f"Get an item of collection {number}",
+                        "parameters": parameters,
+                        "responses": {"200": {"description": "The item"}},
+                    }
+                }
+                for number in range(count)
+            },
+        }
+    )
+
+
+def manual(*, server: str) -> bytes:
+    """The same call as a UTCP 1.x manual, for the client that calls the upstream itself."""
+    properties = {"id": {"type": "integer"}, "q": {"type": "string"}, "limit": {"type": "integer"}}
+    auth = {"auth_type": "api_key", "api_key": KEY, "var_name": KEY_HEADER, "location": "header"}
+    template = {
+        "name": "bench",
+        "call_template_type": "http",
+        "http_method": "GET",
+        "url": server + path(0),
+        "auth": auth,
+    }
+    tool = {
+        "name": "get",
+        "description": "Get an item",
+        "inputs": {"type": "object", "properties": properties, "required": ["id"]},
+        "tool_call_template": template,
+    }
+    return orjson.dumps({"utcp_version": "1.0.1", "manual_version": "1.0.0", "tools": [tool]})
