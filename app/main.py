@@ -175,10 +175,8 @@ def lifespan(settings: Settings, metrics: Metrics) -> Callable[[FastAPI], Any]:
     return run
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The gateway as an ASGI application; without `settings` they are read from the environment."""
-    settings = settings or Settings()
-    metrics = Metrics()
+def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
+    """The layers around every route, the outermost first."""
     middleware = [
         Middleware(Observe, metrics=metrics),
         Middleware(
@@ -201,6 +199,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         )
     if settings.allowed_hosts != ("*",):
         middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=settings.allowed_hosts))
+    return middleware
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The gateway as an ASGI application; without `settings` they are read from the environment."""
+    settings = settings or Settings()
+    metrics = Metrics()
     app = Gateway(
         title="utcp-gateway",
         version=contract.VERSION,
@@ -209,7 +214,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         root_path=settings.root_path,
-        middleware=middleware,
+        middleware=_middleware(settings, metrics),
         lifespan=lifespan(settings, metrics),
         redirect_slashes=False,
     )

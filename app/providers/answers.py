@@ -9,20 +9,13 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import GatewayError
 from app.providers.entries import EntryVerdict, register_all
+from app.providers.imported import Imported
 from app.providers.imports import ImportJobs, Work, problem_of
 from app.providers.registration import RefusedEntry, Registrations
 from app.providers.repository import source_facts
-from app.providers.schemas import (
-    Entries,
-    Entry,
-    EntryCounts,
-    ImportView,
-    Refreshed,
-    preview_of,
-    refreshed_of,
-    registered_of,
-)
-from app.providers.service import Imported, Registry
+from app.providers.schemas import Entries, Entry, EntryCounts, ImportView, Refreshed
+from app.providers.service import Registry
+from app.providers.views import preview_of, refreshed_of, registered_of
 from app.security.principal import Principal
 
 Answer = tuple[int, BaseModel]

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from app.errors import GatewayError
+from app.providers.imported import Imported
 from app.providers.registration import RefusedEntry, Registration, Registrations
-from app.providers.service import Imported, Registry
+from app.providers.service import Registry
 from app.security.principal import Principal
 
 Verdict = Literal["registered", "previewed", "unchanged", "refused"]

@@ -33,9 +33,8 @@ from app.providers.schemas import (
     ProviderView,
     Refreshed,
     Registered,
-    summary_of,
-    view_of,
 )
+from app.providers.views import summary_of, view_of
 from app.schemas import problems
 from app.security.principal import Principal
 

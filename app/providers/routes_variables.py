@@ -21,8 +21,9 @@ from app.providers.parameters import (
 from app.providers.reading import given_variable
 from app.providers.registration import GivenVariable
 from app.providers.requests import read_body
-from app.providers.schemas import VariablePage, VariablesImported, VariableView, variable_of
+from app.providers.schemas import VariablePage, VariablesImported, VariableView
 from app.providers.variables import VariableStore
+from app.providers.views import variable_of
 from app.schemas import problems
 from app.security.principal import Principal
 from app.utcp.variables import parse_dotenv

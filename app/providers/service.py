@@ -5,8 +5,7 @@ one transaction, so that nothing is ever half there.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import orjson
 from sqlalchemy.exc import IntegrityError
@@ -15,11 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.audit.events import record_event
 from app.catalog.feed import Feed, record_change
 from app.database import Database
-from app.errors import Conflict, Forbidden, NotFound
+from app.errors import Conflict, Forbidden
 from app.models import Credential, Provider, Variable, new_id
 from app.models import Source as SourceRow
 from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
+from app.providers.imported import Imported, imported_of, name_taken, not_found
 from app.providers.keeping import new_variable, overlaid, stored_form
 from app.providers.registration import Registration, Source
 from app.providers.reports import difference
@@ -36,7 +36,6 @@ from app.providers.repository import (
 from app.providers.sources import Reading, SourceReader
 from app.providers.storing import (
     DEFINITION,
-    Written,
     named_report,
     opened_body,
     refreshed_columns,
@@ -51,20 +50,6 @@ from app.security.credentials import open_credential
 from app.security.principal import Principal
 from app.security.vault import Vault
 from app.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What an import answers with."""
-
-    provider: Provider
-    drafted: Draft
-    report: Json
-    credentials: tuple[Credential, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    tool_count: int = 0
-    difference: Mapping[str, list[str]] | None = None
-    exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +97,7 @@ class Registry:
         except IntegrityError:
             raise name_taken(registration.name) from None
         await self.feed.catch_up()
-        return _imported(provider, drafted, written, credentials)
+        return imported_of(provider, drafted, written, credentials)
 
     async def preview(self, registration: Registration, *, principal: Principal) -> Imported:
         """What `register` would store, or would change where the name exists; stores nothing."""
@@ -176,7 +161,7 @@ class Registry:
             count = (await tool_counts(session, [current.id])).get(current.id, 0)
             await self.recorded(session, current, "refreshed", actor=principal.key_id, detail=counts)
         await self.feed.catch_up()
-        return _imported(current, drafted, written, credentials, count=count)
+        return imported_of(current, drafted, written, credentials, count=count)
 
     async def prepare(self, registration: Registration) -> tuple[Subject, Draft]:
         """Reads the source of a new provider; holds no connection while something else is awaited."""
@@ -280,34 +265,3 @@ class Registry:
             raise Forbidden(
                 "The API key is limited to certain providers or tags; this registration is outside of them."
             )
-
-
-def name_taken(name: str) -> Conflict:
-    """The error for a name that exists; it says the same whether or not the caller may see that provider."""
-    return Conflict(
-        f"A provider named {name!r} exists already. Refresh or change it, or choose another name."
-    )
-
-
-def not_found(name: str) -> NotFound:
-    """The error for a provider that is not there or not visible."""
-    return NotFound(f"There is no provider {name!r}.")
-
-
-def _imported(
-    provider: Provider,
-    drafted: Draft,
-    written: Written,
-    credentials: list[Credential],
-    *,
-    count: int | None = None,
-) -> Imported:
-    return Imported(
-        provider=provider,
-        drafted=drafted,
-        report=written.report,
-        credentials=tuple(credentials),
-        names=written.names,
-        tool_count=len(written.names) if count is None else count,
-        difference=written.difference,
-    )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import asyncpg
+import psutil
 import pytest
 from redis import Redis
 
@@ -37,3 +38,14 @@ def sql() -> Callable[..., object]:
 @pytest.fixture
 def redis_of() -> Callable[[Running], Redis]:
     return lambda running: Redis.from_url(running.redis_url, decode_responses=True)
+
+
+@pytest.fixture
+def children() -> Callable[[], list[psutil.Process]]:
+    """The living processes below this one that were not there when the test began."""
+    before = set(psutil.Process().children(recursive=True))
+
+    def since() -> list[psutil.Process]:
+        return [p for p in psutil.Process().children(recursive=True) if p not in before]
+
+    return since

@@ -114,11 +114,11 @@ async def test_everything_killed_at_once_does_not_hinder_the_next_start(place, s
         assert await sql(running, "SELECT 1") == 1
 
 
-async def test_a_committed_row_survives_a_kill_of_everything(place, sql):
+async def test_a_committed_row_survives_a_kill_of_everything(place, sql, children):
     servers = EmbeddedServers(place)
     running = servers.start()
     await sql(running, "CREATE TABLE kept AS SELECT 42 AS n")
-    for process in psutil.Process().children(recursive=True):
+    for process in children():
         process.kill()
     servers.stop()
     with EmbeddedServers(place) as running:

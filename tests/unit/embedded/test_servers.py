@@ -59,9 +59,9 @@ def test_one_object_starts_stops_and_starts_again(place):
     servers.stop()
 
 
-def test_after_a_stop_no_process_no_socket_and_no_lock_is_left(place):
+def test_after_a_stop_no_process_no_socket_and_no_lock_is_left(place, children):
     with EmbeddedServers(place):
-        ours = [p.pid for p in psutil.Process().children(recursive=True)]
+        ours = [p.pid for p in children()]
         assert len(ours) >= 2
     assert not [pid for pid in ours if psutil.pid_exists(pid)]
     assert not [p.name for p in (place / "run").iterdir() if p.is_socket()]
@@ -82,9 +82,9 @@ async def test_a_refused_second_start_leaves_the_first_alone(place, sql):
         assert await sql(running, "SELECT 1") == 1
 
 
-def test_neither_server_listens_on_tcp(place):
+def test_neither_server_listens_on_tcp(place, children):
     with EmbeddedServers(place):
-        for child in psutil.Process().children(recursive=True):
+        for child in children():
             assert child.net_connections("inet") == []
 
 
@@ -143,7 +143,7 @@ def test_a_folder_of_files_that_is_no_database_is_left_alone(place):
     assert (place / "postgres" / "thesis.odt").read_text() == "mine"
 
 
-def test_a_damaged_database_gives_the_end_of_the_log_and_frees_the_folder(place):
+def test_a_damaged_database_gives_the_end_of_the_log_and_frees_the_folder(place, children):
     with EmbeddedServers(place):
         pass
     control = place / "postgres" / "global" / "pg_control"
@@ -153,7 +153,7 @@ def test_a_damaged_database_gives_the_end_of_the_log_and_frees_the_folder(place)
         EmbeddedFailed, match=r"PostgreSQL did not start.(?s:.)*logs/postgres.log(?s:.)*FATAL"
     ):
         EmbeddedServers(place).start()
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
     control.write_bytes(whole)
     with EmbeddedServers(place):
         pass
@@ -187,12 +187,12 @@ def test_a_missing_wheel_says_what_to_install(place):
         launch.binary("no_such_wheel", "bin/*")
 
 
-def test_a_server_that_ends_by_itself_is_noticed(place):
+def test_a_server_that_ends_by_itself_is_noticed(place, children):
     servers = EmbeddedServers(place)
     servers.start()
     try:
         servers.check()
-        valkey = next(p for p in psutil.Process().children() if p.name() == "valkey-server")
+        valkey = next(p for p in children() if p.name() == "valkey-server")
         valkey.kill()
         valkey.wait(5)
         with pytest.raises(EmbeddedFailed, match="The embedded Valkey has ended"):
@@ -201,12 +201,12 @@ def test_a_server_that_ends_by_itself_is_noticed(place):
         servers.stop()
 
 
-def test_a_failing_valkey_takes_postgres_down_again_and_frees_the_folder(place):
+def test_a_failing_valkey_takes_postgres_down_again_and_frees_the_folder(place, children):
     (place / "run").mkdir(mode=0o700)
     (place / "run" / "valkey.sock").mkdir()
     with pytest.raises(EmbeddedFailed, match=r"Valkey did not start(?s:.)*logs/valkey.log"):
         EmbeddedServers(place).start()
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
     (place / "run" / "valkey.sock").rmdir()
     with EmbeddedServers(place):
         pass
@@ -223,10 +223,10 @@ async def test_a_value_in_a_failed_statement_does_not_reach_the_log(place, sql):
     assert "CANARY-0" not in log
 
 
-def test_servers_see_no_variables_of_the_gateway(place, monkeypatch):
+def test_servers_see_no_variables_of_the_gateway(place, monkeypatch, children):
     monkeypatch.setenv("SEALING_KEYS", "k1:secret")
     with EmbeddedServers(place):
-        for child in psutil.Process().children(recursive=True):
+        for child in children():
             assert "SEALING_KEYS" not in child.environ()
 
 

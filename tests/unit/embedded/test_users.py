@@ -51,9 +51,9 @@ def test_a_data_folder_that_was_there_keeps_its_mode_and_owner(place, mode):
 
 
 @root_only
-def test_under_root_the_servers_are_not_root(place):
+def test_under_root_the_servers_are_not_root(place, children):
     with EmbeddedServers(place):
-        for child in psutil.Process().children(recursive=True):
+        for child in children():
             status = Path(f"/proc/{child.pid}/status").read_text()
             effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff"))
             assert int(effective, 16) in (0, 1 << 1), (child, "more than CAP_DAC_OVERRIDE")
