@@ -19,9 +19,12 @@ def _storable(value: str) -> str:
     return value
 
 
-Text = Annotated[str, Field(max_length=20_000), AfterValidator(_storable)]
+_NO_NUL = r"^[^\x00]*$"
+Text = Annotated[str, Field(max_length=20_000, pattern=_NO_NUL), AfterValidator(_storable)]
 """Text that can be stored; at most 20,000 characters."""
-ShortText = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
+ShortText = Annotated[str, Field(max_length=200, pattern=_NO_NUL), AfterValidator(_storable)]
+UrlText = Annotated[str, Field(max_length=2048, pattern=r"^[^\x00-\x20\x7f]*$"), AfterValidator(_storable)]
+Tag = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 ProviderName = Annotated[str, Field(pattern=PROVIDER_NAME, examples=["library"])]
 ToolName = Annotated[str, Field(pattern=TOOL_NAME, examples=["library.searchBooks"])]
 

@@ -8,7 +8,7 @@
 A route that declares none of them fails the test that walks the routes (`declared_scope`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from fastapi.openapi.models import HTTPBearer
@@ -140,3 +140,13 @@ def _scope_within(dependant: Any) -> str | None:
     if isinstance(dependant.call, Requires | Openly):
         return dependant.call.scope
     return next((found for sub in dependant.dependencies if (found := _scope_within(sub))), None)
+
+
+def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """All routes, those of included routers, too."""
+    for route in routes:
+        included = getattr(getattr(route, "original_router", None), "routes", None)
+        if included is None:
+            yield route
+        else:
+            yield from every_route(included)

@@ -1,14 +1,13 @@
 """The OpenAPI document of the gateway: what FastAPI knows, the call operation, scopes and links."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from starlette.routing import BaseRoute
 
-from app.access.authorise import OPEN, declared_scope
+from app.access.authorise import OPEN, declared_scope, every_route
 from app.schemas import Problem
 from app.tools import CALL_OPERATION, CALL_ROUTE
 
@@ -61,6 +60,7 @@ def build(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     _scopes(app, document)
+    _absent_not_null(document)
     operations = dict(_operations(document))
     for (source, status), links in LINKS.items():
         if source in operations and status in operations[source]["responses"]:
@@ -87,6 +87,17 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                 yield operation["operationId"], operation
 
 
+def _absent_not_null(document: dict[str, Any]) -> None:
+    """An optional parameter may be left out; no text that can be sent for one is a null."""
+    for _, operation in _operations(document):
+        for parameter in operation.get("parameters", ()):
+            kinds = parameter["schema"].get("anyOf", [])
+            present = [kind for kind in kinds if kind != {"type": "null"}]
+            if len(present) == 1 < len(kinds):
+                del parameter["schema"]["anyOf"]
+                parameter["schema"] |= present[0]
+
+
 def _scopes(app: FastAPI, document: dict[str, Any]) -> None:
     """Writes the scope that each route demands beside it, for readers and for the authorisation tests."""
     operations = dict(_operations(document))
@@ -98,13 +109,3 @@ def _scopes(app: FastAPI, document: dict[str, Any]) -> None:
     call = operations.get(CALL_OPERATION["operationId"])
     if call is not None:
         call["x-required-scopes"] = [declared_scope(CALL_ROUTE)]
-
-
-def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """All routes, those of included routers, too."""
-    for route in routes:
-        included = getattr(getattr(route, "original_router", None), "routes", None)
-        if included is None:
-            yield route
-        else:
-            yield from every_route(included)

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import Match, Mount
 
+from app.access.authorise import every_route
 from app.database import is_away
 from app.errors import (
     BadRequest,
@@ -98,6 +99,7 @@ class _Other(GatewayError):
 def _allowed(connection: HTTPConnection) -> str:
     """All methods of the path (RFC 9110 section 15.5.6); Starlette names those of the first route only.
 
+    What stands literally in a path, like /tools/search, is no name of something in /tools/{name}.
     Empty for what is mounted, which says yes to every method and answers for itself.
     """
     scope = connection.scope
@@ -107,6 +109,11 @@ def _allowed(connection: HTTPConnection) -> str:
         "root_path": scope.get("app_root_path", scope.get("root_path", "")),
         "headers": scope["headers"],
     }
+    path = asked["path"].removeprefix(asked["root_path"])
+    literal = [one for one in every_route(connection.app.router.routes) if getattr(one, "path", None) == path]
+    if literal and not isinstance(literal[0], Mount):
+        methods = {method for one in literal for method in getattr(one, "methods", None) or ()}
+        return ", ".join(method for method in _METHODS if method in methods)
     found = []
     for method in _METHODS:
         wanted = {**asked, "method": method}

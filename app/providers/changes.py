@@ -10,6 +10,7 @@ from sqlmodel import col
 
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider
+from app.parameters import fits
 from app.providers.drafting import egress_credential
 from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.inputs import ProviderPatch
@@ -119,8 +120,7 @@ def refuse_stale(current: int | None, if_match: str | None) -> None:
     """
     if if_match is None:
         return
-    named = [tag.strip() for tag in if_match.split(",")]
-    if current is None or (if_match.strip() != "*" and f'"{current}"' not in named):
+    if current is None or not fits(if_match, f'"{current}"'):
         raise PreconditionFailed("It was changed since it was read: read it again, then decide.")
 
 

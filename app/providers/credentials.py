@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.audit.events import record_event
 from app.catalog.feed import record_change
-from app.errors import Fault, InvalidInput, NotFound
+from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now
 from app.providers.changes import refuse_stale
 from app.providers.drafts import DISCOVERY_SLOTS, EGRESS_SLOT, Json
@@ -93,7 +93,7 @@ class CredentialStore:
         if entry is None and not discovers:
             known = [str(one["slot"]) for one in provider.slots]
             fault = Fault("#/path/slot", "The provider has no such slot.", expected=known)
-            raise InvalidInput(f"{provider.name!r} asks for no credential {slot!r}.", errors=[fault])
+            raise NotFound(f"{provider.name!r} asks for no credential {slot!r}.", errors=[fault])
         variables = await variables_for(session, provider.id)
         scope = scope_of(provider.name, variables, environment=self.registry.environment)
         source = (await source_facts(session, [provider.id])).get(provider.id) or {}

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from app.errors import GatewayError
+from app.errors import Conflict, GatewayError
 from app.providers.imported import Imported
 from app.providers.registration import RefusedEntry, Registration, Registrations
 from app.providers.service import Registry
@@ -31,7 +31,8 @@ async def register_all(
 ) -> list[EntryVerdict]:
     """A verdict for each entry, in order. Sources are read four at a time.
 
-    An entry that made an existing provider earlier, and has not changed, is `unchanged`.
+    An entry that made an existing provider earlier, and has not changed, is `unchanged`; one whose name an
+    entry before it has is refused.
     """
     places = asyncio.Semaphore(_AT_ONCE)
     seen: set[str] = set()
@@ -40,13 +41,11 @@ async def register_all(
         if isinstance(entry, RefusedEntry):
             work.append(_refused(entry.name, entry.error))
             continue
-        # A second entry of the same name waits for the first, so that it is the one that conflicts.
-        after = list(work) if entry.name in seen else []
+        if entry.name in seen:
+            work.append(_refused(entry.name, Conflict(f"{entry.name!r} stands earlier in this list.")))
+            continue
         seen.add(entry.name)
-        task = asyncio.ensure_future(
-            _one(entry, registry=registry, principal=principal, preview=preview, places=places, after=after)
-        )
-        work.append(task)
+        work.append(_one(entry, registry=registry, principal=principal, preview=preview, places=places))
     return list(await asyncio.gather(*work))
 
 
@@ -57,10 +56,7 @@ async def _one(
     principal: Principal,
     preview: bool,
     places: asyncio.Semaphore,
-    after: list[Any],
 ) -> EntryVerdict:
-    if after:
-        await asyncio.wait([one for one in after if isinstance(one, asyncio.Future)])
     act: Callable[..., Awaitable[Imported]] = registry.preview if preview else registry.register
     try:
         async with places:

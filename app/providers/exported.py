@@ -8,11 +8,11 @@ from app.errors import Fault, InvalidInput
 from app.providers.drafts import Json, StoredSource, ToolDraft, ToolSet
 from app.providers.faults import validated
 from app.providers.handmade import SERVED, not_served
-from app.providers.inputs import SlotName, Tags
 from app.providers.origins import origin_of
 from app.providers.reports import report, verdict
 from app.providers.scope import VariableScope
 from app.providers.sealing import PLAIN_HEADERS
+from app.providers.texts import SlotName, Tags
 from app.schemas import Closed, ShortText, Text
 from app.utcp.paths import compile_url
 from app.utcp.schemas import normalise_inputs, normalise_schema

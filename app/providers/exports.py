@@ -15,12 +15,13 @@ from app.errors import Fault, InvalidInput
 from app.models import TENANT, Override, Provider, Tool, Variable
 from app.providers.drafts import Json
 from app.providers.faults import validated
-from app.providers.inputs import LimitsInput, OptionsInput, Tags
+from app.providers.inputs import LimitsInput, OptionsInput
 from app.providers.reading import MOST_ENTRIES, attempt
 from app.providers.registration import RefusedEntry, Registration, Registrations, Source
 from app.providers.repository import overrides_of, source_of, tools_of, visible
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, opened_body
+from app.providers.texts import Tags
 from app.schemas import Closed, ProviderName, ShortText, Text
 from app.security.principal import Principal
 from app.utcp.text import pointer, refuse_unstorable
@@ -62,6 +63,25 @@ class ExportDocument(Closed):
 
     format: Literal["utcp-gateway/1"]
     providers: Annotated[list[ExportedProvider], Field(max_length=MOST_ENTRIES)]
+
+
+def import_body() -> Json:
+    """The request body of an import. Each entry gets a verdict of its own, so any is taken."""
+    providers = {
+        "type": "array",
+        "items": {},
+        "maxItems": MOST_ENTRIES,
+        "description": "Entries as `GET /export` writes them.",
+    }
+    schema = {
+        "type": "object",
+        "title": "ExportDocument",
+        "properties": {"format": {"const": FORMAT}, "providers": providers},
+        "required": ["format", "providers"],
+        "additionalProperties": False,
+        "example": {"format": FORMAT, "providers": [{"name": "pets", "tools": []}]},
+    }
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +129,10 @@ class Exporter:
 def read_export(raw: Any) -> Registrations:
     """The registrations of an export; raises InvalidInput for what is none."""
     entries = raw.get("providers") if isinstance(raw, Mapping) else None
+    unknown = sorted(raw.keys() - {"format", "providers"}) if isinstance(raw, Mapping) else []
+    if unknown:
+        faults = [Fault(pointer("", key), "This is not known here.") for key in unknown[:10]]
+        raise InvalidInput("This is no export.", errors=faults)
     if not isinstance(entries, list) or raw.get("format") != FORMAT or len(entries) > MOST_ENTRIES:
         fault = Fault("", f"Give what GET /export answered, with at most {MOST_ENTRIES} providers.", FORMAT)
         raise InvalidInput("This is no export.", errors=[fault])

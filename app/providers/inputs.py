@@ -1,57 +1,25 @@
 """What a registrar may send: pydantic models of request bodies. Secrets go in here and never come out."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
-from app.providers.origins import is_origin, origin_of
+from app.providers.origins import origin_of
 from app.providers.registration import GivenCredential
-from app.schemas import Closed, ProviderName, ShortText, Text
+from app.providers.texts import (
+    NO_NUL,
+    NO_OTHERS,
+    PRINTABLE,
+    Origin,
+    SecretText,
+    SlotName,
+    Tags,
+    VariableName,
+    clean_secret,
+    stored_secret,
+)
+from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
-
-MASKS: Final = frozenset({"***", "****", "*****", "********", "<redacted>", "[redacted]", "••••••••"})
-
-SLOT: Final = r"^[A-Za-z0-9._-]{1,100}$"
-VARIABLE_NAME: Final = r"^[A-Za-z0-9_]{1,200}$"
-
-SlotName = Annotated[str, Field(pattern=SLOT, examples=["api_key"])]
-VariableName = Annotated[str, Field(pattern=VARIABLE_NAME, examples=["API_TOKEN"])]
-
-
-def _clean_secret(secret: SecretStr) -> SecretStr:
-    value = secret.get_secret_value()
-    if value.strip() in MASKS or (len(value) >= 3 and not value.strip("*")):
-        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
-        raise ValueError(msg)
-    if any(ord(char) < 0x20 or ord(char) == 0x7F or "\ud800" <= char <= "\udfff" for char in value):
-        msg = "must not contain control characters"
-        raise ValueError(msg)
-    return secret
-
-
-def _stored_secret(secret: SecretStr) -> SecretStr:
-    value = secret.get_secret_value()
-    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
-        msg = "must not contain NUL or lone surrogates"
-        raise ValueError(msg)
-    if value.strip() in MASKS:
-        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
-        raise ValueError(msg)
-    return secret
-
-
-def _origin(value: str) -> str:
-    origin = origin_of(value)
-    if origin is None or not is_origin(value):
-        msg = "must be an origin such as https://api.example.com"
-        raise ValueError(msg)
-    return origin
-
-
-SecretText = Annotated[SecretStr, Field(min_length=1, max_length=16_384), AfterValidator(_clean_secret)]
-Origin = Annotated[str, Field(max_length=300, examples=["https://api.example.com"]), AfterValidator(_origin)]
-Tag = Annotated[ShortText, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Tags = Annotated[list[Tag], Field(max_length=64)]
 
 
 class _CredentialInput(Closed):
@@ -85,8 +53,10 @@ class BasicInput(_CredentialInput):
     """User name and password, RFC 7617."""
 
     kind: Literal["basic"]
-    username: SecretText
-    password: Annotated[SecretStr, Field(max_length=16_384), AfterValidator(_clean_secret)]
+    username: Annotated[SecretText, Field(json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f:]+$"})]
+    password: Annotated[
+        SecretStr, Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)), AfterValidator(clean_secret)
+    ]
 
     @field_validator("username")
     @classmethod
@@ -124,7 +94,7 @@ class OAuth2Input(_CredentialInput):
     kind: Literal["oauth2"]
     client_id: SecretText
     client_secret: SecretText
-    token_url: Annotated[ShortText, Field(max_length=2048)] | None = Field(
+    token_url: UrlText | None = Field(
         default=None,
         description="Default: the security scheme's, if it lies at the origin named at registration.",
         examples=["https://auth.example.com/token"],
@@ -152,7 +122,9 @@ CredentialInput = Annotated[ApiKeyInput | BasicInput | BearerInput | OAuth2Input
 class VariableInput(Closed):
     """The value of `${NAME}`; a secret one can be replaced but never read."""
 
-    value: Annotated[SecretStr, Field(max_length=65_536), AfterValidator(_stored_secret)]
+    value: Annotated[
+        SecretStr, Field(max_length=65_536, json_schema_extra=dict(NO_NUL)), AfterValidator(stored_secret)
+    ]
     secret: bool = Field(default=True, strict=True)
 
 
@@ -173,16 +145,16 @@ class LimitsInput(Closed):
 class OptionsInput(Closed):
     """How a provider's source is read, and how its upstream is reached."""
 
-    base_url: Annotated[ShortText, Field(max_length=2048)] | None = Field(
+    base_url: UrlText | None = Field(
         default=None, description="For OpenAPI documents whose servers are relative or missing."
     )
-    proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(_clean_secret)] | None = Field(
+    proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(clean_secret)] | None = Field(
         default=None, description="An HTTP proxy for all requests to this upstream. Write-only."
     )
     proxy_resolves: Annotated[bool, Field(strict=True)] | None = None
     ca_bundle: Text | None = Field(default=None, description="PEM certificates that replace the system's.")
     client_certificate: Text | None = Field(default=None, description="PEM chain for mutual TLS.")
-    client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(_stored_secret)] | None = Field(
+    client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(stored_secret)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."
     )
 
@@ -211,12 +183,12 @@ class Described(Closed):
     tags: Tags = Field(default_factory=list)
     limits: LimitsInput = Field(default_factory=LimitsInput)
     options: OptionsInput = Field(default_factory=OptionsInput)
-    credentials: Annotated[dict[SlotName, CredentialInput], Field(max_length=100)] = Field(
-        default_factory=dict
-    )
-    variables: Annotated[dict[VariableName, VariableInput], Field(max_length=200)] = Field(
-        default_factory=dict
-    )
+    credentials: Annotated[
+        dict[SlotName, CredentialInput], Field(max_length=100, json_schema_extra=dict(NO_OTHERS))
+    ] = Field(default_factory=dict)
+    variables: Annotated[
+        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHERS))
+    ] = Field(default_factory=dict)
 
 
 class SourceInput(Closed):
@@ -263,9 +235,9 @@ class HandToolInput(Closed):
             {"call_template_type": "http", "http_method": "GET", "url": "https://api.example.com/echo"}
         ],
     )
-    variables: Annotated[dict[VariableName, VariableInput], Field(max_length=200)] = Field(
-        default_factory=dict
-    )
+    variables: Annotated[
+        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHERS))
+    ] = Field(default_factory=dict)
 
 
 def header_problem(location: str, name: str) -> str | None:

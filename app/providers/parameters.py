@@ -1,15 +1,13 @@
 """Parameters, bodies and responses that several routes of the control plane share, as OpenAPI shows them."""
 
-import base64
-import binascii
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel
 
 from app.access import requires
-from app.errors import Fault, InvalidInput
-from app.providers.inputs import SLOT, VARIABLE_NAME, CanonicalRegistration, Described
+from app.providers.inputs import CanonicalRegistration, Described
+from app.providers.texts import SLOT, VARIABLE_NAME
 from app.schemas import PROVIDER_NAME
 from app.security.principal import Principal
 
@@ -31,10 +29,6 @@ NameQuery = Annotated[
     Query(pattern=PROVIDER_NAME, description="The provider's name, where the body has no place for one."),
 ]
 Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
-Cursor = Annotated[str | None, Query(max_length=400, description="`next_cursor` of the page before.")]
-IfMatch = Annotated[
-    str | None, Header(max_length=200, description="The ETag that was read; 412 if it has changed.")
-]
 Prefer = Annotated[
     str | None,
     Header(
@@ -48,25 +42,6 @@ ETAG: Final[dict[str, Any]] = {
 LOCATION: Final[dict[str, Any]] = {
     "headers": {"Location": {"schema": {"type": "string"}, "description": "Where to ask how it fares."}}
 }
-
-
-def encoded_cursor(name: str | None) -> str | None:
-    """An opaque cursor behind a name."""
-    return None if name is None else base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-
-
-def decoded_cursor(cursor: str | None) -> str:
-    """The name that a cursor stands behind, "" for none; raises InvalidInput."""
-    if cursor is None:
-        return ""
-    try:
-        name = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        name = "\x00"
-    if "\x00" in name:
-        fault = Fault("#/query/cursor", "Give the `next_cursor` of the page before.")
-        raise InvalidInput("The cursor is not one of this gateway.", errors=[fault])
-    return name
 
 
 def inlined(model: type[BaseModel]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import orjson
 
 from app.errors import Fault, InvalidInput
 from app.providers.faults import validated
-from app.providers.inputs import VARIABLE_NAME, CanonicalRegistration, Described, VariableInput
+from app.providers.inputs import CanonicalRegistration, Described, VariableInput
 from app.providers.registration import (
     GivenVariable,
     RefusedEntry,
@@ -17,6 +17,7 @@ from app.providers.registration import (
     Registrations,
     Source,
 )
+from app.providers.texts import VARIABLE_NAME
 from app.schemas import PROVIDER_NAME
 from app.utcp.manuals import detect
 from app.utcp.names import legal_name

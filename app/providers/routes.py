@@ -5,22 +5,19 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from app.errors import Forbidden
+from app.parameters import Cursor, IfMatch, cursor_behind, name_before
 from app.providers.answers import Answering, answered, model_response
 from app.providers.dependencies import UsesChanges, UsesJobs, UsesRegistry, UsesSettings
 from app.providers.inputs import ProviderPatch
 from app.providers.parameters import (
     ETAG,
     LOCATION,
-    Cursor,
-    IfMatch,
     Limit,
     NameQuery,
     Prefer,
     ProviderPath,
     ReadsProviders,
     WritesProviders,
-    decoded_cursor,
-    encoded_cursor,
     registration_body,
 )
 from app.providers.registration import RefusedEntry, Registrations
@@ -115,8 +112,8 @@ async def list_providers(
     principal: ReadsProviders, changes: UsesChanges, *, limit: Limit = 50, cursor: Cursor = None
 ) -> ProviderPage:
     """The providers that this key may see, by name."""
-    rows, following = await changes.page(principal=principal, after=decoded_cursor(cursor), limit=limit)
-    return ProviderPage(items=[summary_of(one) for one in rows], next_cursor=encoded_cursor(following))
+    rows, following = await changes.page(principal=principal, after=name_before(cursor), limit=limit)
+    return ProviderPage(items=[summary_of(one) for one in rows], next_cursor=cursor_behind(following))
 
 
 @router.get(

@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse
 
 from app.providers.answers import Answering, answered, import_view
 from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry, UsesSettings
-from app.providers.exports import ExportDocument, read_export
-from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders, inlined
+from app.providers.exports import ExportDocument, import_body, read_export
+from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
 from app.providers.requests import read_json
 from app.providers.schemas import Entries, ImportView
 from app.schemas import problems
@@ -44,12 +44,7 @@ async def export_providers(principal: ReadsProviders, exporter: UsesExporter) ->
         202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
         **problems(400, 413, 415),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": inlined(ExportDocument)}},
-        }
-    },
+    openapi_extra=import_body(),
 )
 async def import_providers(
     request: Request,

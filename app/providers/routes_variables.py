@@ -5,19 +5,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from app.errors import BadRequest, UnsupportedMediaType
+from app.parameters import Cursor, cursor_behind, name_before
 from app.providers.answers import model_response
 from app.providers.dependencies import UsesSettings, UsesVariables
 from app.providers.inputs import VariableInput
-from app.providers.parameters import (
-    Cursor,
-    Limit,
-    ProviderPath,
-    ReadsProviders,
-    VariablePath,
-    WritesCredentials,
-    decoded_cursor,
-    encoded_cursor,
-)
+from app.providers.parameters import Limit, ProviderPath, ReadsProviders, VariablePath, WritesCredentials
 from app.providers.reading import given_variable
 from app.providers.registration import GivenVariable
 from app.providers.requests import read_body
@@ -145,9 +137,9 @@ async def delete_provider_variable(
 async def _page(
     variables: VariableStore, provider: str | None, principal: Principal, cursor: str | None, limit: int
 ) -> VariablePage:
-    after = decoded_cursor(cursor)
+    after = name_before(cursor)
     rows, following = await variables.page(provider, principal=principal, after=after, limit=limit)
-    return VariablePage(items=[variable_of(row) for row in rows], next_cursor=encoded_cursor(following))
+    return VariablePage(items=[variable_of(row) for row in rows], next_cursor=cursor_behind(following))
 
 
 async def _put(

@@ -59,6 +59,7 @@ def configure_logging(level: Level, log_format: Format, masker: Masks | None = N
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 class _Stderr:

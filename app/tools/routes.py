@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import requires
 from app.audit.queries import list_calls
+from app.parameters import Cursor, IfMatch
 from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
 from app.search import Filters
 from app.security.principal import Principal
@@ -45,10 +46,6 @@ TagFilter = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
-Cursor = Annotated[str | None, Query(max_length=400, description="`next_cursor` of the page before.")]
-IfMatch = Annotated[
-    str | None, Header(max_length=200, description="The ETag that was read; 412 if it has changed.")
-]
 _ETAG: dict[int | str, dict[str, Any]] = {
     200: {"headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}}
 }

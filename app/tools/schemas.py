@@ -10,14 +10,13 @@ from app.access.schemas import Moment
 from app.audit.queries import CallFilters
 from app.catalog.tools import ToolView, call_url
 from app.models import CallRecord
-from app.schemas import PROVIDER_NAME, TOOL_NAME, Closed, ShortText, Text
+from app.schemas import PROVIDER_NAME, TOOL_NAME, Closed, Tag, Text
 from app.search import Hit
 
 _FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)
 _LAST_MOMENT = datetime(9999, 12, 30, tzinfo=UTC)
 
 Word = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\u0000-\u001F\u007F]+$")]
-Tag = Annotated[ShortText, Field(min_length=1, max_length=100, pattern=r"^[^\u0000-\u001F\u007F]+$")]
 
 
 class ToolSummary(BaseModel):

@@ -1,7 +1,5 @@
 """Reading and changing stored tools. A change is one transaction, finished before it is answered."""
 
-import base64
-import binascii
 import re
 from typing import Any
 
@@ -13,8 +11,9 @@ from app.audit.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, has_tag, is_enabled, named, principal_filter, tool_select, view
 from app.database import Database
-from app.errors import Conflict, Fault, InvalidInput, NotFound, PreconditionFailed
+from app.errors import Conflict, NotFound, PreconditionFailed
 from app.models import Override, Provider, Tool, now
+from app.parameters import cursor_behind, fits, name_before
 from app.schemas import TOOL_NAME
 from app.security.principal import Principal
 from app.tools.schemas import ToolPatch
@@ -43,12 +42,12 @@ async def list_tools(
         wanted = is_enabled()
         statement = statement.where(wanted if filters["enabled"] else ~wanted)
     if cursor is not None:
-        statement = statement.where(col(Tool.name) > _after(cursor))
+        statement = statement.where(col(Tool.name) > name_before(cursor))
     statement = statement.order_by(col(Tool.name)).limit(limit + 1)
     async with database.reading() as session:
         tools = [view(row) for row in (await session.execute(statement)).all()]
     page = tools[:limit]
-    return page, _cursor(page[-1].name) if len(tools) > limit else None
+    return page, cursor_behind(page[-1].name) if len(tools) > limit else None
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str) -> ToolView:
@@ -129,14 +128,9 @@ async def _locked(
     seen = await _found(session, _visible(name, principal), name)
     await session.execute(select(col(Tool.id)).where(col(Tool.id) == seen.id).with_for_update())
     tool = await _found(session, _visible(name, principal), name)
-    if if_match is not None and not _matches(if_match, etag(tool)):
+    if if_match is not None and not fits(if_match, etag(tool)):
         raise PreconditionFailed(f"{tool.name} has changed since it was read: its ETag is {etag(tool)} now.")
     return tool
-
-
-def _matches(if_match: str, tag: str) -> bool:
-    """RFC 9110 section 13.1.1: `*` or a list of entity tags, compared strongly."""
-    return if_match.strip() == "*" or tag in (part.strip() for part in if_match.split(","))
 
 
 def _visible(name: str, principal: Principal) -> Select[Any]:
@@ -159,18 +153,3 @@ async def _found(session: AsyncSession, statement: Select[Any], name: str) -> To
 
 async def _record(session: AsyncSession, tool: ToolView) -> None:
     await record_change(session, kind="tool", provider_id=tool.provider_id, object_id=str(tool.id))
-
-
-def _cursor(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-
-
-def _after(cursor: str) -> str:
-    try:
-        name = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        name = ""
-    if _NAME.fullmatch(name) is None:
-        fault = Fault("#/query/cursor", "Give the `next_cursor` of the page before.")
-        raise InvalidInput("The cursor is not one of this gateway.", errors=[fault])
-    return name

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from app.access import declared_scope
+from app.access.authorise import every_route
 from app.database import asyncpg_dsn
-from app.front.contract import every_route
 from app.main import create_app
 from app.settings import Settings
 from tests.harness.gateway import RunningGateway

@@ -60,7 +60,7 @@ async def test_what_cannot_be_a_credential_is_refused_and_not_repeated(admin, up
 async def test_an_unknown_slot_is_refused_and_the_known_ones_are_named(admin, upstream):
     await registered(admin, upstream)
     answer = await put(admin, "nokey", kind="bearer", token="t")
-    assert answer.status_code == 422
+    assert answer.status_code == 404
     assert answer.json()["errors"][0]["expected"] == ["key"]
 
 

@@ -1,11 +1,9 @@
 """A small app with the routes of `access` on a real PostgreSQL."""
 
 import os
-import uuid
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import asyncpg
 import httpx2
 import pytest
 from fastapi import Depends, FastAPI
@@ -19,11 +17,9 @@ from app.access.data_keys import open_vault
 from app.access.repository import create_key
 from app.access.routes import router
 from app.catalog.feed import Feed
-from app.database import Database, migrate
+from app.database import Database
 from app.security.principal import Principal
 from app.security.vault import KeyRing
-
-_SERVER = os.environ.get("TEST_DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
 
 
 class Switchable(Database):
@@ -67,16 +63,11 @@ class FakeSettings:
 
 
 @pytest.fixture(scope="session")
-async def own_database_url():
+def own_database_url(servers):
     """A database of its own, because other tests may use the given one at the same time."""
-    name = f"gateway_access_{uuid.uuid4().hex[:8]}"
-    connection = await asyncpg.connect(_SERVER)
-    await connection.execute(f"CREATE DATABASE {name}")
-    base, _, _ = _SERVER.rpartition("/")
-    await migrate(f"{base}/{name}")
-    yield f"{base}/{name}"
-    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await connection.close()
+    dsn = servers.create_database()
+    yield dsn
+    servers.drop_database(dsn)
 
 
 @pytest.fixture

@@ -1,0 +1,133 @@
+"""Turns rows and imports into what the control plane answers with."""
+
+from app.models import Credential, Provider, Variable
+from app.providers.changes import ProviderFacts
+from app.providers.drafts import EGRESS_SLOT, Json
+from app.providers.imported import Imported
+from app.providers.schemas import (
+    CredentialView,
+    Preview,
+    ProviderSummary,
+    ProviderView,
+    Refreshed,
+    Registered,
+    SlotView,
+    ToolPreview,
+    VariableView,
+)
+from app.providers.storing import DEFINITION
+
+
+def summary_of(facts: ProviderFacts) -> ProviderSummary:
+    """A provider in a list."""
+    return ProviderSummary(**_summary(facts.provider, facts.tool_count))
+
+
+def view_of(facts: ProviderFacts) -> ProviderView:
+    """A provider with everything but secrets."""
+    view = _view(facts.provider, facts.tool_count, list(facts.credentials))
+    return ProviderView(**view, source=facts.source, report=facts.report)
+
+
+def registered_of(imported: Imported, *, source: Json | None) -> Registered:
+    """The answer to a registration."""
+    return Registered(**_registered(imported, source))
+
+
+def refreshed_of(imported: Imported, *, source: Json | None) -> Refreshed:
+    """The answer to a refresh."""
+    return Refreshed(**_registered(imported, source), difference=dict(imported.difference or {}))
+
+
+def preview_of(imported: Imported) -> Preview:
+    """The answer to a preview."""
+    provider = imported.provider
+    tools = [
+        ToolPreview(
+            name=imported.names.get(tool.source_key, tool.name),
+            source_key=tool.source_key,
+            description=tool.description,
+            method=str(tool.call_template.get("http_method", "GET")),
+            url=str(tool.call_template["url"]),
+            inputs=tool.inputs,
+            security=tool.security,
+        )
+        for tool in imported.drafted.tool_set.tools
+    ]
+    stored = set(imported.drafted.credentials)
+    return Preview(
+        name=provider.name,
+        title=provider.title,
+        description=provider.description,
+        kind=provider.kind,
+        protocol=provider.protocol,
+        exists=imported.exists,
+        origins=provider.origins,
+        slots=[_slot(slot, stored) for slot in provider.slots],
+        tools=tools,
+        difference=dict(imported.difference or {}),
+        needs_consent=list(imported.drafted.needs_consent),
+        report=imported.report,
+    )
+
+
+def credential_of(row: Credential) -> CredentialView:
+    """A stored credential without its values."""
+    return CredentialView(
+        slot=row.slot,
+        kind=row.kind,
+        public={key: value for key, value in row.public.items() if value is not None},
+        fingerprint=row.fingerprint,
+        version=row.version,
+        allowed_origins=row.allowed_origins,
+        variables=row.variable_names,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        last_used_at=row.last_used_at,
+    )
+
+
+def variable_of(row: Variable) -> VariableView:
+    """A variable, without its value where it is secret."""
+    return VariableView(
+        name=row.name,
+        secret=row.secret,
+        value=None if row.secret else row.value,
+        version=row.version,
+        updated_at=row.updated_at,
+    )
+
+
+def _summary(provider: Provider, tool_count: int) -> Json:
+    names = ("name", "title", "description", "protocol", "kind", "enabled", "tags", "origins", "version",
+             "created_at", "updated_at")  # fmt: skip
+    return {**{name: getattr(provider, name) for name in names}, "tool_count": tool_count}
+
+
+def _view(provider: Provider, tool_count: int, credentials: list[Credential]) -> Json:
+    shown = [credential_of(row) for row in credentials if row.slot != EGRESS_SLOT]
+    return {
+        **_summary(provider, tool_count),
+        "limits": provider.limits,
+        "options": {key: value for key, value in provider.options.items() if key != DEFINITION},
+        "call_template": provider.call_template,
+        "slots": [_slot(slot, {row.slot for row in credentials}) for slot in provider.slots],
+        "credentials": shown,
+    }
+
+
+def _registered(imported: Imported, source: Json | None) -> Json:
+    credentials = list(imported.credentials)
+    stored = {row.slot for row in credentials}
+    return {
+        **_view(imported.provider, imported.tool_count, credentials),
+        "source": source,
+        "report": imported.report,
+        "missing_slots": [slot["slot"] for slot in imported.provider.slots if slot["slot"] not in stored],
+        "needs_consent": list(imported.drafted.needs_consent),
+    }
+
+
+def _slot(slot: Json, stored: set[str]) -> SlotView:
+    shown = {key: slot[key] for key in SlotView.model_fields if key in slot}
+    return SlotView(**{**shown, "stored": slot["slot"] in stored})
