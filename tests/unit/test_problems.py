@@ -29,8 +29,15 @@ from app.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
+from app.telemetry.logs import configure_logging
 
 CANARY = "canary-3d9b"
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> None:
+    """A logger that was used once keeps the processors of this configuration, whatever came in between."""
+    configure_logging("info", "json")
 
 
 class Cat(BaseModel):
