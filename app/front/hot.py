@@ -56,21 +56,16 @@ class HotRoute:
         self._respond = respond
         self._cut = cut
 
-    def before(self, app: ASGIApp) -> ASGIApp:
-        """An application that answers the route, and hands everything else to `app`."""
-        route, tail = self.route, self._tail
-
-        async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith(tail):
-                match, found = route.matches(scope)
-                if match is Match.FULL:
-                    scope["route"] = route
-                    scope.update(found)
-                    await self.answer(scope, receive, send)
-                    return
-            await app(scope, receive, send)
-
-        return dispatch
+    def fits(self, scope: Scope) -> bool:
+        """Whether the request is for this route; if so, the scope gets what a router would write into it."""
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(self._tail):
+            return False
+        match, found = self.route.matches(scope)
+        if match is not Match.FULL:
+            return False
+        scope["route"] = self.route
+        scope.update(found)
+        return True
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As the app's own layers would: an answer or a problem, counted under the route's template."""
@@ -99,9 +94,21 @@ class Gateway(FastAPI):
     hot: HotRoute | None = None
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The layers of the app, and the hot route before them."""
-        stack = super().build_middleware_stack()
+        """The layers of the app; the hot route stays behind those that do what it does not."""
+        if self.hot is not None and any(layer.cls not in self.hot.replaces for layer in self.user_middleware):
+            self.hot = None
+        return super().build_middleware_stack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI. The first request finds the stack built: the lifespan went through it."""
         hot = self.hot
-        if hot is None or any(layer.cls not in hot.replaces for layer in self.user_middleware):
-            return stack
-        return hot.before(stack)
+        if hot is None or self.middleware_stack is None:
+            await super().__call__(scope, receive, send)
+            return
+        if self.root_path:
+            scope["root_path"] = self.root_path
+        if hot.fits(scope):
+            scope["app"] = self
+            await hot.answer(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)

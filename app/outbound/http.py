@@ -109,9 +109,7 @@ class Engine:
         url = _parsed(request.url)
         headers = _checked(request.headers)
         limits = request.limits
-        clock = self._clock
-        if clock is None:
-            clock = self._clock = timers()
+        clock = self.clock
         now = clock.loop.time()
         deadline = now + limits.total if request.deadline is None else request.deadline
         session, proxy, release = self._session(request.egress)
@@ -141,6 +139,14 @@ class Engine:
         return OutboundResponse(
             response, url=request.url, patience=Patience(deadline, limits.idle, clock), on_close=release
         )
+
+    @property
+    def clock(self) -> Timers:
+        """The timers of the loop that this engine works in; asking for them is for free."""
+        clock = self._clock
+        if clock is None:
+            clock = self._clock = timers()
+        return clock
 
     async def aclose(self) -> None:
         """Close all sessions and their connections."""

@@ -1,6 +1,5 @@
 """The natural way of a call: plan, arguments, credentials, upstream; once more where a token was refused."""
 
-import asyncio
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +8,7 @@ from app.catalog import Catalog
 from app.catalog.plan import Plan
 from app.errors import NotFound, UpstreamUnauthorized
 from app.outbound.credentials import CredentialResolver, WireCredential
+from app.outbound.timing import Timers
 from app.protocols.base import Call, Result
 from app.security.principal import Principal
 from app.tools.call_records import Attempt
@@ -20,6 +20,7 @@ class Rooms:
 
     catalog: Catalog
     resolver: CredentialResolver
+    clock: Timers
 
 
 async def call(name: str, arguments: Any, *, principal: Principal, rooms: Rooms, attempt: Attempt) -> Result:
@@ -31,7 +32,7 @@ async def call(name: str, arguments: Any, *, principal: Principal, rooms: Rooms,
     plan = attempt.plan = await _plan(name, principal, rooms.catalog)
     plan.validate(arguments)
     credentials = await _resolved(plan, rooms.resolver)
-    prepared = _prepared(plan, arguments, credentials, call_id=attempt.call_id)
+    prepared = _prepared(plan, arguments, credentials, call_id=attempt.call_id, now=rooms.clock.loop.time())
     began = time.perf_counter()
     try:
         return await plan.adapter.call(prepared)
@@ -52,7 +53,7 @@ async def describe(name: str, arguments: Any, *, principal: Principal, rooms: Ro
     plan = await _plan(name, principal, rooms.catalog)
     plan.validate(arguments)
     credentials = rooms.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
-    return plan.adapter.describe(_prepared(plan, arguments, credentials, call_id=""))
+    return plan.adapter.describe(_prepared(plan, arguments, credentials, call_id="", now=0.0))
 
 
 async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
@@ -70,13 +71,18 @@ async def _resolved(plan: Plan, resolver: CredentialResolver) -> tuple[WireCrede
 
 
 def _prepared(
-    plan: Plan, arguments: dict[str, Any], credentials: tuple[WireCredential, ...], *, call_id: str
+    plan: Plan,
+    arguments: dict[str, Any],
+    credentials: tuple[WireCredential, ...],
+    *,
+    call_id: str,
+    now: float,
 ) -> Call:
     return Call(
         target=plan.target,
         arguments=arguments,
         credentials=credentials,
-        deadline=asyncio.get_running_loop().time() + plan.limits.total,
+        deadline=now + plan.limits.total,
         limits=plan.limits,
         call_id=call_id,
         egress=plan.egress,

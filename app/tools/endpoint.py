@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from app.access import authorise
 from app.errors import BadRequest, Fault, GatewayError, InvalidInput, NotFound, TooLarge, UnsupportedMediaType
-from app.outbound.timing import Timer, timers
+from app.outbound.timing import Timer, Timers
 from app.schemas import TOOL_NAME
 from app.tools.call_records import Attempt
 from app.tools.calls import Rooms, call, describe
@@ -35,8 +35,9 @@ async def call_tool(request: Request) -> Answer | Streamed:
     name: str = request.path_params["name"]
     dry_run = _dry_run(request)
     attempt = Attempt(name, principal, calls=state.calls, metrics=state.metrics) if not dry_run else None
-    rooms = Rooms(state.catalog, state.resolver)
-    watch = _Watch(request)
+    clock: Timers = state.engine.clock
+    rooms = Rooms(state.catalog, state.resolver, clock)
+    watch = _Watch(request, clock)
     try:
         _refuse_impossible(name)
         body = await _body(request, state.settings.max_request_bytes)
@@ -66,17 +67,18 @@ CALL_ROUTE = Route("/tools/{name}/call", endpoint=call_tool, methods=["POST"], n
 class _Watch:
     """Cancels the request's task when the caller leaves while its answer is being waited for."""
 
-    __slots__ = ("_request", "_task", "_timer", "watcher")
+    __slots__ = ("_clock", "_request", "_task", "_timer", "watcher")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, clock: Timers) -> None:
         self._request = request
+        self._clock = clock
         self._task: asyncio.Task[Any] | None = None
         self._timer: Timer | None = None
         self.watcher: asyncio.Task[bool] | None = None
 
     def begin(self) -> None:
         """The body has been read: from now on, what is received is the end of the connection."""
-        clock = timers()
+        clock = self._clock
         self._task = asyncio.current_task(clock.loop)
         self._timer = clock.at(clock.loop.time() + _WATCH_AFTER, self._watch)
 
@@ -88,7 +90,7 @@ class _Watch:
             self.watcher.cancel()
 
     def _watch(self) -> None:
-        self.watcher = timers().loop.create_task(cancel_when_gone(self._request.receive, self._task))
+        self.watcher = self._clock.loop.create_task(cancel_when_gone(self._request.receive, self._task))
 
 
 def _failed(error: BaseException, request: Request, attempt: Attempt | None, watch: _Watch) -> Answer:
