@@ -19,4 +19,4 @@ def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis"
         retry=None,
         health_check_interval=0,
     )
-    return Redis(connection_pool=pool)
+    return Redis.from_pool(pool)

@@ -19,7 +19,7 @@ from app.cli.listener import Listener, listening
 from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with
 from app.cli.welcome import Welcome, welcome
 from app.database import migrate, schema_state
-from app.embedded import EmbeddedServers, sealing_key
+from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
 from app.sample import sample_process
 from app.security.vault import KeyRing
 from app.settings import Settings
@@ -67,6 +67,7 @@ def start_embedded(settings: Settings, stack: ExitStack) -> Welcome:
     servers = EmbeddedServers(settings.data_dir)
     running = servers.start()
     stack.callback(servers.stop)
+    stack.enter_context(watched(servers))
     os.environ |= {
         "DATABASE_URL": running.database_url,
         "REDIS_URL": running.redis_url,
@@ -83,6 +84,33 @@ def start_embedded(settings: Settings, stack: ExitStack) -> Welcome:
         sample = stack.enter_context(sample_process(settings.data_dir, port=settings.sample_port))
         greeting = greeting.with_sample(sample)
     return greeting
+
+
+@contextmanager
+def watched(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
+    """Ends the gateway when one of its servers has ended by itself: without it, nothing would work.
+
+    Raises EmbeddedFailed then, in place of what the signal raises.
+    """
+    over = threading.Event()
+    lost: list[EmbeddedFailed] = []
+
+    def watch() -> None:
+        while not over.wait(every):
+            try:
+                servers.check()
+            except EmbeddedFailed as failed:
+                lost.append(failed)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+        if lost:
+            raise lost[0]
 
 
 def check_servers(settings: Settings) -> Welcome:

@@ -41,7 +41,6 @@ class Metrics:
         self._calls = self._counter("calls", "Calls of tools", ("provider", "outcome"))
         self._call_seconds = self._histogram("call_seconds", "Time of a call of a tool", ("provider",))
         self._lost = self._counter("call_records_lost", "Call records that could not be kept")
-        self.requests_in_flight = self._gauge("requests_in_flight", "Requests being answered")
         self.calls_in_flight = self._gauge("calls_in_flight", "Calls of tools under way")
         self.call_records_waiting = self._gauge("call_records_waiting", "Call records not yet stored")
         self.keys_remembered = self._gauge("keys_remembered", "API keys in the cache")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
+import psutil
 import pytest
 
 from tests.harness.gateway import PROGRAM, environment_for, run_command
@@ -124,6 +125,27 @@ def test_no_folder_but_our_own_changes(tmp_path: Path) -> None:
         assert get(running, "/health/ready").status_code == 200
     after = {path: (path.stat().st_mode, path.stat().st_uid, path.stat().st_gid) for path in before}
     assert after == before
+
+
+@pytest.mark.parametrize("name", ["postgres", "valkey-server"])
+def test_a_server_that_is_lost_ends_the_gateway_with_a_sentence(tmp_path: Path, name: str) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(PROGRAM), "serve", "--port", "0", "--no-sample"],
+            cwd=tmp_path, env=clean_environment(tmp_path), stdout=output, stderr=output,
+        )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while "providers add" not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children(recursive=True)
+    next(one for one in children if one.name() == name).kill()
+    assert process.wait(45) == 1
+    told = log.read_text()
+    assert "has ended" in told
+    assert "Traceback" not in told
+    with embedded(tmp_path) as again:
+        assert get(again, "/health/ready").status_code == 200
 
 
 def test_two_starts_on_one_folder(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import time
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -73,13 +72,10 @@ def test_is_bounded_and_takes_back_what_is_used_again() -> None:
     assert masker.mask("secret-0 secret-4") == "*** ***"
 
 
-def test_a_full_registry_masks_a_large_body_without_stalling_the_loop() -> None:
+def test_a_full_registry_masks_a_large_body() -> None:
     masker = Masker()
     for number in range(1024):
         masker.add(f"{number:04}-{'s3cr3t' * 4}")
     text = "plain text of an upstream, " * 2427  # 64 KiB
-    masker.mask("")
-    began = time.perf_counter()
     masked = masker.mask(text + "0512-" + "s3cr3t" * 4)
-    assert time.perf_counter() - began < 0.3
     assert masked == text + MASK

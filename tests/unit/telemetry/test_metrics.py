@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 from app.telemetry.metrics import Metrics
 
@@ -69,25 +68,12 @@ def test_lost_records_and_gauges_are_shown():
     assert "utcp_gateway_calls_in_flight 1.0" in text
 
 
-def test_observing_is_cheap():
-    metrics = Metrics()
-    metrics.observe_request("/x", "GET", 200, 0.001)
-    best = 1.0
-    for _ in range(5):
-        began = time.perf_counter()
-        for _ in range(2_000):
-            metrics.observe_request("/x", "GET", 200, 0.03)
-        best = min(best, (time.perf_counter() - began) / 2_000)
-    # Aim: 5 us; three times that leaves room for a busy machine.
-    assert best < 15e-6
-
-
 _WORKER = """
 import sys
 from app.telemetry.metrics import Metrics
 metrics = Metrics()
 metrics.observe_call("library", "ok", 0.01)
-metrics.requests_in_flight.inc()
+metrics.calls_in_flight.inc()
 if sys.argv[1] == "show":
     sys.stdout.write(metrics.render()[0].decode())
 """
