@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -133,8 +134,14 @@ def _commands(greeting: Welcome) -> list[str]:
     return [
         f'{program} tools search "find a book"{options}',
         f"{program} tools call library.searchBooks q=sea{options}",
-        f"{program} providers add https://api.example.com/openapi.json --name my-api{options}",
+        f"{program} providers add {_document(greeting)} --name my-api{options}",
     ]
+
+
+def _document(greeting: Welcome) -> str:
+    """An OpenAPI document to register: that of the sample API, which is there without the internet."""
+    source = (greeting.sample or {}).get("source") or {}
+    return str(source.get("url") or "https://api.example.com/openapi.json")
 
 
 def _program() -> str:
@@ -142,4 +149,4 @@ def _program() -> str:
     try:
         return str(program.absolute().relative_to(Path.cwd()))
     except ValueError:
-        return program.name
+        return program.name if shutil.which(program.name) else str(program.absolute())
