@@ -406,10 +406,8 @@ async def test_errors_of_the_database_by_their_state(client, error, status, slug
 
 @pytest.mark.parametrize("path", ["/raise/x", "/plain/x", "/depends/x"])
 async def test_an_unexpected_error_is_a_500_with_an_id_that_the_log_knows(client, path):
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(20))
     with structlog.testing.capture_logs() as logs:
         response = await answer(client, KeyError(CANARY), "POST" if "plain" in path else "GET", path)
-    structlog.reset_defaults()
     body = checked(response, 500, "internal-error")
     (line,) = logs
     assert line["error_id"] == body["error_id"]
