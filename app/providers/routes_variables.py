@@ -125,7 +125,7 @@ async def put_provider_variable(
     "/providers/{name}/variables/{variable}",
     operation_id="deleteProviderVariable",
     status_code=204,
-    responses=problems(404),
+    responses=problems(404, 409),
 )
 async def delete_provider_variable(
     name: ProviderPath, variable: VariablePath, principal: WritesCredentials, variables: UsesVariables

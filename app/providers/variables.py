@@ -10,13 +10,14 @@ from sqlmodel import col
 
 from app.audit.events import record_event
 from app.catalog.feed import record_change
-from app.errors import Forbidden, NotFound
-from app.models import TENANT, Variable, now
+from app.errors import Conflict, Forbidden, NotFound
+from app.models import TENANT, Provider, Variable, now
 from app.providers.keeping import fill_variable, new_variable
 from app.providers.registration import GivenVariable
-from app.providers.repository import lock_names
+from app.providers.repository import credentials_of, lock_names, tools_of
 from app.providers.service import Registry
 from app.security.principal import Principal
+from app.utcp.variables import find_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,11 @@ class VariableStore:
         return rows, [name for name in given if name not in existing]
 
     async def delete(self, provider: str | None, name: str, *, principal: Principal) -> None:
-        """Deletes a variable; NotFound. What names it fails from now on, and says so."""
+        """Deletes a variable. What names it fails from now on, and says so.
+
+        Raises NotFound, and Conflict where a fetched manual names it: the tenant's variable of that name,
+        which such a manual must not reach, would take its place.
+        """
         registry = self.registry
         async with registry.database.writing() as session:
             owner = await self._owner(session, provider, principal=principal, writes=True)
@@ -75,6 +80,8 @@ class VariableStore:
             row = (await session.execute(query.with_for_update())).scalar_one_or_none()
             if row is None:
                 raise NotFound(f"There is no variable {name!r} here.")
+            if owner is not None and await _fetched_manual_names(session, owner, name):
+                raise Conflict(f"The fetched manual of {provider!r} names {name}: replace its value instead.")
             await session.delete(row)
             await session.flush()
             await self._event(session, row, provider, "deleted", principal=principal)
@@ -107,3 +114,13 @@ def _owned(owner: UUID | None) -> ColumnElement[bool]:
     provider = col(Variable.provider_id)
     mine = provider.is_(None) if owner is None else provider == owner
     return (col(Variable.tenant_id) == TENANT) & mine
+
+
+async def _fetched_manual_names(session: AsyncSession, owner: UUID, name: str) -> bool:
+    """Whether the provider's tools came from its upstream as a manual that names the variable."""
+    provider = await session.get_one(Provider, owner)
+    if provider.kind != "manual" or not provider.call_template.get("url"):
+        return False
+    tools = [tool for tool in await tools_of(session, owner) if tool.revision_id is not None]
+    named = {one for tool in tools for one in find_variables(tool.call_template)}
+    return name in named.union(*(row.variable_names for row in await credentials_of(session, [owner])))

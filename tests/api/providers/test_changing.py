@@ -131,6 +131,23 @@ async def test_variables_are_looked_up_at_the_provider_the_tenant_and_the_enviro
     assert missing.json()["variables"] == ["TOKEN"]
 
 
+async def test_a_fetched_manual_never_reaches_a_variable_of_the_tenant(admin, upstream):
+    await admin.put("/variables/KEY", json={"value": "tenant-secret"})
+    auth = {"auth_type": "api_key", "api_key": "$KEY", "var_name": "X-Auth"}
+    upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/echo", auth=auth))
+    template = {"name": "gw", "call_template_type": "http", "url": f"{upstream.url}/utcp"}
+    refused = await admin.post("/providers", json=template)
+    assert (refused.status_code, refused.json()["variables"]) == (422, ["KEY"])
+    body = {"name": "gw", "source": {"call_template": template}, "variables": {"KEY": {"value": "own"}}}
+    made = await admin.post("/providers", json=body)
+    assert made.status_code == 201, made.text
+    assert (await admin.post("/tools/gw.echo/call", json={})).status_code == 200
+    assert upstream.seen[-1][2]["X-Auth"] == "own"
+    kept = await admin.delete("/providers/gw/variables/KEY")
+    assert kept.status_code == 409, kept.text
+    assert not [one for one in upstream.seen if "tenant-secret" in str(one)]
+
+
 async def test_a_secret_variable_stands_in_no_open_field(admin, upstream):
     await admin.put("/variables/HIDDEN", json={"value": "x"})
     refused = await admin.post("/providers?name=m", json=manual(tool("echo", "https://${HIDDEN}.example/e")))
