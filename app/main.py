@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from redis.asyncio import Redis
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from app import cache
 from app.access import KeyVerifier
@@ -28,7 +27,7 @@ from app.discovery import router as discovery_router
 from app.errors import GatewayError
 from app.front import collector, contract, docs, health
 from app.front.hot import Gateway, HotRoute
-from app.front.middleware import BodyLimit, Observe
+from app.front.middleware import AllowedHosts, BodyLimit, Observe
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
@@ -193,12 +192,19 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
                 CORSMiddleware,
                 allow_origins=settings.cors_origins,
                 allow_methods=["*"],
-                allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "X-API-Key"],
+                allow_headers=[
+                    "Authorization",
+                    "Content-Type",
+                    "If-Match",
+                    "If-None-Match",
+                    "Prefer",
+                    "X-API-Key",
+                ],
                 expose_headers=["ETag", "Location", "X-Call-Id", "X-Upstream-Status", "X-Error-Source"],
             ),
         )
     if settings.allowed_hosts != ("*",):
-        middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=settings.allowed_hosts))
+        middleware.insert(0, Middleware(AllowedHosts, patterns=settings.allowed_hosts))
     return middleware
 
 

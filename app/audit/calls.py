@@ -22,6 +22,8 @@ _BATCH = 2_000
 _LARGEST_INT = 2**31 - 1
 _LONGEST_TEXT = 300
 _MAINTENANCE_SECONDS = 3_600.0
+# check_violation, which PostgreSQL answers with where a row fits no partition.
+_NO_PARTITION = "23514"
 _LAST_FLUSH_SECONDS = 5.0
 
 # One statement whatever the number of rows. A batch whose commit was cut off comes again: hence ON CONFLICT.
@@ -120,8 +122,11 @@ class CallWriter:
                 self._give_back(batch)
         return stored
 
-    async def _try(self, batch: list[CallEntry]) -> bool:
-        """Whether all of them are stored or refused for good; False when PostgreSQL is away."""
+    async def _try(self, batch: list[CallEntry], *, mended: bool = False) -> bool:
+        """Whether all of them are stored or refused for good; False when PostgreSQL is away.
+
+        `mended` says that the partitions have just been looked after.
+        """
         try:
             await self._insert(batch)
         except (Unavailable, OSError, TimeoutError):
@@ -131,12 +136,19 @@ class CallWriter:
                 return False
             if not _is_about_a_row(error):
                 raise
+            if not mended and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
+                # The first calls of a day can be quicker than the task that makes its partition.
+                try:
+                    await maintain(self._database, retention_days=self._retention_days)
+                except Unavailable:
+                    return False
+                return await self._try(batch, mended=True)
             if len(batch) == 1:
                 _log.error("a call record was refused by the database")
                 self._lose(1)
                 return True
             # One row that PostgreSQL refuses must not keep the others out.
-            return all([await self._try([entry]) for entry in batch])
+            return all([await self._try([entry], mended=mended) for entry in batch])
         return True
 
     async def _insert(self, batch: Sequence[CallEntry]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Select, select
@@ -15,7 +16,8 @@ from app.models import TENANT, CallRecord
 class CallFilters:
     """Each that is not None must hold; `since` is inclusive, `until` exclusive, both aware.
 
-    `providers` are the limits of a principal, `provider` is what was asked for.
+    `providers` and `tools` (a SELECT of names) are the limits of a principal, `provider` and `tool` are
+    what was asked for.
     """
 
     tool: str | None = None
@@ -25,6 +27,7 @@ class CallFilters:
     since: datetime | None = None
     until: datetime | None = None
     providers: Collection[str] | None = None
+    tools: Select[Any] | None = None
 
 
 async def list_calls(
@@ -60,4 +63,6 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
         query = query.where(CallRecord.at < filters.until)  # type: ignore[arg-type]
     if filters.providers is not None:
         query = query.where(CallRecord.provider.in_(sorted(filters.providers)))  # type: ignore[attr-defined]
+    if filters.tools is not None:
+        query = query.where(CallRecord.tool.in_(filters.tools))  # type: ignore[attr-defined]
     return query

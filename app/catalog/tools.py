@@ -126,6 +126,16 @@ def has_tag(tag: str) -> ColumnElement[bool]:
     return or_(_holds(own, [tag]), _holds(col(Provider.tags), [tag]))
 
 
+def provider_filter(principal: Viewer) -> ColumnElement[bool]:
+    """Which providers exist for this principal: the same rule as `Principal.may_use`, as a WHERE."""
+    rules: list[ColumnElement[bool]] = [true()]
+    if principal.providers is not None:
+        rules.append(col(Provider.name).in_(sorted(principal.providers)))
+    if principal.tags is not None:
+        rules.append(_holds(col(Provider.tags), sorted(principal.tags)))
+    return and_(*rules)
+
+
 def principal_filter(principal: Viewer) -> ColumnElement[bool]:
     """What exists for this principal: the same rule as `Principal.may_use`, as a WHERE."""
     rules: list[ColumnElement[bool]] = [true()]

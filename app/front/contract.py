@@ -52,6 +52,8 @@ def build(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
     )
+    if app.root_path:
+        document["servers"] = [{"url": app.root_path}]
     document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = dict(CALL_OPERATION)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import BadRequest, TooLarge
@@ -84,6 +85,30 @@ def _counting(receive: Receive, limit: int) -> Receive:
         return message
 
     return counted
+
+
+class AllowedHosts:
+    """Refuses other Host headers than those of the settings, against rebinding of names.
+
+    Starlette's TrustedHostMiddleware does the same, but answers in plain text. `patterns` are host names, or
+    `*.example.com` for all below.
+    """
+
+    def __init__(self, app: ASGIApp, *, patterns: Sequence[str]) -> None:
+        self.app = app
+        self.names = frozenset(pattern.lower() for pattern in patterns)
+        self.suffixes = tuple(name[1:] for name in self.names if name.startswith("*."))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises BadRequest for another host."""
+        if scope["type"] == "http" and not self.allows(Headers(scope=scope).get("host", "")):
+            raise BadRequest("The Host header names no host that is served here.")
+        await self.app(scope, receive, send)
+
+    def allows(self, host: str) -> bool:
+        """Whether a Host header, with or without a port, is one of ours."""
+        name = (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
+        return name in self.names or (bool(self.suffixes) and name.endswith(self.suffixes))
 
 
 class Observe:

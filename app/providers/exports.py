@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.tools import provider_filter
 from app.errors import Fault, InvalidInput
 from app.models import TENANT, Override, Provider, Tool, Variable
 from app.providers.drafts import Json
@@ -18,7 +19,7 @@ from app.providers.faults import validated
 from app.providers.inputs import LimitsInput, OptionsInput
 from app.providers.reading import MOST_ENTRIES, attempt
 from app.providers.registration import RefusedEntry, Registration, Registrations, Source
-from app.providers.repository import overrides_of, source_of, tools_of, visible
+from app.providers.repository import overrides_of, source_of, tools_of
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, opened_body
 from app.providers.texts import Tags
@@ -93,7 +94,7 @@ class Exporter:
     async def export(self, *, principal: Principal) -> Json:
         """All providers that the caller may see. No value of a credential or a secret variable is in it."""
         async with self.registry.database.reading() as session:
-            query = select(Provider).where(col(Provider.tenant_id) == TENANT, visible(principal))
+            query = select(Provider).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
             rows = (await session.execute(query.order_by(col(Provider.name).collate("C")))).scalars().all()
             providers = [await self._provider(session, row) for row in rows]
         return {"format": FORMAT, "providers": providers}

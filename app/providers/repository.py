@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, true, update
+from sqlalchemy import delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.tools import provider_filter
 from app.models import TENANT, Credential, Override, Provider, Revision, Source, Tool, Variable, new_id, now
 from app.providers.drafts import Json, ToolDraft
 from app.security.principal import Principal
@@ -28,22 +29,12 @@ async def provider_named(session: AsyncSession, name: str, *, locked: bool = Fal
     return (await session.execute(query.with_for_update() if locked else query)).scalar_one_or_none()
 
 
-def visible(principal: Principal) -> ColumnElement[bool]:
-    """Which providers exist for a caller: the same rule as `Principal.may_use`."""
-    rules: list[ColumnElement[bool]] = [true()]
-    if principal.providers is not None:
-        rules.append(col(Provider.name).in_(sorted(principal.providers)))
-    if principal.tags is not None:
-        rules.append(col(Provider.tags).overlap(sorted(principal.tags)))  # type: ignore[attr-defined]
-    return and_(*rules)
-
-
 async def page_of_providers(
     session: AsyncSession, *, principal: Principal, after: str, limit: int
 ) -> list[Provider]:
     """Providers by name, after a name."""
     query = select(Provider).where(
-        col(Provider.tenant_id) == TENANT, visible(principal), col(Provider.name).collate("C") > after
+        col(Provider.tenant_id) == TENANT, provider_filter(principal), col(Provider.name).collate("C") > after
     )
     found = await session.execute(query.order_by(col(Provider.name).collate("C")).limit(limit))
     return list(found.scalars())

@@ -159,7 +159,7 @@ async def get_calls(
     asked: Annotated[CallQuery, Query()],
 ) -> CallPage:
     """Calls that were made, the newest first."""
-    filters = asked.filters(await service.providers_seen(database, principal))
+    filters = asked.filters(principal.providers, service.tools_seen(principal))
     async with database.reading() as session:
         rows, following = await list_calls(session, filters=filters, cursor=asked.cursor, limit=asked.limit)
     return CallPage(items=[CallOut.of(row) for row in rows], next_cursor=following)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, Field
+from sqlalchemy import Select
 
 from app.access.schemas import Moment
 from app.audit.queries import CallFilters
@@ -127,8 +128,8 @@ class CallQuery(BaseModel):
     limit: int = Field(50, ge=1, le=200, description="Most items of the page.")
     cursor: UUID | None = Field(None, description="`next_cursor` of the page before.")
 
-    def filters(self, providers: frozenset[str] | None) -> CallFilters:
-        """The filters of the audit; `providers` are the limits of the principal."""
+    def filters(self, providers: frozenset[str] | None, tools: Select[Any] | None) -> CallFilters:
+        """The filters of the audit; `providers` and `tools` are the limits of the principal."""
         return CallFilters(
             tool=self.tool,
             provider=self.provider,
@@ -137,6 +138,7 @@ class CallQuery(BaseModel):
             since=_storable_moment(self.since),
             until=_storable_moment(self.until),
             providers=providers,
+            tools=tools,
         )
 
 

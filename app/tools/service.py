@@ -112,13 +112,11 @@ async def delete_tool(database: Database, *, principal: Principal, name: str, if
         await _record(session, tool)
 
 
-async def providers_seen(database: Database, principal: Principal) -> frozenset[str] | None:
-    """The providers of which the principal may see tools; None for all."""
-    if principal.providers is None and principal.tags is None:
+def tools_seen(principal: Principal) -> Select[Any] | None:
+    """The names of the tools that a principal limited to tags may see; None for one that is not."""
+    if principal.tags is None:
         return None
-    statement = tool_select().with_only_columns(col(Provider.name)).where(principal_filter(principal))
-    async with database.reading() as session:
-        return frozenset((await session.scalars(statement.distinct())).all())
+    return tool_select().with_only_columns(col(Tool.name)).where(principal_filter(principal))
 
 
 async def _locked(

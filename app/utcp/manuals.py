@@ -63,7 +63,7 @@ class Manual:
 def detect(raw: Any) -> DocumentKind:
     """Tells the documents that can be registered apart by their keys alone; never raises."""
     if isinstance(raw, list):
-        return "providers_list" if all(_is_template(entry) for entry in raw) else "unknown"
+        return "providers_list"
     if not isinstance(raw, Mapping):
         return "unknown"
     if isinstance(raw.get("call_template_type"), str):
@@ -108,12 +108,6 @@ def read_manual(raw: Any, *, most_tools: int = 100_000) -> Manual:
             faults.append(ManualFault(at, _legible_name(entry), error.detail, error.errors))
     version: Literal["manual_v1", "manual_v0"] = "manual_v0" if kind == "manual_v0" else "manual_v1"
     return Manual(version, str(declared)[:64], tuple(tools), tuple(faults), tuple(_warnings(raw, tools)))
-
-
-def _is_template(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and any(
-        isinstance(entry.get(key), str) for key in ("provider_type", "call_template_type")
-    )
 
 
 def _manual_kind(raw: Mapping[str, Any]) -> Literal["manual_v1", "manual_v0", "unknown"]:

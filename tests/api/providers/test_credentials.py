@@ -202,4 +202,9 @@ async def test_scopes_and_limits_hold(admin, gateway_app, upstream):
     assert (await other.get("/export")).json()["providers"] == []
     by_tag = await gateway_app.client("admin", tags=("team-a",))
     assert (await by_tag.get("/providers/pets")).status_code == 200
+    assert [one["name"] for one in (await by_tag.get("/providers")).json()["items"]] == ["pets"]
+    assert [one["name"] for one in (await by_tag.get("/export")).json()["providers"]] == ["pets"]
+    by_other_tag = await gateway_app.client("admin", tags=("team-b",))
+    assert (await by_other_tag.get("/providers")).json()["items"] == []
+    assert (await by_other_tag.get("/export")).json()["providers"] == []
     assert (await by_tag.patch("/providers/pets", json={"tags": []})).status_code in (200, 403)

@@ -191,5 +191,11 @@ async def test_calls_are_filtered_and_paged(api, library):
     assert (await client.get("/calls")).status_code == 403
     limited = await api.client("calls:read", tags=["internal"])
     assert (await limited.get("/calls")).json()["items"] == []
+    # A provider may hold tools that a tag shows and others that it does not.
+    shown = await api.tool(library["library"], "shown", {"url": "https://x.example/a"}, tags=["shared"])
+    await client.post(f"/tools/{shown.name}/call", json={"x": 1})
+    by_tag = await api.client("calls:read", tags=["shared"])
+    assert [one["tool"] for one in await api.calls() if one["tool"] == shown.name] == [shown.name]
+    assert [one["tool"] for one in (await by_tag.get("/calls")).json()["items"]] == [shown.name]
     for wrong in ("since=5", "cursor=x", "outcome=", "limit=0"):
         assert (await reader.get(f"/calls?{wrong}")).status_code == 422
