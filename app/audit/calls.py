@@ -22,7 +22,7 @@ _BATCH = 2_000
 _LARGEST_INT = 2**31 - 1
 _LONGEST_TEXT = 300
 _MAINTENANCE_SECONDS = 3_600.0
-# check_violation, which PostgreSQL answers with where a row fits no partition.
+# check_violation, which PostgreSQL answers with where a row does not fit its partition (any more).
 _NO_PARTITION = "23514"
 _LAST_FLUSH_SECONDS = 5.0
 
@@ -137,7 +137,7 @@ class CallWriter:
             if not _is_about_a_row(error):
                 raise
             if not mended and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
-                # The first calls of a day can be quicker than the task that makes its partition.
+                # The day's partition was made while the row was on its way into the default one.
                 try:
                     await maintain(self._database, retention_days=self._retention_days)
                 except Unavailable:

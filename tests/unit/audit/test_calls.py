@@ -54,18 +54,6 @@ async def test_a_record_is_stored_as_it_was_made(database):
     assert (row.request_bytes, row.response_bytes) == (10, 2_000)
 
 
-async def test_a_record_of_a_day_without_partition_makes_it(database):
-    writer = CallWriter(database)
-    async with database.writing() as session:
-        found = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'calls'::regclass"
-        for partition in (await session.scalars(text(found))).all():
-            await session.execute(text(f"DROP TABLE {partition}"))
-    writer.record(entry())
-    assert await writer.flush()
-    assert len(await stored(database)) == 1
-    assert writer.lost == 0
-
-
 async def test_records_are_stored_in_the_background(database):
     writer = CallWriter(database, flush_seconds=0.02)
     await writer.start()
