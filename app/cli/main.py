@@ -1,5 +1,8 @@
 """`utcp-gateway`: the commands, and the options that all of them share."""
 
+import errno
+import os
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -87,4 +90,11 @@ app.command("import")(transfer.import_)
 
 def main() -> None:
     """Entry point of the installed command."""
-    app()
+    try:
+        app()
+    except OSError as error:
+        # What is left in the buffer of standard output must not be tried again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            sys.stderr.write(f"Error: standard output cannot be written: {error.strerror}.\n")
+        sys.exit(1)

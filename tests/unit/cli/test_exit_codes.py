@@ -3,9 +3,11 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 Run = Callable[..., Any]
 EMPTY = {"items": [], "next_cursor": None}
@@ -82,3 +84,12 @@ def test_the_operators_commands_are_there_all_the_same(spawn: Run) -> None:
         assert ran.code == 0
         assert "--database-url" in ran.out
     assert spawn("serve", "--port", "no-port").code == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_gives_a_sentence() -> None:
+    program = Path(sys.executable).with_name("utcp-gateway")
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run([str(program), "--version"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.decode() == "Error: standard output cannot be written: No space left on device.\n"
