@@ -12,11 +12,13 @@ from starlette.types import Receive, Scope, Send
 
 from app.errors import ResponseTooLarge
 from app.protocols.base import Result
+from app.protocols.charsets import charset_of, decoded
 from app.tools.call_records import Attempt
 
 _MOST_WRAPPED: Final = 16 << 20
 """Bytes of text or binary that are turned into JSON; a longer answer must be taken as it is."""
 
+_QUICK: Final = 256 << 10
 _JSON: Final = b"application/json"
 _TEXTUAL: Final = ("xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "toml")
 # The bytes are an upstream's: a browser must neither guess their type nor run them with our origin.
@@ -110,7 +112,7 @@ async def respond(result: Result, *, accept: str, attempt: Attempt) -> Answer | 
     if _only_json(accept, media):
         if result.stream is not None and is_json(media):
             return Streamed(result, [*headers, (b"content-type", _JSON)], attempt)
-        body = _as_json(await _collected(result), media, result.media_type)
+        body = await _converted(await _collected(result), media, result.media_type)
         headers.append((b"content-type", _JSON))
     elif result.stream is not None:
         return Streamed(result, [*headers, *_content_type(result.media_type)], attempt)
@@ -187,6 +189,13 @@ async def _collected(result: Result) -> bytes:
     return b"".join(pieces)
 
 
+async def _converted(body: bytes, media: str, media_type: str) -> bytes:
+    """`_as_json`, beside the loop where it takes more than about a millisecond."""
+    if len(body) > _QUICK:
+        return await asyncio.to_thread(_as_json, body, media, media_type)
+    return _as_json(body, media, media_type)
+
+
 def _as_json(body: bytes, media: str, media_type: str) -> bytes:
     """JSON as it is, nothing as null, text as a string, anything else as an object with base64."""
     if not body:
@@ -211,12 +220,7 @@ def _text(body: bytes, media: str, media_type: str) -> str | None:
     textual = media.startswith("text/") or is_json(media) or any(word in media for word in _TEXTUAL)
     if media and not textual:
         return None
-    charset = "utf-8"
-    for parameter in media_type.split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip().strip('"')
     try:
-        return body.decode(charset)
-    except (UnicodeDecodeError, LookupError, ValueError):
+        return decoded(body, charset_of(media_type) or "utf-8")
+    except UnicodeDecodeError:
         return body.decode("utf-8", "replace") if textual and b"\x00" not in body else None
