@@ -11,8 +11,8 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from app.errors import ResponseTooLarge
+from app.outbound.charsets import charset_of, decoded
 from app.protocols.base import Result
-from app.protocols.charsets import charset_of, decoded
 from app.tools.call_records import Attempt
 
 _MOST_WRAPPED: Final = 16 << 20
