@@ -6,6 +6,7 @@ all stored, for the origin that is about to be called, is taken. The values of t
 """
 
 import base64
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,10 +75,12 @@ class CredentialResolver:
         *,
         origin: str,
         egress: EgressSettings | None = None,
+        deadline: float = math.inf,
     ) -> tuple[WireCredential, ...]:
         """What to send to `origin` (`scheme://host[:port]`, lower case, without a default port).
 
-        `credentials` are the provider's, by slot. Only an OAuth2 token that is not cached is waited for.
+        `credentials` are the provider's, by slot. Only an OAuth2 token that is not cached is waited for,
+        until `deadline` (a `loop.time()`).
         Raises CredentialMissing naming the slots, Forbidden where one is stored but not for this origin,
         UnsetVariable, SealBroken, and what getting a token raises.
         """
@@ -86,7 +89,7 @@ class CredentialResolver:
             fields = self._opened(credential)
             if credential.kind == "oauth2":
                 request = _token_request(credential, fields, need=need, egress=egress)
-                handle = await self._tokens.get(request)
+                handle = await self._tokens.get(request, deadline=deadline)
                 self._reveal(request.client_secret.reveal(), handle.token.reveal())
                 value = Secret(f"Bearer {handle.token.reveal()}")
                 wired.append(WireCredential("header", "Authorization", value, credential.slot, handle))

@@ -8,15 +8,17 @@ which differ in anything never share a token.
 """
 
 import asyncio
+import math
 import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from app.errors import GatewayError
+from app.errors import GatewayError, UpstreamTimeout
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.shared_tokens import SharedTokens
+from app.outbound.timing import Bound, timers
 from app.security.secret import Secret
 from app.security.vault import Vault
 
@@ -77,10 +79,11 @@ class TokenCache:
         # The lock outlives any fetch, so it needs no renewal.
         self._lock_seconds = endpoint.limits.total + 2
 
-    async def get(self, request: TokenRequest) -> TokenHandle:
-        """A token that is fresh for at least its margin. Raises what `TokenEndpoint.fetch` raises.
+    async def get(self, request: TokenRequest, *, deadline: float = math.inf) -> TokenHandle:
+        """A token that is fresh for at least its margin. Raises what `TokenEndpoint.fetch` raises, and
+        UpstreamTimeout at `deadline` (a `loop.time()`).
 
-        A caller that is cancelled does not cancel the fetch that others wait for.
+        A caller that is cancelled, or waits no longer, does not cancel the fetch that others wait for.
         """
         key = self._vault.digest("token", *request.parts())
         now = asyncio.get_running_loop().time()
@@ -96,7 +99,12 @@ class TokenCache:
             self._flights[key] = flight
             flight.add_done_callback(lambda done: self._land(key, done))
         try:
-            return await asyncio.shield(flight)
+            if deadline == math.inf:
+                return await asyncio.shield(flight)
+            with Bound(timers(), deadline):
+                return await asyncio.shield(flight)
+        except TimeoutError:
+            raise UpstreamTimeout("The token endpoint gave no token in the time that the call has.") from None
         except GatewayError as error:
             raise _again(error) from None
 

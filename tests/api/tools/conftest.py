@@ -332,6 +332,7 @@ async def upstream():
     application.router.add_get("/drip", site.drip)
     application.router.add_get("/pieces", site.pieces)
     application.router.add_get("/broken", site.broken)
+    application.router.add_post("/slow-token", site.slow)
     application.router.add_post("/token", site.token)
     application.router.add_route("*", "/guarded", site.guarded)
     application.router.add_route("*", "/{rest:.*}", site.echo)

@@ -265,6 +265,27 @@ async def test_a_refused_token_is_fetched_again_once(api, provider, upstream):
     assert "token-3" not in refused.text
 
 
+async def test_the_time_of_a_call_holds_for_getting_its_token_too(api, upstream):
+    provider = await api.provider("api", limits={"total": 1})
+    await api.credential(
+        provider,
+        "oauth",
+        "oauth2",
+        {"client_id": "id", "client_secret": "client-secret"},
+        origins=[upstream.url],
+        public={"token_url": f"{upstream.url}/slow-token"},
+    )
+    await api.tool(
+        provider, "late", {"url": f"{upstream.url}/x"}, security=[[{"slot": "oauth", "scopes": []}]]
+    )
+    client = await api.client()
+    began = asyncio.get_running_loop().time()
+    answer = await client.post("/tools/api.late/call")
+    assert asyncio.get_running_loop().time() - began < 2
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "upstream-timeout")
+    assert "token" in answer.json()["detail"]
+
+
 async def test_a_dry_run_shows_the_request_and_sends_nothing(api, provider, upstream):
     await api.credential(
         provider,
