@@ -90,6 +90,20 @@ class TestSingleFlight:
         assert 0.2 < time.monotonic() - began < 1
         assert len(provider.requests) == 1
 
+    async def test_a_lock_lasts_shortly_and_as_long_as_its_owner_needs_it(
+        self, cache_on, redis, provider, token_request, vault: Vault
+    ) -> None:
+        provider.delay = 3
+        one, other = cache_on(redis), cache_on(redis)
+        found = asyncio.gather(tokens(one, token_request, 3), tokens(other, token_request, 3))
+        lock = f"{cache_on.prefix}{vault.digest('token', *token_request.parts()).hex()}:lock"
+        for _ in range(5):
+            await asyncio.sleep(0.5)
+            assert 0 < await redis.pttl(lock) <= 2000
+        assert await found == [{"token-number-1"}] * 2
+        assert len(provider.requests) == 1
+        assert await redis.pttl(lock) == -2
+
     async def test_the_lock_is_given_back(self, cache_on, redis, token_request) -> None:
         await cache_on(redis).get(token_request)
         names = [name async for name in redis.scan_iter(match=f"{cache_on.prefix}*")]
