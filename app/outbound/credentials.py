@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from app.errors import CredentialMissing, Fault, Forbidden, UnsetVariable
+from app.errors import CredentialMissing, CredentialNotAllowed, Fault, UnsetVariable
 from app.outbound.egress import EgressSettings
 from app.outbound.oauth2 import AuthMethod, TokenRequest
 from app.outbound.tokens import TokenCache, TokenHandle
@@ -81,8 +81,8 @@ class CredentialResolver:
 
         `credentials` are the provider's, by slot. Only an OAuth2 token that is not cached is waited for,
         until `deadline` (a `loop.time()`).
-        Raises CredentialMissing naming the slots, Forbidden where one is stored but not for this origin,
-        UnsetVariable, SealBroken, and what getting a token raises.
+        Raises CredentialMissing naming the slots, CredentialNotAllowed where one is stored but not for this
+        origin, UnsetVariable, SealBroken, and what getting a token raises.
         """
         wired: list[WireCredential] = []
         for credential, need in self._chosen(needs, credentials, origin=origin):
@@ -219,8 +219,8 @@ def _alternative(
     raise _missing(needs)
 
 
-def _not_allowed(credential: SealedCredential, origin: str) -> Forbidden:
-    return Forbidden(
+def _not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllowed:
+    return CredentialNotAllowed(
         f"The credential in slot {credential.slot!r} may not be sent to {origin}: "
         "add this origin to its allowed origins first.",
         extra={"slot": credential.slot, "origin": origin},

@@ -228,6 +228,8 @@ async def test_credentials_are_attached_last_and_only_for_their_origin(api, prov
     assert upstream.requests[0][2]["X-Key"] == "Key s3cret-part"
     refused = await client.post("/tools/api.elsewhere/call")
     assert refused.status_code == 403
+    assert refused.json()["type"] == "urn:utcp-gateway:problem:credential-not-allowed"
+    assert "credential" in refused.json()["title"]
     assert "s3cret" not in refused.text
 
 
