@@ -138,12 +138,13 @@ async def _body(request: Request, limit: int) -> bytes:
 def _dry_run(request: Request) -> bool:
     if not request.scope["query_string"]:
         return False
-    value = request.query_params.get("dry_run")
-    if value is None or value.lower() in _FALSE:
+    values = request.query_params.getlist("dry_run")
+    if not values or (len(values) == 1 and values[0].lower() in _FALSE):
         return False
-    if value.lower() in _TRUE:
+    if len(values) == 1 and values[0].lower() in _TRUE:
         return True
-    fault = Fault("#/query/dry_run", "Give true or false.", "boolean")
+    # Which of several values counts differs from program to program, and a wrong guess calls the tool.
+    fault = Fault("#/query/dry_run", "Give true or false, once.", "boolean")
     raise InvalidInput("A query parameter is not valid.", errors=[fault])
 
 

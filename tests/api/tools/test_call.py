@@ -313,7 +313,14 @@ async def test_a_dry_run_shows_the_request_and_sends_nothing(api, provider, upst
     }
     assert (upstream.tokens, upstream.requests) == (0, [])
     assert await api.calls() == []
-    assert (await client.post("/tools/api.guarded/call?dry_run=perhaps")).status_code == 422
+    for query in (
+        "dry_run=perhaps",
+        "dry_run=true&dry_run=false",
+        "dry_run=false&dry_run=true",
+        "dry_run=&dry_run=",
+    ):
+        assert (await client.post(f"/tools/api.guarded/call?{query}")).status_code == 422
+    assert (upstream.tokens, upstream.requests) == (0, [])
 
 
 async def test_variables_of_a_hand_written_template_are_filled_in(api, provider, upstream):
