@@ -40,7 +40,7 @@ class ArgumentValidator:
 
     def _refuse(self, arguments: dict[str, Any]) -> NoReturn:
         if self._narrowing is None:
-            self._narrowing = Narrowing(self._schema, _validator)
+            self._narrowing = Narrowing(self._schema, self._validator, _validator)
         faults = islice(self._narrowing.faults(arguments), MOST_FAULTS)
         unique = list({(fault.pointer, fault.detail): fault for fault in faults}.values())
         raise InvalidArguments(_summary(unique), errors=unique)
