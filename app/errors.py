@@ -6,7 +6,9 @@
     │       ├── InvalidArguments  a tool's arguments do not fit its schema
     │       ├── InvalidDocument   an OpenAPI document or a manual cannot be used
     │       └── UnsetVariable     `${NAME}` has no value
-    ├── Unauthenticated 401, Forbidden 403, NotFound 404, Conflict 409, PreconditionFailed 412
+    ├── Unauthenticated 401, NotFound 404, Conflict 409, PreconditionFailed 412
+    ├── Forbidden 403             the caller's key does not allow it
+    ├── CredentialNotAllowed 403  a stored credential may not be sent where the tool lies
     ├── TooLarge 413, Unavailable 503
     ├── CredentialMissing 424     a tool needs a credential that nobody has stored
     ├── BlockedAddress 403        the address guard refused the destination
@@ -115,6 +117,10 @@ class UnsupportedMediaType(GatewayError):
 
 class CredentialMissing(GatewayError):
     status, slug, title = 424, "credential-missing", "The tool needs a credential that is not stored"
+
+
+class CredentialNotAllowed(GatewayError):
+    status, slug, title = 403, "credential-not-allowed", "The stored credential may not be sent there"
 
 
 class BlockedAddress(GatewayError):

@@ -6,12 +6,13 @@ all stored, for the origin that is about to be called, is taken. The values of t
 """
 
 import base64
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from app.errors import CredentialMissing, Fault, Forbidden, UnsetVariable
+from app.errors import CredentialMissing, CredentialNotAllowed, Fault, UnsetVariable
 from app.outbound.egress import EgressSettings
 from app.outbound.oauth2 import AuthMethod, TokenRequest
 from app.outbound.tokens import TokenCache, TokenHandle
@@ -74,19 +75,21 @@ class CredentialResolver:
         *,
         origin: str,
         egress: EgressSettings | None = None,
+        deadline: float = math.inf,
     ) -> tuple[WireCredential, ...]:
         """What to send to `origin` (`scheme://host[:port]`, lower case, without a default port).
 
-        `credentials` are the provider's, by slot. Only an OAuth2 token that is not cached is waited for.
-        Raises CredentialMissing naming the slots, Forbidden where one is stored but not for this origin,
-        UnsetVariable, SealBroken, and what getting a token raises.
+        `credentials` are the provider's, by slot. Only an OAuth2 token that is not cached is waited for,
+        until `deadline` (a `loop.time()`).
+        Raises CredentialMissing naming the slots, CredentialNotAllowed where one is stored but not for this
+        origin, UnsetVariable, SealBroken, and what getting a token raises.
         """
         wired: list[WireCredential] = []
         for credential, need in self._chosen(needs, credentials, origin=origin):
             fields = self._opened(credential)
             if credential.kind == "oauth2":
                 request = _token_request(credential, fields, need=need, egress=egress)
-                handle = await self._tokens.get(request)
+                handle = await self._tokens.get(request, deadline=deadline)
                 self._reveal(request.client_secret.reveal(), handle.token.reveal())
                 value = Secret(f"Bearer {handle.token.reveal()}")
                 wired.append(WireCredential("header", "Authorization", value, credential.slot, handle))
@@ -216,8 +219,8 @@ def _alternative(
     raise _missing(needs)
 
 
-def _not_allowed(credential: SealedCredential, origin: str) -> Forbidden:
-    return Forbidden(
+def _not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllowed:
+    return CredentialNotAllowed(
         f"The credential in slot {credential.slot!r} may not be sent to {origin}: "
         "add this origin to its allowed origins first.",
         extra={"slot": credential.slot, "origin": origin},

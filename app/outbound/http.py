@@ -122,7 +122,7 @@ class Engine:
                     url,
                     headers=headers,
                     data=_payload(request.body),
-                    skip_auto_headers=None if request.body is None else _NO_TYPE,
+                    skip_auto_headers=None if request.body is None and method not in _TYPED else _NO_TYPE,
                     allow_redirects=False,
                     timeout=self._timeout(limits.connect),
                     proxy=proxy,
@@ -245,8 +245,10 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
 
 
 _ONCE = (_once,)
-# A body without a declared type is sent without one; to say so where there is none copies the headers.
+# A body without a declared type is sent without one, and so is no body at all, which aiohttp would call
+# application/octet-stream with the methods below; to tell it not to copies the headers.
 _NO_TYPE = ("Content-Type",)
+_TYPED = frozenset({"POST", "PUT", "PATCH"})
 
 
 def _parsed(url: str) -> URL:

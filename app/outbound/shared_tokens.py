@@ -20,6 +20,10 @@ from app.security.vault import SealBroken, Vault
 _DELETE_IF_EQUAL = (
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 )
+_RENEW_IF_EQUAL = (
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) "
+    "else return 0 end"
+)
 _OFF_SECONDS = 3.0
 
 
@@ -98,6 +102,16 @@ class SharedTokens:
             self._switch_off()
             return None
         return owner if taken else False
+
+    async def renew(self, key: bytes, owner: str, *, seconds: float) -> None:
+        """Let the lock last so long from now if it is still this owner's."""
+        redis = self._reachable()
+        if redis is None:
+            return
+        try:
+            await redis.eval(_RENEW_IF_EQUAL, 1, self._name(key) + ":lock", owner, str(int(seconds * 1000)))
+        except (RedisError, OSError):
+            self._switch_off()
 
     async def release(self, key: bytes, owner: str) -> None:
         """Unlock if the lock is still this owner's; one that cannot be reached ends by itself."""

@@ -8,15 +8,17 @@ which differ in anything never share a token.
 """
 
 import asyncio
+import math
 import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from app.errors import GatewayError
+from app.errors import GatewayError, UpstreamTimeout
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.shared_tokens import SharedTokens
+from app.outbound.timing import Bound, timers
 from app.security.secret import Secret
 from app.security.vault import Vault
 
@@ -28,6 +30,8 @@ _UNSAID_LIFE = 300.0
 _LONGEST_LIFE = 24 * 3600.0
 _FAILURE_SECONDS = 1.5
 _POLL_SECONDS = 0.04
+# Renewed while its owner lives, so that others do not wait long for a process that was killed.
+_LOCK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +78,13 @@ class TokenCache:
         self._failed: dict[bytes, _Failed] = {}
         self._refused: OrderedDict[bytes, Secret] = OrderedDict()
         self._flights: dict[bytes, asyncio.Task[TokenHandle]] = {}
-        # The lock outlives any fetch, so it needs no renewal.
-        self._lock_seconds = endpoint.limits.total + 2
+        self._patience = endpoint.limits.total + 1
 
-    async def get(self, request: TokenRequest) -> TokenHandle:
-        """A token that is fresh for at least its margin. Raises what `TokenEndpoint.fetch` raises.
+    async def get(self, request: TokenRequest, *, deadline: float = math.inf) -> TokenHandle:
+        """A token that is fresh for at least its margin. Raises what `TokenEndpoint.fetch` raises, and
+        UpstreamTimeout at `deadline` (a `loop.time()`).
 
-        A caller that is cancelled does not cancel the fetch that others wait for.
+        A caller that is cancelled, or waits no longer, does not cancel the fetch that others wait for.
         """
         key = self._vault.digest("token", *request.parts())
         now = asyncio.get_running_loop().time()
@@ -96,7 +100,12 @@ class TokenCache:
             self._flights[key] = flight
             flight.add_done_callback(lambda done: self._land(key, done))
         try:
-            return await asyncio.shield(flight)
+            if deadline == math.inf:
+                return await asyncio.shield(flight)
+            with Bound(timers(), deadline):
+                return await asyncio.shield(flight)
+        except TimeoutError:
+            raise UpstreamTimeout("The token endpoint gave no token in the time that the call has.") from None
         except GatewayError as error:
             raise _again(error) from None
 
@@ -129,22 +138,30 @@ class TokenCache:
 
     async def _fly(self, key: bytes, request: TokenRequest) -> TokenHandle:
         """Find the token in Redis, or fetch it as the only one who does."""
-        give_up = asyncio.get_running_loop().time() + self._lock_seconds
+        give_up = asyncio.get_running_loop().time() + self._patience
         while True:
             found = await self._read_shared(key)
             if found is not None:
                 return found
-            owner = await self._shared.acquire(key, seconds=self._lock_seconds)
+            owner = await self._shared.acquire(key, seconds=_LOCK_SECONDS)
             if owner is None:
                 return await self._fetch(key, request)
             if owner is not False:
+                keeping = asyncio.create_task(self._keep(key, owner))
                 try:
                     return await self._read_shared(key) or await self._fetch(key, request)
                 finally:
+                    keeping.cancel()
                     await self._shared.release(key, owner)
             if asyncio.get_running_loop().time() > give_up:
                 return await self._fetch(key, request)
             await asyncio.sleep(_POLL_SECONDS * (0.5 + random.random()))  # noqa: S311  Not a secret.
+
+    async def _keep(self, key: bytes, owner: str) -> None:
+        """Renew the lock until this is cancelled."""
+        while True:
+            await asyncio.sleep(_LOCK_SECONDS / 4)
+            await self._shared.renew(key, owner, seconds=_LOCK_SECONDS)
 
     async def _read_shared(self, key: bytes) -> TokenHandle | None:
         found = await self._shared.read(key)

@@ -57,6 +57,23 @@ class Result:
             self.stream = None
         return self.body or b""
 
+    async def begin(self, most: int) -> tuple[bytes, bool]:
+        """The whole body and True, or a beginning of more than `most` bytes and False.
+
+        What is left then is read by `iterate`.
+        """
+        if self.stream is None:
+            return self.body or b"", True
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.stream:
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                return b"".join(pieces), False
+        self.stream = None
+        return b"".join(pieces), True
+
     async def iterate(self) -> AsyncIterator[bytes]:
         """The body in pieces, whichever way it came."""
         if self.stream is None:

@@ -14,6 +14,7 @@ import orjson
 from app.errors import UpstreamAnswer, UpstreamError, UpstreamRejected, UpstreamUnauthorized
 from app.outbound.attach import Headers, attach
 from app.outbound.http import Engine, OutboundRequest
+from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
 from app.security.masking import Masker
@@ -21,6 +22,7 @@ from app.utcp.arguments import ArgumentPlan, PlacedRequest, compile_plan
 
 _SMALL_BODY = 64 * 1024
 _ERROR_BODY = 64 * 1024
+_LONGEST_SECRET = 8 * 1024
 _DESCRIBED_BODY = 64 * 1024
 # What tells the caller something, and can do nothing at the caller's side: no Set-Cookie, no hop-by-hop
 # header, nothing that a browser or a cache obeys.
@@ -157,23 +159,18 @@ class HttpAdapter:
     async def _error_body(self, response: OutboundResponse) -> Any:
         """The beginning of the body, as JSON where it is JSON, known secrets struck out; None if
         unreadable."""
-        media = response.headers.get("Content-Type", "").lower()
-        if media and not any(word in media for word in _TEXTUAL):
+        media_type = response.headers.get("Content-Type", "")
+        if media_type and not any(word in media_type.lower() for word in _TEXTUAL):
             response.close()
             return None
         try:
-            raw, complete = await response.read_some(_ERROR_BODY)
+            # More is read than shown: a secret that the end cuts in two would not be known again.
+            raw, complete = await response.read_some(_ERROR_BODY + _LONGEST_SECRET)
         except UpstreamError:
             return None
         if not raw:
             return None
-        text = self._masker.mask(raw.decode("utf-8", "replace"))
-        if not complete:
-            return f"{text} [cut off here]"
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return text
+        return readable(raw, media_type, masker=self._masker, limit=_ERROR_BODY, complete=complete)
 
     def _passed_on(self, response: OutboundResponse) -> Headers:
         passed: Headers = []

@@ -31,8 +31,10 @@ async def call(name: str, arguments: Any, *, principal: Principal, rooms: Rooms,
     """
     plan = attempt.plan = await _plan(name, principal, rooms.catalog)
     plan.validate(arguments)
-    credentials = await _resolved(plan, rooms.resolver)
-    prepared = _prepared(plan, arguments, credentials, call_id=attempt.call_id, now=rooms.clock.loop.time())
+    # The time for getting a token is the call's own.
+    deadline = rooms.clock.loop.time() + plan.limits.total
+    credentials = await _resolved(plan, rooms.resolver, deadline=deadline)
+    prepared = _prepared(plan, arguments, credentials, call_id=attempt.call_id, deadline=deadline)
     began = time.perf_counter()
     try:
         return await plan.adapter.call(prepared)
@@ -43,7 +45,8 @@ async def call(name: str, arguments: Any, *, principal: Principal, rooms: Rooms,
         for token in refused:
             await rooms.resolver.invalidate(token)
         # What is answered with a 401 was not carried out: every method may be sent again.
-        return await plan.adapter.call(replace(prepared, credentials=await _resolved(plan, rooms.resolver)))
+        credentials = await _resolved(plan, rooms.resolver, deadline=deadline)
+        return await plan.adapter.call(replace(prepared, credentials=credentials))
     finally:
         attempt.upstream_seconds = time.perf_counter() - began
 
@@ -53,7 +56,7 @@ async def describe(name: str, arguments: Any, *, principal: Principal, rooms: Ro
     plan = await _plan(name, principal, rooms.catalog)
     plan.validate(arguments)
     credentials = rooms.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
-    return plan.adapter.describe(_prepared(plan, arguments, credentials, call_id="", now=0.0))
+    return plan.adapter.describe(_prepared(plan, arguments, credentials, call_id="", deadline=0.0))
 
 
 async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
@@ -66,8 +69,12 @@ async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
     return plan
 
 
-async def _resolved(plan: Plan, resolver: CredentialResolver) -> tuple[WireCredential, ...]:
-    return await resolver.resolve(plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress)
+async def _resolved(
+    plan: Plan, resolver: CredentialResolver, *, deadline: float
+) -> tuple[WireCredential, ...]:
+    return await resolver.resolve(
+        plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress, deadline=deadline
+    )
 
 
 def _prepared(
@@ -76,13 +83,13 @@ def _prepared(
     credentials: tuple[WireCredential, ...],
     *,
     call_id: str,
-    now: float,
+    deadline: float,
 ) -> Call:
     return Call(
         target=plan.target,
         arguments=arguments,
         credentials=credentials,
-        deadline=now + plan.limits.total,
+        deadline=deadline,
         limits=plan.limits,
         call_id=call_id,
         egress=plan.egress,

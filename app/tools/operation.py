@@ -13,8 +13,9 @@ CALL_OPERATION: Final[dict[str, Any]] = {
         "Call a tool. The body is the object of its arguments, as `inputs` of the tool describes them; an "
         "empty body means `{}`. The answer has the upstream's own body and media type; a caller that accepts "
         "only `application/json` always gets JSON: text as a string, binary as an object with `media_type` "
-        "and `base64`, an empty answer as null. An upstream's own 4xx keeps its status; problems that come "
-        "from upstream carry `X-Error-Source: upstream`."
+        "and `base64`, an empty answer as null (JSON of more than 64 KiB is passed on as it arrives, "
+        "unchecked). An upstream's own 4xx keeps its status; problems that come from upstream carry "
+        "`X-Error-Source: upstream`."
     ),
     "tags": ["tools"],
     "security": [{"apiKey": []}],

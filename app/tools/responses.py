@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import codecs
 import contextlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,12 +12,16 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from app.errors import ResponseTooLarge
+from app.outbound.charsets import charset_of, decoded
 from app.protocols.base import Result
 from app.tools.call_records import Attempt
 
 _MOST_WRAPPED: Final = 16 << 20
 """Bytes of text or binary that are turned into JSON; a longer answer must be taken as it is."""
 
+_MADE_SURE: Final = 64 << 10
+_UTF8: Final = (None, "utf-8", "utf8", "us-ascii", "ascii")
+_QUICK: Final = 256 << 10
 _JSON: Final = b"application/json"
 _TEXTUAL: Final = ("xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "toml")
 # The bytes are an upstream's: a browser must neither guess their type nor run them with our origin.
@@ -48,13 +53,14 @@ class Answer:
 
 class Streamed:
     """An ASGI response that passes an upstream's answer on as it arrives, and lets go when the caller
-    leaves.
+    leaves. `beginning` is what was read of it already.
     """
 
-    __slots__ = ("attempt", "headers", "result")
+    __slots__ = ("attempt", "beginning", "headers", "result")
     status_code = 200
 
-    def __init__(self, result: Result, headers: Headers, attempt: Attempt) -> None:
+    def __init__(self, result: Result, headers: Headers, attempt: Attempt, *, beginning: bytes = b"") -> None:
+        self.beginning = beginning
         self.result = result
         self.headers = headers
         self.attempt = attempt
@@ -65,6 +71,9 @@ class Streamed:
         watcher = asyncio.create_task(cancel_when_gone(receive, asyncio.current_task()))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.headers})
+            if self.beginning:
+                await send({"type": "http.response.body", "body": self.beginning, "more_body": True})
+                sent = len(self.beginning)
             async for piece in self.result.iterate():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
                 sent += len(piece)
@@ -102,16 +111,24 @@ def gone(watcher: "asyncio.Task[bool]") -> bool:
 async def respond(result: Result, *, accept: str, attempt: Attempt) -> Answer | Streamed:
     """The response to a call that succeeded.
 
+    JSON of at most 64 KiB is made sure to be JSON for a caller that takes nothing else; of more, the
+    beginning is waited for and the rest is passed on as it arrives, on the upstream's word that it is JSON.
+
     Without a body on the way, the attempt is settled here. Raises ResponseTooLarge for text or binary of more
     than 16 MiB that would have to be wrapped into JSON, and what the stream raises.
     """
     headers = _headers(result, attempt)
     media = result.media_type.partition(";")[0].strip().lower()
     if _only_json(accept, media):
-        if result.stream is not None and is_json(media):
-            return Streamed(result, [*headers, (b"content-type", _JSON)], attempt)
-        body = _as_json(await _collected(result), media, result.media_type)
         headers.append((b"content-type", _JSON))
+        body, complete = b"", False
+        if is_json(media) and charset_of(result.media_type) in _UTF8:
+            body, complete = await result.begin(_MADE_SURE)
+            if not complete:
+                return Streamed(result, headers, attempt, beginning=body.removeprefix(codecs.BOM_UTF8))
+        if not complete:
+            body = await _collected(result)
+        body = await _converted(body, media, result.media_type)
     elif result.stream is not None:
         return Streamed(result, [*headers, *_content_type(result.media_type)], attempt)
     else:
@@ -187,6 +204,13 @@ async def _collected(result: Result) -> bytes:
     return b"".join(pieces)
 
 
+async def _converted(body: bytes, media: str, media_type: str) -> bytes:
+    """`_as_json`, beside the loop where it takes more than about a millisecond."""
+    if len(body) > _QUICK:
+        return await asyncio.to_thread(_as_json, body, media, media_type)
+    return _as_json(body, media, media_type)
+
+
 def _as_json(body: bytes, media: str, media_type: str) -> bytes:
     """JSON as it is, nothing as null, text as a string, anything else as an object with base64."""
     if not body:
@@ -211,12 +235,7 @@ def _text(body: bytes, media: str, media_type: str) -> str | None:
     textual = media.startswith("text/") or is_json(media) or any(word in media for word in _TEXTUAL)
     if media and not textual:
         return None
-    charset = "utf-8"
-    for parameter in media_type.split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip().strip('"')
     try:
-        return body.decode(charset)
-    except (UnicodeDecodeError, LookupError, ValueError):
+        return decoded(body, charset_of(media_type) or "utf-8")
+    except UnicodeDecodeError:
         return body.decode("utf-8", "replace") if textual and b"\x00" not in body else None

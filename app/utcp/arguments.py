@@ -87,6 +87,7 @@ def _utcp_plan(http: HttpTemplate, url: UrlTemplate) -> ArgumentPlan:
         _static=_static(static, headers),
         _refused=frozenset(),
         _body=body,
+        _beside=frozenset(fields) | ({body.input} if body else set()),
     )
 
 
@@ -138,6 +139,7 @@ def _openapi_plan(http: HttpTemplate, parameters: list[ParameterSpec], url: UrlT
         _body=None
         if body is None
         else Body(body.input, body_encoder(body, at=pointer("", body.input)), body.required, body.required),
+        _beside=frozenset(spec.input for spec in headers) | ({body.input} if body else set()),
     )
 
 

@@ -25,10 +25,6 @@ _FRAMING: Final = frozenset(
 _IDENTITY: Final = frozenset({"cookie", "authorization", "forwarded", "x-real-ip"})
 _PREFIXES: Final = ("proxy-", "x-forwarded-")
 
-# A raw character outside Latin-1 has no place in a field value (RFC 9110, section 5.5); what the upstream
-# would make of a percent-encoded one is unknown, so it is refused rather than sent wrong.
-_UNSENDABLE: Final = re.compile(r"[^\x20-\x7e\xa0-\xff]")
-
 
 def never_from_arguments(name: str) -> bool:
     """True for names that a caller must not set: framing, identity, and what proxies vouch for."""
@@ -42,12 +38,17 @@ def never_set_by_credentials(name: str) -> bool:
 
 
 def header_value(text: str, *, at: str) -> str:
-    """The text if it may be a field value. Raises InvalidArguments for control and non-Latin-1 characters."""
-    if (text.isascii() and text.isprintable()) or _UNSENDABLE.search(text) is None:
+    """The text if it may be a field value. Raises InvalidArguments for what is not printable ASCII.
+
+    RFC 9110 section 5.5: senders keep to ASCII, because whoever reads another byte may take it for Latin-1 or
+    for UTF-8. Our HTTP client writes UTF-8 only, and few upstreams expect that; what they would make of a
+    percent-encoded character is unknown. So it is refused rather than sent wrong.
+    """
+    if text.isascii() and text.isprintable():
         return text
     raise InvalidArguments(
         "A header value holds characters that HTTP cannot carry",
         errors=[
-            Fault(at, "Use printable Latin-1 characters only; no line breaks or other control characters.")
+            Fault(at, "Use printable ASCII characters only; no line breaks or other control characters.")
         ],
     )

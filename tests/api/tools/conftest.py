@@ -273,6 +273,21 @@ class Upstream:
             raise
         return response
 
+    async def pieces(self, request):
+        """The query's `body`, in chunks of 7 bytes or of `size`, without a length."""
+        response = web.StreamResponse(headers={"Content-Type": request.query.get("type", "application/json")})
+        await response.prepare(request)
+        body = request.query["body"].encode(request.query.get("coded", "utf-8")) * int(
+            request.query.get("times", 1)
+        )
+        size = int(request.query.get("size", 7))
+        if "bom" in request.query:
+            body = b"\xef\xbb\xbf" + body
+        for start in range(0, len(body), size):
+            await response.write(body[start : start + size])
+            await asyncio.sleep(0.001)
+        return response
+
     async def broken(self, request):
         length = request.query.get("length")
         response = web.StreamResponse(headers={"Content-Length": length} if length else {})
@@ -315,7 +330,9 @@ async def upstream():
     application.router.add_route("*", "/answer/{status}/{kind}", site.answer)
     application.router.add_get("/slow", site.slow)
     application.router.add_get("/drip", site.drip)
+    application.router.add_get("/pieces", site.pieces)
     application.router.add_get("/broken", site.broken)
+    application.router.add_post("/slow-token", site.slow)
     application.router.add_post("/token", site.token)
     application.router.add_route("*", "/guarded", site.guarded)
     application.router.add_route("*", "/{rest:.*}", site.echo)

@@ -228,6 +228,8 @@ async def test_credentials_are_attached_last_and_only_for_their_origin(api, prov
     assert upstream.requests[0][2]["X-Key"] == "Key s3cret-part"
     refused = await client.post("/tools/api.elsewhere/call")
     assert refused.status_code == 403
+    assert refused.json()["type"] == "urn:utcp-gateway:problem:credential-not-allowed"
+    assert "credential" in refused.json()["title"]
     assert "s3cret" not in refused.text
 
 
@@ -265,6 +267,27 @@ async def test_a_refused_token_is_fetched_again_once(api, provider, upstream):
     assert "token-3" not in refused.text
 
 
+async def test_the_time_of_a_call_holds_for_getting_its_token_too(api, upstream):
+    provider = await api.provider("api", limits={"total": 1})
+    await api.credential(
+        provider,
+        "oauth",
+        "oauth2",
+        {"client_id": "id", "client_secret": "client-secret"},
+        origins=[upstream.url],
+        public={"token_url": f"{upstream.url}/slow-token"},
+    )
+    await api.tool(
+        provider, "late", {"url": f"{upstream.url}/x"}, security=[[{"slot": "oauth", "scopes": []}]]
+    )
+    client = await api.client()
+    began = asyncio.get_running_loop().time()
+    answer = await client.post("/tools/api.late/call")
+    assert asyncio.get_running_loop().time() - began < 2
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "upstream-timeout")
+    assert "token" in answer.json()["detail"]
+
+
 async def test_a_dry_run_shows_the_request_and_sends_nothing(api, provider, upstream):
     await api.credential(
         provider,
@@ -290,7 +313,14 @@ async def test_a_dry_run_shows_the_request_and_sends_nothing(api, provider, upst
     }
     assert (upstream.tokens, upstream.requests) == (0, [])
     assert await api.calls() == []
-    assert (await client.post("/tools/api.guarded/call?dry_run=perhaps")).status_code == 422
+    for query in (
+        "dry_run=perhaps",
+        "dry_run=true&dry_run=false",
+        "dry_run=false&dry_run=true",
+        "dry_run=&dry_run=",
+    ):
+        assert (await client.post(f"/tools/api.guarded/call?{query}")).status_code == 422
+    assert (upstream.tokens, upstream.requests) == (0, [])
 
 
 async def test_variables_of_a_hand_written_template_are_filled_in(api, provider, upstream):

@@ -111,3 +111,88 @@ def test_a_schema_that_contains_itself_is_fine():
 
 def test_a_pointer_can_name_any_key():
     assert set(faults({"properties": {"a~b": {"type": "string"}}}, {"a~b": 1})) == {"/a~0b"}
+
+
+def nested(depth, leaf):
+    for _ in range(depth):
+        leaf = {"n": leaf}
+    return leaf
+
+
+_BELOW = {"properties": {"n": {"$ref": "#/$defs/T"}}}
+_ITEM = {"type": "object", "properties": {"id": {"type": "integer"}, "kind": {"type": "string"}}}
+_ITEMS = {"properties": {"list": {"type": "array", "items": _ITEM}}}
+_ANIMALS = {
+    "properties": {
+        "list": {"items": {"oneOf": [_ITEM | {"required": ["id", "claws"]}, {"type": "string"}]}},
+    }
+}
+
+
+def recursive(schema):
+    return {"type": "object", "$ref": "#/$defs/T", "$defs": {"T": schema}}
+
+
+_HOSTILE = {
+    "anyOf": (
+        recursive({"anyOf": [_BELOW | {"required": ["x"]}, _BELOW | {"required": ["y"]}]}),
+        [nested(depth, {}) for depth in (14, 18, 60, 300, 900)],
+    ),
+    "oneOf": (
+        recursive({"oneOf": [_BELOW | {"required": ["x"]}, _BELOW | {"maxProperties": 0}]}),
+        [nested(depth, 5) for depth in (15, 19, 61)],
+    ),
+    "allOf": (
+        recursive({"type": "object", "allOf": [_BELOW, _BELOW | {"minProperties": 0}]}),
+        [nested(depth, 5) for depth in (18, 60)],
+    ),
+    "if": (
+        recursive({"if": _BELOW, "then": _BELOW | {"required": ["x"]}, "else": _BELOW | {"required": ["y"]}}),
+        [nested(depth, {}) for depth in (18, 60)],
+    ),
+    "not": (recursive({"not": {"not": {"anyOf": [_BELOW, {"required": ["x"]}]}, "type": "object"}}), [{}]),
+    "many items": (_ITEMS, [{"list": [{"id": "x", "kind": 5}] * 50_000}]),
+    "one item of many": (_ANIMALS, [{"list": [{"id": 1, "claws": 2}] * 9_000 + [{"id": "x"}]}]),
+    "much is missing": (
+        {"required": [f"r{n}" for n in range(100)], "properties": {"list": {}}},
+        [{"list": [{"id": n} for n in range(20_000)]}],
+    ),
+    "names": (
+        {"properties": {f"{'property' * 10}{n}": {} for n in range(500)}, "additionalProperties": False},
+        [{f"{'propetry' * 10}{n}": n for n in range(50)}],
+    ),
+    "long choices": (
+        {"additionalProperties": {"enum": [f"{'choice' * 100}{n}" for n in range(500)]}},
+        [{str(n): "chioce" * 100 for n in range(50)}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _HOSTILE)
+def test_no_arguments_hold_the_loop(name):
+    schema, given = _HOSTILE[name]
+    for arguments in given:
+        validator = ArgumentValidator(schema)
+        if validator._validator.is_valid(arguments):
+            continue
+        started = time.thread_time()
+        with pytest.raises(InvalidArguments) as caught:
+            validator.check(arguments)
+        assert time.thread_time() - started < 0.1
+        assert 1 <= len(caught.value.errors) <= 50
+
+
+def test_one_wrong_item_of_very_many_is_still_named():
+    schema, [arguments] = _HOSTILE["one item of many"]
+    found = faults(schema, arguments)
+    assert set(found) == {"/list/9000", "/list/9000/claws", "/list/9000/id"}
+
+
+def test_the_missing_are_named_however_large_the_rest_is():
+    schema, [arguments] = _HOSTILE["much is missing"]
+    assert faults(schema, arguments)["/r3"].detail == "This is required."
+
+
+def test_a_deep_fault_in_alternatives_is_found_along_the_nearest():
+    schema, [arguments, *_] = _HOSTILE["anyOf"]
+    assert faults(schema, arguments)["/x"].detail == "This is required."

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.errors import CredentialMissing, Forbidden, UnsetVariable
+from app.errors import CredentialMissing, CredentialNotAllowed, UnsetVariable
 from app.outbound.attach import attach
 from app.outbound.credentials import CredentialResolver, WireCredential, compile_needs
 from app.outbound.http import Engine
@@ -192,9 +192,9 @@ class TestOrigin:
             store("k", "bearer", {"token": "s3cr3t"}),
             store("k", "static", {"headers": {"X": "s3cr3t"}}),
         ):
-            with pytest.raises(Forbidden) as refused:
+            with pytest.raises(CredentialNotAllowed) as refused:
                 await resolver.resolve(needs(["k"]), by_slot(stored), origin=origin)
-            with pytest.raises(Forbidden):
+            with pytest.raises(CredentialNotAllowed):
                 resolver.preview(needs(["k"]), by_slot(stored), origin=origin)
             assert "s3cr3t" not in refused.value.detail
 

@@ -85,6 +85,13 @@ class TestWhatIsSent:
         assert "content-type" not in head.lower()
         assert "User-Agent: utcp-gateway/" in head
 
+    @pytest.mark.parametrize("body", [None, b"{}"])
+    @pytest.mark.parametrize("method", ["GET", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "REPORT"])
+    async def test_no_method_makes_up_a_content_type(self, raw, engine: Engine, method: str, body) -> None:
+        upstream = await raw(answer(OK))
+        await engine.request(OutboundRequest(method, upstream.url, body=body))
+        assert b"content-type" not in upstream.heads[0].lower()
+
     async def test_a_body_of_several_megabytes_arrives_whole(self, serve, engine: Engine) -> None:
         async def measure(request: web.Request) -> web.Response:
             return web.json_response({"length": len(await request.read())})

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from app.errors import TokenRefused
+from app.errors import TokenRefused, UpstreamTimeout
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.tokens import TokenCache
@@ -67,6 +67,19 @@ class TestSingleFlight:
         assert len(provider.requests) == 1
         assert first.cancelled()
 
+    async def test_who_waits_no_longer_does_not_end_the_fetch_for_the_others(
+        self, cache_on, provider, token_request
+    ) -> None:
+        provider.delay = 0.6
+        cache = cache_on()
+        began = asyncio.get_running_loop().time()
+        patient = asyncio.create_task(cache.get(token_request, deadline=began + 5))
+        with pytest.raises(UpstreamTimeout, match="in the time that the call has"):
+            await cache.get(token_request, deadline=began + 0.2)
+        assert asyncio.get_running_loop().time() - began < 0.4
+        assert (await patient).token.reveal() == "token-number-1"
+        assert len(provider.requests) == 1
+
     async def test_a_lock_that_was_left_behind_is_waited_for_and_taken(
         self, cache_on, redis, provider, token_request, vault: Vault
     ) -> None:
@@ -76,6 +89,20 @@ class TestSingleFlight:
         await cache_on(redis).get(token_request)
         assert 0.2 < time.monotonic() - began < 1
         assert len(provider.requests) == 1
+
+    async def test_a_lock_lasts_shortly_and_as_long_as_its_owner_needs_it(
+        self, cache_on, redis, provider, token_request, vault: Vault
+    ) -> None:
+        provider.delay = 3
+        one, other = cache_on(redis), cache_on(redis)
+        found = asyncio.gather(tokens(one, token_request, 3), tokens(other, token_request, 3))
+        lock = f"{cache_on.prefix}{vault.digest('token', *token_request.parts()).hex()}:lock"
+        for _ in range(5):
+            await asyncio.sleep(0.5)
+            assert 0 < await redis.pttl(lock) <= 2000
+        assert await found == [{"token-number-1"}] * 2
+        assert len(provider.requests) == 1
+        assert await redis.pttl(lock) == -2
 
     async def test_the_lock_is_given_back(self, cache_on, redis, token_request) -> None:
         await cache_on(redis).get(token_request)

@@ -1,6 +1,7 @@
 """From an upstream's answer to what a caller takes."""
 
 import json
+import time
 
 import pytest
 
@@ -46,12 +47,28 @@ def test_who_takes_nothing_but_json(accept, media, only):
         (b"a: 1", "application/yaml", "a: 1"),
         (b"x", "application/pdf", {"media_type": "application/pdf", "base64": "eA=="}),
         (b"\x00", "text/plain; charset=hex", "\x00"),
+        ("日本".encode("shift_jis"), "text/plain; charset=Shift_JIS", "日本"),
+        ("€".encode("cp1252"), "text/plain; charset=windows-1252", "€"),
+        ("привет".encode("koi8-r"), "text/plain; charset=KOI8-R", "привет"),
+        (b"+2AA-", "text/plain; charset=utf-7", "+2AA-"),
+        (rb"\ud800", "text/plain; charset=unicode_escape", r"\ud800"),
+        (b"\x00\xd8", "text/plain; charset=utf-16-le", None),
+        (b"x", "text/plain; charset=iso-8859-99", "x"),
+        (rb'"\ud800"', "application/json", r'"\ud800"'),
     ],
 )
 def test_everything_becomes_json(body, media_type, expected):
     media = media_type.partition(";")[0].strip().lower()
     made = json.loads(_as_json(body, media, media_type))
-    if media_type.endswith("charset=hex"):
-        # A codec that is no charset: whatever is made of it, it is JSON and nothing failed.
-        return
+    if media_type == "text/plain; charset=utf-16-le":
+        expected = {"media_type": "text/plain", "base64": "ANg="}
     assert made == expected
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "utf-7", "raw_unicode_escape", "iso-2022-jp", "gb18030"]
+)
+def test_no_charset_of_an_upstream_takes_long(charset):
+    began = time.thread_time()
+    json.loads(_as_json(b"a" * 200_000, "text/plain", f"text/plain; charset={charset}"))
+    assert time.thread_time() - began < 0.3

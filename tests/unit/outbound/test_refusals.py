@@ -1,0 +1,93 @@
+"""What an upstream said when it refused: readable, and without a secret in whatever spelling."""
+
+import json
+import time
+
+import orjson
+import pytest
+
+from app.outbound.refusals import readable
+from app.security.masking import Masker
+
+SECRET = "ca/na+ry-\u00fc-\U0001f511-s3cr3t"
+
+
+@pytest.fixture
+def masker() -> Masker:
+    masker = Masker()
+    masker.add(SECRET)
+    masker.add("12345678")
+    return masker
+
+
+def shown(raw: bytes, masker: Masker, media_type: str = "application/json", *, complete: bool = True):
+    made = readable(raw, media_type, masker=masker, limit=65_536, complete=complete)
+    text = orjson.dumps(made).decode()
+    assert "na+ry" not in text
+    assert "s3cr3t" not in text
+    return made
+
+
+def escaped(text: str) -> str:
+    return "".join(f"\\u{unit:04X}" for unit in memoryview(text.encode("utf-16-le")).cast("H"))
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        SECRET.replace("/", r"\/"),
+        SECRET.replace("+", r"\u002B"),
+        SECRET.replace("+", r"\u002b").replace("/", r"\/"),
+        escaped(SECRET),
+        json.dumps(json.dumps(SECRET))[3:-3].replace("/", r"\\/"),
+        json.dumps(json.dumps(SECRET.replace("+", "PLUS"), ensure_ascii=True))[3:-3].replace(
+            "PLUS", r"\\u002B"
+        ),
+    ],
+)
+def test_escapes_hide_no_secret(masker: Masker, spelt: str) -> None:
+    for raw in (f'{{"you sent": "{spelt}"}}', f'["a", {{"{spelt}": 1}}]', f'"{spelt}"'):
+        assert "***" in str(shown(raw.encode(), masker))
+        assert "***" in shown(raw.encode() + b" trailing", masker)
+        assert "***" in shown(raw.encode(), masker, complete=False)
+
+
+def test_the_rest_of_the_answer_stays_json(masker: Masker) -> None:
+    raw = json.dumps({"detail": "a/b \u00e9", "sent": [SECRET], SECRET: None}).replace("/", r"\/").encode()
+    assert shown(raw, masker) == {"detail": "a/b \u00e9", "sent": ["***"], "***": None}
+
+
+def test_a_secret_that_is_a_number(masker: Masker) -> None:
+    assert shown(b'{"pin": 12345678}', masker) == '{"pin": ***}'
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-8-sig"])
+@pytest.mark.parametrize(
+    "said", ["", "; charset={}", "; charset=iso-8859-1", "; charset=utf-8", "; charset=punycode"]
+)
+def test_other_charsets_hide_no_secret(masker: Masker, charset: str, said: str) -> None:
+    media_type = "application/json" + said.format(charset)
+    assert "***" in str(shown(json.dumps({"sent": "12345678"}).encode(charset), masker, media_type))
+    shown(json.dumps({"sent": SECRET}, ensure_ascii=False).encode(charset), masker, media_type)
+    shown(f"you sent {SECRET}".encode(charset), masker, "text/plain" + said.format(charset))
+
+
+def test_a_charset_is_honoured(masker: Masker) -> None:
+    assert (
+        shown("gr\u00fc\u00df".encode("latin-1"), masker, "text/plain; charset=iso-8859-1")
+        == "gr\u00fc\u00df"
+    )
+
+
+def test_a_secret_that_the_end_cuts_is_struck_out(masker: Masker) -> None:
+    raw = b"x" * 65_530 + SECRET.encode() + b"y" * 9_000
+    assert shown(raw[:70_000], masker, "text/plain", complete=False).endswith("xx***yyy [cut off here]")
+
+
+def test_it_takes_little_time(masker: Masker) -> None:
+    for number in range(1000):
+        masker.add(f"secret-number-{number}/+")
+    raw = orjson.dumps([{"a\\/": "b\\/c"}] * 4000)
+    began = time.thread_time()
+    shown(raw, masker)
+    assert time.thread_time() - began < 0.3

@@ -1,0 +1,62 @@
+"""A URL has a length that servers take; what would be longer is refused before it costs anything."""
+
+import time
+
+import pytest
+
+from app.errors import InvalidArguments
+from app.utcp.arguments import compile_plan
+
+UTCP = compile_plan(
+    {
+        "url": "https://api.example.com/{id}",
+        "http_method": "POST",
+        "body_field": "body",
+        "header_fields": ["X-H"],
+    }
+)
+OPENAPI = compile_plan(
+    {
+        "url": "https://api.example.com/{id}",
+        "http_method": "POST",
+        "body": {"input": "body", "content_type": "application/json"},
+        "parameters": [
+            {"input": "id", "name": "id", "location": "path"},
+            {"input": "q", "name": "q", "location": "query"},
+            {"input": "d", "name": "d", "location": "query", "style": "deepObject", "explode": True},
+            {"input": "c", "name": "c", "location": "cookie"},
+        ],
+    }
+)
+
+
+def pointers(plan, arguments):
+    began = time.thread_time()
+    with pytest.raises(InvalidArguments, match="too long") as caught:
+        plan.place(arguments)
+    assert time.thread_time() - began < 0.2
+    return [fault.pointer for fault in caught.value.errors]
+
+
+@pytest.mark.parametrize("plan", [UTCP, OPENAPI], ids=["utcp", "openapi"])
+def test_the_largest_argument_is_named(plan):
+    assert pointers(plan, {"id": "\u2025%" * 1_000_000, "q": "short"}) == ["/id"]
+    assert pointers(plan, {"id": "x", "q": "/" * 3_000_000}) == ["/q"]
+    assert pointers(plan, {"id": "x" * 40_000, "q": "y" * 30_000}) == ["/id"]
+    assert pointers(plan, {"id": "x" * 20_000, "q": "\u00fc" * 21_000}) == ["/q"]
+    assert pointers(plan, {"id": "x", "q": list(range(1_000_000))}) == ["/q"]
+    assert pointers(plan, {"id": "x", "d": {str(n): "y" for n in range(300_000)}}) == ["/d"]
+
+
+def test_many_small_ones_and_long_names_count_too():
+    assert len(pointers(UTCP, {"id": "x"} | {f"name-{n}": n for n in range(100_000)})) == 1
+    assert pointers(UTCP, {"id": "x", "n" * 3_000_000: 1}) == ["/" + "n" * 100]
+    assert pointers(OPENAPI, {"id": "x", "c": "z" * 3_000_000}) == ["/c"]
+
+
+@pytest.mark.parametrize("plan", [UTCP, OPENAPI], ids=["utcp", "openapi"])
+def test_what_just_fits_and_a_large_body_pass(plan):
+    request = plan.place({"id": "x" * 30_000, "q": "y" * 30_000, "body": "z" * 1_000_000})
+    assert len(request.url) > 60_000
+    assert request.body is not None
+    plan.place({"id": "x", "q": [None] * 40_000})
