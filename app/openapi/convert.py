@@ -34,7 +34,9 @@ def convert(document: bytes, *, options: ConvertOptions | None = None) -> Conver
     opened = open_document(raw, options=options, warnings=warnings)
     limits = options.limits
     most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * len(document)))
-    return _convert(opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size, answer=limits.answer_size))
+    return _convert(
+        opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size, answer=limits.answer_size)
+    )
 
 
 def _convert(document: Document, budget: Budget) -> Conversion:

@@ -16,9 +16,9 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 class DocumentLimits:
     """What a document may cost before it is refused. Sizes are bytes.
 
-    The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations; the largest
-    input schema has 1.3 MB). `answer_size` is smaller than `tool_size`: nothing is validated against an answer's
-    schema.
+    The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations; the
+    largest input schema has 1.3 MB). Nothing is validated against the schema of an answer, so `answer_size`
+    is smaller than `tool_size`.
     """
 
     size: int = 64 * 2**20

@@ -4,8 +4,8 @@ In:  one line of JSON ({"options", "memory", "seconds"}), then the document to t
 Out: JSON lines, so that the parent never parses a large one: {"error": {...}}, or {"head": {...}} followed by
      {"shared": [...]}, {"tools": [...]} and {"operations": [...]} in batches. Only standard output is used.
 
-Tools share most of their definitions, so each is sent once: `$defs` of a tool maps names to indices of all that
-was sent as `shared` (Microsoft Graph beta: 0.5 GB of tools in 130 MB).
+Tools share most of their definitions, so each is sent once: `$defs` of a tool maps names to indices of what was
+sent as `shared`. For Microsoft Graph beta that halves the time, and the parent's memory (3.7 to 2.1 GB).
 """
 
 import gc
@@ -69,7 +69,7 @@ class _Shared:
         self._numbers: dict[int, int] = {}
 
     def refer(self, tool: Json) -> Json:
-        """The tool with numbers for its definitions. Their identity holds: the conversion keeps them alive."""
+        """The tool with numbers for its definitions; the conversion keeps those, and so their ids, alive."""
         return {**tool, "inputs": self._numbered(tool["inputs"]), "outputs": self._numbered(tool["outputs"])}
 
     def _numbered(self, schema: Json) -> Json:

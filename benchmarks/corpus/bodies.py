@@ -83,7 +83,12 @@ class Schemas:
             return
         chosen = self._chosen(literal.content, plan["content_type"])
         ok = chosen is not None and (is_json(plan["content_type"]) or not some_json)
-        record.check(f"M12{suffix if not some_json else ' JSON'}", ok, expected=list(literal.content), got=plan["content_type"])
+        record.check(
+            f"M12{suffix if not some_json else ' JSON'}",
+            ok,
+            expected=list(literal.content),
+            got=plan["content_type"],
+        )
         if chosen is not None and (is_json(chosen) or is_form(chosen)):
             schema = literal.content[chosen].get("schema", True)
             self._compare(_Step(schema, properties[plan["input"]], frozenset()), defs, record)
@@ -123,7 +128,11 @@ class Schemas:
         except UnresolvedError:
             return None
         for _ in range(60):
-            bare = isinstance(made, dict) and "$ref" in made and not ({"anyOf", "required", "properties"} & made.keys())
+            bare = (
+                isinstance(made, dict)
+                and "$ref" in made
+                and not ({"anyOf", "required", "properties"} & made.keys())
+            )
             if not bare or (self.reading.v31 and isinstance(literal, dict) and "$ref" in literal):
                 break
             made = defs.get(made["$ref"].removeprefix("#/$defs/"))
@@ -201,6 +210,11 @@ def _without_null(literal: Any, made: Any) -> Any:
     either = made.get("anyOf")
     if "anyOf" in made and "anyOf" not in literal and isinstance(either, list) and {"type": "null"} in either:
         return either[0]
-    if literal.get("nullable") is True and isinstance(either, list) and len(either) == 2 and either[1] == {"type": "null"}:
+    if (
+        literal.get("nullable") is True
+        and isinstance(either, list)
+        and len(either) == 2
+        and either[1] == {"type": "null"}
+    ):
         return either[0]
     return made

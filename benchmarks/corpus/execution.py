@@ -1,4 +1,4 @@
-"""M15 and M16 of one operation: valid arguments are accepted, wrong ones refused, and the request is exact."""
+"""M15 and M16 of one operation: valid arguments are accepted, wrong ones refused, requests are exact."""
 
 import binascii
 import json
@@ -60,14 +60,14 @@ def make(pair: Pair, seed: str) -> Given:
         chosen = next((m for m in literal.content if base(m) == sent), next(iter(literal.content)))
         given.media = chosen
         schema = literal.content[chosen].get("schema", {"type": "object"} if is_form(chosen) else True)
-        given.body = _body(pair, maker, chosen, schema)
+        given.body = _body(maker, chosen, schema)
         if is_form(chosen) and isinstance(given.body, dict):
             given.files = _files(pair, schema) if "multipart" in chosen else frozenset()
         given.arguments[pair.body["input"]] = given.body
     return given
 
 
-def _body(pair: Pair, maker: Maker, media: str, schema: Any) -> Any:
+def _body(maker: Maker, media: str, schema: Any) -> Any:
     kind = base(media)
     if is_json(media) or is_form(media):
         value = maker.value(schema)
@@ -89,7 +89,7 @@ def _files(pair: Pair, schema: Any) -> frozenset[str]:
         for name, one in properties.items() if isinstance(properties, dict) else ():
             inner = [one, *(node.get("items") for node in pair.reading.parts(one))]
             for node in (node for each in inner for node in pair.reading.parts(each)):
-                if node.get("format") == "binary" and node.get("type") == "string":
+                if node.get("format") == "binary" and node.get("type", "string") == "string":
                     found.add(name)
     return frozenset(found)
 
@@ -118,7 +118,9 @@ def _refused(pair: Pair, given: Given, validator: Any, record: Record) -> None:
         for wrong in _WRONG:
             if entry is not None and not _valid(pair, one.schema, wrong):
                 refused = not validator.is_valid({**given.arguments, entry["input"]: wrong})
-                record.check("M15 refused", refused, expected=f"{one.name} = {wrong!r} refused", at=one.pointer)
+                record.check(
+                    "M15 refused", refused, expected=f"{one.name} = {wrong!r} refused", at=one.pointer
+                )
                 break
     literal = pair.operation.body
     if literal is None or given.media is None or pair.body is None or not is_json(given.media):
@@ -161,7 +163,9 @@ def check_wire(pair: Pair, plan: Any, given: Given, metric: str, record: Record)
         record.check(metric, False, expected=url, got=detail)
         return
     got = {name.lower(): value for name, value in placed.headers}
-    record.check(metric, placed.method == pair.operation.method, expected=pair.operation.method, got=placed.method)
+    record.check(
+        metric, placed.method == pair.operation.method, expected=pair.operation.method, got=placed.method
+    )
     record.check(metric, _parts(placed.url) == _parts(url), expected=url, got=placed.url)
     sent_cookies = sorted(got.pop("cookie", "").split("; ")) if "cookie" in got else []
     record.check(metric, sent_cookies == sorted(cookies), expected=cookies, got=sent_cookies)
@@ -174,7 +178,9 @@ def check_wire(pair: Pair, plan: Any, given: Given, metric: str, record: Record)
     encoding = literal.content[given.media].get("encoding") if literal else {}
     encoding = encoding if isinstance(encoding, dict) else {}
     try:
-        wrong = wire.check_body(given.media, encoding, given.body, given.files, (content_type, placed.body or b""))
+        wrong = wire.check_body(
+            given.media, encoding, given.body, given.files, (content_type, placed.body or b"")
+        )
     except (wire.UndefinedError, binascii.Error):
         return
     record.check(metric, not wrong, expected=given.body, got=wrong)
@@ -204,7 +210,7 @@ def _expected(pair: Pair, given: Given) -> tuple[str, dict[str, str], list[str]]
     url = expected_url(pair.reading, pair.operation)
     if url is None:
         return None
-    slots = {name: "alpha" for name in pair.operation.placeholders}
+    slots = dict.fromkeys(pair.operation.placeholders, "alpha")
     pairs: list[str] = []
     headers: dict[str, str] = {}
     cookies: list[str] = []
@@ -217,7 +223,11 @@ def _expected(pair: Pair, given: Given) -> tuple[str, dict[str, str], list[str]]
         elif in_template:
             slots[one.name] = wire.encoded(wire.text_of(value))
         elif one.place == "query":
-            pairs += wire.query(spec, value) if text is None else [f"{wire.encoded(one.name)}={wire.encoded(text)}"]
+            pairs += (
+                wire.query(spec, value)
+                if text is None
+                else [f"{wire.encoded(one.name)}={wire.encoded(text)}"]
+            )
         elif one.place == "header":
             headers[one.name.lower()] = wire.header(spec, value) if text is None else text
         else:

@@ -63,7 +63,9 @@ class Inputs:
         problem = next((piece.problem for piece in pieces if piece.problem), "")
         record.check("M4 valid", not problem, got=problem)
         at_root = [word for word in _AT_ROOT if word in inputs]
-        record.check("M4 root", inputs.get("type") == "object" and not at_root, got=at_root or inputs.get("type"))
+        record.check(
+            "M4 root", inputs.get("type") == "object" and not at_root, got=at_root or inputs.get("type")
+        )
         names = {f"#/$defs/{name}" for name in defs}
         dangling = sorted({ref for piece in pieces for ref in piece.refs} - names)
         record.check("M5", not dangling, expected="references that resolve", got=dangling)

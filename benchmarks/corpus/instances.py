@@ -238,5 +238,7 @@ def _class(members: Any) -> str:
         elif name is sre.RANGE:
             parts.append(f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}")
         else:
-            parts.append({"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}[str(value)])
+            parts.append(
+                {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}[str(value)]
+            )
     return f"[{''.join(parts)}]"

@@ -55,7 +55,9 @@ def _is(value: Any, kind: str) -> bool:
     }.get(kind, True)
 
 
-def valid(reading: Reading, schema: Any, value: Any, depth: int = 0, hidden: frozenset[str] = frozenset()) -> bool:
+def valid(
+    reading: Reading, schema: Any, value: Any, depth: int = 0, hidden: frozenset[str] = frozenset()
+) -> bool:
     """Whether a value is valid. Raises UnresolvedError for a reference that leads nowhere."""
     if isinstance(schema, bool):
         return schema
@@ -136,7 +138,9 @@ def _sized(schema: Json, value: Any) -> bool:
             return False
         return _within(schema, len(value), "minLength", "maxLength")
     if isinstance(value, list):
-        if schema.get("uniqueItems") is True and any(equal(a, b) for i, a in enumerate(value) for b in value[:i]):
+        if schema.get("uniqueItems") is True and any(
+            equal(a, b) for i, a in enumerate(value) for b in value[:i]
+        ):
             return False
         return _within(schema, len(value), "minItems", "maxItems")
     if isinstance(value, dict):
@@ -156,7 +160,9 @@ def _sized(schema: Json, value: Any) -> bool:
 def _members(reading: Reading, schema: Json, value: Any, depth: int, hidden: frozenset[str]) -> bool:
     if isinstance(value, list):
         items = schema.get("items")
-        return not isinstance(items, dict | bool) or all(valid(reading, items, one, depth + 1) for one in value)
+        return not isinstance(items, dict | bool) or all(
+            valid(reading, items, one, depth + 1) for one in value
+        )
     if not isinstance(value, dict):
         return True
     required = schema.get("required")

@@ -92,7 +92,9 @@ def compare(document: bytes, conversion: Conversion, made: Judged, *, url: str, 
         made.take(_sizes(conversion, made))
 
 
-def _one(pair: Pair, record: Record, inputs: Inputs, schemas: Schemas, extent: Extent, *, execute: bool) -> None:
+def _one(
+    pair: Pair, record: Record, inputs: Inputs, schemas: Schemas, extent: Extent, *, execute: bool
+) -> None:
     if extent.wants("M4", "M5", "M6"):
         inputs.check(pair.tool, record)
     if extent.wants("M7", "M8", "M9", "M10"):
@@ -116,7 +118,9 @@ def _whole(conversion: Conversion, operations: list[LiteralOperation]) -> Iterat
     silent = [one.key for one in operations if one.key not in told]
     record.check("M1", not silent, expected="a verdict on each operation", got=silent)
     unexplained = [
-        key for key, one in told.items() if one["verdict"] == "skipped" and not (one.get("reason") and one["pointer"])
+        key
+        for key, one in told.items()
+        if one["verdict"] == "skipped" and not (one.get("reason") and one["pointer"])
     ]
     record.check("M1", not unexplained, expected="a reason and a pointer", got=unexplained)
     yield record
@@ -158,7 +162,8 @@ def _earlier_names(document: bytes) -> dict[str, str]:
         path: {
             method: {"operationId": one["operationId"]} if "operationId" in one else {}
             for method, one in item.items()
-            if isinstance(one, dict) and method in ("get", "put", "post", "delete", "patch", "head", "options")
+            if isinstance(one, dict)
+            and method in ("get", "put", "post", "delete", "patch", "head", "options")
         }
         for path, item in list(paths.items())[: len(paths) // 2]
         if isinstance(item, dict) and "$ref" not in item
@@ -176,7 +181,9 @@ def _sizes(conversion: Conversion, made: Judged) -> Iterator[Record]:
         flagged = any("tool is large" in note for note in tool.notes)
         cut = any("left open" in note and "input" in note for note in tool.notes)
         made.counts.update(large=size > LARGEST_TOOL, cut=cut, tools=1)
-        record.check("M18 large tools", size <= LARGEST_TOOL or flagged, expected="a note", got=f"{size} bytes")
+        record.check(
+            "M18 large tools", size <= LARGEST_TOOL or flagged, expected="a note", got=f"{size} bytes"
+        )
         yield record
 
 

@@ -77,11 +77,17 @@ class Pair:
     def entry(self, one: LiteralParameter) -> Json | None:
         """The plan's entry for a parameter. What a template's query holds is placed there, like a path."""
         for entry in self.plan:
-            same = entry["name"].lower() == one.name.lower() if one.place == "header" else entry["name"] == one.name
+            same = (
+                entry["name"].lower() == one.name.lower()
+                if one.place == "header"
+                else entry["name"] == one.name
+            )
             if same and entry["in"] == one.place:
                 return entry
         if one.place == "query" and one.name in self.operation.placeholders:
-            return next((entry for entry in self.plan if entry["name"] == one.name and entry["in"] == "path"), None)
+            return next(
+                (entry for entry in self.plan if entry["name"] == one.name and entry["in"] == "path"), None
+            )
         return None
 
 
@@ -110,7 +116,9 @@ def check_parameters(pair: Pair, record: Record) -> None:
     known = set()
     for one in wanted:
         entry = pair.entry(one)
-        if not record.check("M9 parameters", entry is not None, expected=f"{one.place} {one.name}", at=one.pointer):
+        if not record.check(
+            "M9 parameters", entry is not None, expected=f"{one.place} {one.name}", at=one.pointer
+        ):
             continue
         if entry is None:
             continue
@@ -190,7 +198,9 @@ def check_plan(pair: Pair, record: Record) -> Any:
     try:
         return compile_plan(pair.tool.call_template)
     except InvalidInput as problem:
-        record.check("M12", False, expected="a plan that compiles", got=[fault.detail for fault in problem.errors])
+        record.check(
+            "M12", False, expected="a plan that compiles", got=[fault.detail for fault in problem.errors]
+        )
         return None
 
 
@@ -207,7 +217,9 @@ def check_security(pair: Pair, record: Record) -> None:
             _slot(pair.slots[need["slot"]], schemes, pair.reading, record)
     ignored = [one.name.lower() for one in pair.operation.parameters if one.ignored]
     if ignored:
-        offered = [one["name"] for one in pair.plan if one["in"] == "header" and one["name"].lower() in ignored]
+        offered = [
+            one["name"] for one in pair.plan if one["in"] == "header" and one["name"].lower() in ignored
+        ]
         record.check("M14 ignored headers", not offered, expected="none of them", got=offered)
 
 
@@ -221,7 +233,11 @@ def _slot(slot: Json, schemes: Any, reading: Reading, record: Record) -> None:
     expected = {"apiKey": "api_key", "oauth2": "oauth2"}.get(str(kind[0]), "unsupported")
     if kind[0] == "http" and kind[1] in ("basic", "bearer"):
         expected = kind[1]
-    if expected == "api_key" and scheme.get("in") != "query" and not _TOKEN.fullmatch(str(scheme.get("name"))):
+    if (
+        expected == "api_key"
+        and scheme.get("in") != "query"
+        and not _TOKEN.fullmatch(str(scheme.get("name")))
+    ):
         # No header or cookie has such a name (RFC 9110 section 5.6.2).
         expected = "unsupported"
     ok = slot["kind"] == expected

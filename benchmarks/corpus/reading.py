@@ -81,7 +81,7 @@ class Reading:
         """What a local reference leads to. Raises UnresolvedError."""
         if not reference.startswith("#"):
             raise UnresolvedError(reference)
-        # RFC 6901 section 6: the fragment is percent-decoded first. Keys that hold a literal `%7B` exist, too.
+        # RFC 6901 section 6: the fragment is percent-decoded first. Keys with a literal `%7B` exist, too.
         for fragment in (unquote(reference[1:]), reference[1:]):
             try:
                 return self._walk(fragment, _HOPS)
@@ -137,7 +137,10 @@ class Reading:
     def _operation(self, path: str, method: str, at: str, item: Json) -> LiteralOperation:
         made = LiteralOperation(f"{method.upper()} {path}", method.upper(), path, at, item[method], item)
         merged: dict[tuple[str, str], LiteralParameter] = {}
-        for level, where in ((item.get("parameters"), at.rpartition("/")[0]), (made.node.get("parameters"), at)):
+        for level, where in (
+            (item.get("parameters"), at.rpartition("/")[0]),
+            (made.node.get("parameters"), at),
+        ):
             for index, one in enumerate(level if isinstance(level, list) else ()):
                 parameter = self._parameter(one, f"{where}/parameters/{index}")
                 if parameter is not None:

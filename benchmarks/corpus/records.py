@@ -41,7 +41,7 @@ class Record:
 
 @dataclass
 class Scores:
-    """Cases and failures by metric; each operation is one case of a metric, however often it was looked at."""
+    """Cases and failures by metric; each operation is one case of each metric."""
 
     cases: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)

@@ -39,7 +39,7 @@ class Style:
 
 
 def encoded(text: str, *, reserved: bool = False) -> str:
-    """RFC 6570 section 3.2.1: all but unreserved characters (with `reserved`: and reserved ones) as triples."""
+    """All but unreserved (and, if so told, reserved) characters as triples: RFC 6570 section 3.2.1."""
     if reserved and _OPEN & set(text):
         # Which of them would end or split the query is for applications to know (OAS 3.1.1, 4.8.12.2.1).
         raise UndefinedError("reserved characters that delimit")
@@ -89,7 +89,9 @@ def query(spec: Style, value: Any) -> list[str]:
     items = _items(value, explode=spec.explode, reserved=spec.reserved)
     if spec.explode:
         return items if isinstance(value, dict) else [f"{name}={item}" for item in items]
-    delimiter = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}[spec.style]
+    delimiter = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}[
+        spec.style
+    ]
     return [f"{name}={delimiter.join(items)}"]
 
 
@@ -113,7 +115,11 @@ def path(spec: Style, value: Any) -> str:
 
 def header(spec: Style, value: Any) -> str:
     """A field value: `simple` without percent-encoding (OAS 3.1.1, Appendix D)."""
-    items = _items(value, explode=spec.explode, plain=True) if isinstance(value, list | dict) else [text_of(value)]
+    items = (
+        _items(value, explode=spec.explode, plain=True)
+        if isinstance(value, list | dict)
+        else [text_of(value)]
+    )
     text = ",".join(items)
     if not text.isascii() or not text.isprintable() or text != text.strip() or not text:
         raise UndefinedError("a field value that HTTP does not carry as it is")
@@ -190,8 +196,8 @@ def _expected_parts(value: Json, encoding: Json, files: frozenset[str]) -> list[
             # OAS 3.0: these SHALL be ignored for multipart; 3.1 has them. Not compared.
             raise UndefinedError("style in multipart")
         media = str(said["contentType"]).split(",")[0].strip() if "contentType" in said else None
-        for item in one if isinstance(one, list) and not is_json(media or "") else [one]:
-            parts.append((name, *_expected_part(item, media, is_file=name in files)))
+        items = one if isinstance(one, list) and not is_json(media or "") else [one]
+        parts += [(name, *_expected_part(item, media, is_file=name in files)) for item in items]
     return parts
 
 
