@@ -4,8 +4,8 @@ In:  one line of JSON ({"options", "memory", "seconds"}), then the document to t
 Out: JSON lines, so that the parent never parses a large one: {"error": {...}}, or {"head": {...}} followed by
      {"shared": [...]}, {"tools": [...]} and {"operations": [...]} in batches. Only standard output is used.
 
-Tools share most of their definitions, so each is sent once: `$defs` of a tool maps names to indices of what was
-sent as `shared`. For Microsoft Graph beta that halves the time, and the parent's memory (3.7 to 2.1 GB).
+Tools share most of their definitions, so each is sent once: `$defs` of a tool maps names to indices of what
+was sent as `shared`. For Microsoft Graph beta that halves the time, and the parent's memory (3.7 to 2.1 GB).
 """
 
 import gc

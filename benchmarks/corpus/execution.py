@@ -102,8 +102,8 @@ def check(pair: Pair, plan: Any, seed: str, record: Record) -> None:
         return
     try:
         validator = jsonschema_rs.validator_for(pair.tool.inputs)
-    except (jsonschema_rs.ValidationError, ValueError) as problem:
-        record.check("M15 accepted", False, expected="a schema that compiles", got=problem)
+    except (jsonschema_rs.ValidationError, ValueError) as unreadable:
+        record.check("M15 accepted", False, expected="a schema that compiles", got=unreadable)
         return
     problem = next(iter(validator.iter_errors(given.arguments)), None)
     record.check("M15 accepted", problem is None, expected=given.arguments, got=problem and problem.message)

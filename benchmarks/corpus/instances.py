@@ -76,7 +76,7 @@ class Maker:
     def _merged(self, schema: Json, depth: int) -> Json:
         """The schema with its references and `allOf` laid over each other, and one branch of each choice."""
         merged: Json = {"properties": {}, "required": []}
-        stack = [schema]
+        stack: list[Any] = [schema]
         rounds = 0
         while stack:
             rounds += 1
@@ -205,7 +205,7 @@ def _text(item: Any) -> str:
         return _one_of(value)
     if name in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
         least, most, inner = value
-        return "".join(map(_text, inner)) * min(max(least, 1), most if isinstance(most, int) else least)
+        return "".join(map(_text, inner)) * int(min(max(least, 1), most if isinstance(most, int) else least))
     if name is sre.SUBPATTERN:
         return "".join(map(_text, value[3]))
     if name is sre.BRANCH:

@@ -148,10 +148,10 @@ def _sized(schema: Json, value: Any) -> bool:
     if isinstance(value, bool) or value is None:
         return True
     for bound, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
-        at, beyond = _count(schema.get(bound)), schema.get(exclusive)
-        if at is not None and (sign * value < sign * at or (beyond is True and value == at)):
+        at, beyond = _count(schema.get(bound)), _count(schema.get(exclusive))
+        if at is not None and (sign * value < sign * at or (schema.get(exclusive) is True and value == at)):
             return False
-        if _count(beyond) is not None and sign * value <= sign * float(beyond):
+        if beyond is not None and sign * value <= sign * beyond:
             return False
     step = _count(schema.get("multipleOf"))
     return not step or step < 0 or math.isclose(value / step, round(value / step), abs_tol=1e-9)

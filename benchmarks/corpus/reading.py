@@ -164,9 +164,9 @@ class Reading:
         style = node.get("style") if isinstance(node.get("style"), str) else _STYLES[place]
         explode = node.get("explode")
         content = node.get("content")
-        by_content = isinstance(content, dict) and content and "schema" not in node
-        media = next(iter(content)) if by_content else None
-        schema = (content[media] or {}).get("schema", {}) if by_content else node.get("schema", {})
+        content = content if isinstance(content, dict) and "schema" not in node else {}
+        media = next(iter(content), None)
+        schema = ((content[media] or {}) if media is not None else node).get("schema", {})
         return LiteralParameter(
             name=node["name"],
             place=place,

@@ -103,7 +103,7 @@ def _by_content(place: str) -> Callable[[Chance], Case]:
     def make(chance: Chance) -> Case:
         alphabet = "abc 019{}[]:;" if place == "header" else _ALPHABET
         value = _value(chance, chance.choice(("array", "object")), alphabet)
-        content = {"application/json": {"schema": {}}}
+        content: Json = {"application/json": {"schema": {}}}
         return Case(
             [{"name": _named(chance, place), "in": place, "content": content, "required": True}], [value]
         )
