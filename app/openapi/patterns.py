@@ -11,7 +11,7 @@ _MOST_PATTERNS = 5_000
 # Compiling unrolls counted repetitions: `(a{1,1000}){1,1000}` is a million states, 10,000 take about 5 ms.
 _MOST_REPETITION = 10_000
 _MOST_WORK = 1_000_000
-_BOUND = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\\\]])*\]|\{(\d+)(?:,(\d*))?\}|[()]|.", re.DOTALL)
 # Possessive quantifiers, atomic and conditional groups, named groups, comments, inline flags, \A and \Z:
 # Python reads them, ECMA 262 does not.
 _PYTHON_ONLY = re.compile(r"\(\?(?:P|#|>|\(|[aiLmsux-]+[:)])|(?<!\\)[*+?}]\+|\\[AZ]")
@@ -34,15 +34,34 @@ class Patterns:
     def _judge(self, pattern: str) -> bool:
         if len(pattern) > _LONGEST or len(self._known) >= _MOST_PATTERNS or _PYTHON_ONLY.search(pattern):
             return False
-        repetition = 1
-        for bound in _BOUND.finditer(pattern):
-            digits = bound[2] or bound[1]
-            repetition *= max(int(digits), 1) if len(digits) <= 6 else _MOST_REPETITION + 1
+        repetition = _unrolled(pattern)
         self._work += repetition
         if repetition > _MOST_REPETITION or self._work > _MOST_WORK:
             self._work -= repetition
             return False
         return _compiles(pattern)
+
+
+def _unrolled(pattern: str) -> int:
+    """About how many states a pattern has once its counted repetitions are written out."""
+    groups = [0]
+    atom = 0
+    for found in _ATOM.finditer(pattern):
+        if found[0] == "(":
+            groups.append(0)
+            atom = 0
+        elif found[0] == ")" and len(groups) > 1:
+            atom = groups.pop()
+            groups[-1] += atom
+        elif found[1] is not None:
+            digits = found[2] or found[1]
+            times = max(int(digits), 1) if len(digits) <= 6 else _MOST_REPETITION + 1
+            groups[-1] += atom * (times - 1)
+            atom *= times
+        else:
+            atom = 1
+            groups[-1] += 1
+    return sum(groups)
 
 
 def _compiles(pattern: str) -> bool:

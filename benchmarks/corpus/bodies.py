@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.corpus.inputs import compiles
 from benchmarks.corpus.operations import Pair
 from benchmarks.corpus.reading import Json, Reading, UnresolvedError
 from benchmarks.corpus.records import Record
@@ -48,6 +49,7 @@ class _Seen:
     required: tuple[Any, Any] | None
     offered: tuple[str, ...]
     missing: tuple[str, ...]
+    lost: str
     children: tuple[_Step, ...]
 
 
@@ -56,6 +58,8 @@ class Schemas:
     """Compares the schemas of one document with those of its tools; each pair is compared once."""
 
     reading: Reading
+    #: Whether the report says that a pattern was left out.
+    remarked: bool = False
     _seen: dict[tuple[int, int, frozenset[str]], _Seen] = field(default_factory=dict)
 
     def check(self, pair: Pair, record: Record) -> None:
@@ -117,6 +121,8 @@ class Schemas:
             if seen.required is not None:
                 record.check("M10", False, expected=seen.required[0], got=seen.required[1])
             record.check("M11 readOnly", not seen.offered, expected="not offered", got=seen.offered)
+            if seen.lost:
+                record.check("M6 patterns", False, expected=seen.lost, got="no pattern, and no remark")
             record.check("M11 properties", not seen.missing, expected=seen.missing, got="missing")
             queue.extend(seen.children)
 
@@ -161,7 +167,7 @@ class Schemas:
         keep = (literal, made)
         made = _without_null(literal, made)
         if not isinstance(made, dict):
-            return _Seen(keep, ("an object schema", made), (), (), ())
+            return _Seen(keep, ("an object schema", made), (), (), "", ())
         hidden = step.hidden | self._read_only_names(literal)
         properties = literal.get("properties")
         properties = properties if isinstance(properties, dict) else {}
@@ -176,7 +182,14 @@ class Schemas:
         differs = None if expected == got else (sorted(expected), sorted(got))
         children = [_Step(wanted[name], ours[name], frozenset()) for name in ours if name in wanted]
         children += self._inner(literal, made, hidden)
-        return _Seen(keep, differs, offered, missing, tuple(children))
+        return _Seen(keep, differs, offered, missing, self._lost(literal, made), tuple(children))
+
+    def _lost(self, literal: Json, made: Json) -> str:
+        """A pattern that is not in the tool, though every engine reads it, or without a remark."""
+        pattern = literal.get("pattern")
+        if not isinstance(pattern, str) or made.get("pattern") == pattern:
+            return ""
+        return "" if self.remarked and not compiles(pattern) else pattern
 
     def _inner(self, literal: Json, made: Json, hidden: frozenset[str]) -> list[_Step]:
         steps = [

@@ -113,8 +113,19 @@ def check(pair: Pair, plan: Any, seed: str, record: Record) -> None:
 
 
 def _refused(pair: Pair, given: Given, validator: Any, record: Record) -> None:
-    for one, _ in given.parameters:
+    for name in given.arguments:
+        if name in pair.tool.inputs.get("required", ()):
+            fewer = {key: value for key, value in given.arguments.items() if key != name}
+            record.check("M15 refused", not validator.is_valid(fewer), expected=f"refused without {name}")
+    more = {**given.arguments, "no such argument": 1}
+    record.check("M15 refused", not validator.is_valid(more), expected="an unknown argument refused")
+    for one, value in given.parameters:
         entry = pair.entry(one)
+        for wrong in _beyond(value):
+            if entry is not None and not _valid(pair, one.schema, wrong):
+                refused = not validator.is_valid({**given.arguments, entry["input"]: wrong})
+                got = f"{one.name} = {wrong!r}"[:80]
+                record.check("M15 refused", refused, expected="beyond the bounds", got=got, at=one.pointer)
         for wrong in _WRONG:
             if entry is not None and not _valid(pair, one.schema, wrong):
                 refused = not validator.is_valid({**given.arguments, entry["input"]: wrong})
@@ -133,6 +144,17 @@ def _refused(pair: Pair, given: Given, validator: Any, record: Record) -> None:
                 refused = not validator.is_valid({**given.arguments, pair.body["input"]: worse})
                 record.check("M15 refused", refused, expected=f"body.{name} = {wrong!r} refused")
                 break
+
+
+def _beyond(value: Any) -> list[Any]:
+    """Values of the same type that choices, bounds, lengths or patterns may not allow."""
+    if isinstance(value, str):
+        return [value + "\x01", "", value * 50]
+    if isinstance(value, list):
+        return [[], value * 60, [value]]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return []
+    return [value + 10**9, -abs(value) - 10**9, value + 0.5]
 
 
 def _valid(pair: Pair, schema: Any, value: Any) -> bool:

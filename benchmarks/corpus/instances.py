@@ -3,6 +3,7 @@
 import math
 import random
 import re
+import warnings
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
@@ -192,7 +193,9 @@ class Maker:
 def matching(pattern: str) -> str:
     """The shortest text that a pattern's own structure gives. Raises NoInstanceError."""
     try:
-        return "".join(_text(item) for item in sre_parser.parse(pattern))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return "".join(_text(item) for item in sre_parser.parse(pattern))
     except (re.error, KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError):
         raise NoInstanceError from None
 

@@ -75,7 +75,11 @@ def compare(document: bytes, conversion: Conversion, made: Judged, *, url: str, 
     for tool in conversion.tools:
         tools.setdefault(tool.source_key, []).append(tool)
     slots = {slot["slot"]: slot for slot in conversion.slots}
-    schemas, inputs = Schemas(reading), Inputs()
+    remarks = " ".join(one["detail"] for one in conversion.report["warnings"])
+    schemas, inputs = (
+        Schemas(reading, remarked="pattern" in remarks or "remarks are left out" in remarks),
+        Inputs(),
+    )
     step = max(1, len(operations) // extent.executions)
     for index, operation in enumerate(operations):
         found = tools.get(operation.key, [])

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 from app.errors import InvalidInput
 from app.openapi import ConvertedTool
@@ -148,8 +149,10 @@ def _placeholders(pair: Pair, record: Record, required: set[str]) -> None:
 
 
 def _same_wire(one: LiteralParameter, entry: Json, record: Record) -> None:
-    if entry["in"] != one.place or one.content_type is not None:
-        same = entry["in"] != one.place or (entry["content_type"] or "").partition(";")[0] != ""
+    if entry["in"] != one.place:
+        return
+    if one.content_type is not None:
+        same = (entry["content_type"] or "").partition(";")[0] == one.content_type.partition(";")[0].strip()
         record.check("M9 parameters", same, expected=one.content_type, got=entry, at=one.pointer)
         return
     styles = {"path": ("simple", "label", "matrix"), "header": ("simple",), "cookie": ("form",)}
@@ -243,4 +246,20 @@ def _slot(slot: Json, schemes: Any, reading: Reading, record: Record) -> None:
     ok = slot["kind"] == expected
     if expected == "api_key":
         ok = ok and (slot["name"], slot["location"]) == (scheme.get("name"), scheme.get("in"))
+    if expected == "oauth2":
+        ok = ok and slot["token_url"] in _token_urls(scheme, reading)
     record.check("M14 secured", ok, expected=scheme, got=slot)
+
+
+def _token_urls(scheme: Json, reading: Reading) -> set[str | None]:
+    """Where a token may be had: without a person if any flow says how, and nowhere if none does."""
+    flows = scheme.get("flows")
+    flows = flows if isinstance(flows, dict) else {}
+    said = {name: one.get("tokenUrl") for name, one in flows.items() if isinstance(one, dict)}
+    machine = said.get("clientCredentials")
+    wanted = [machine] if machine else [one for one in said.values() if one]
+    resolved = {urljoin(reading.url, one.strip()) for one in wanted if isinstance(one, str)}
+    usable: set[str | None] = {
+        one for one in resolved if urlsplit(one).scheme in ("http", "https") and urlsplit(one).netloc
+    }
+    return usable or {None}

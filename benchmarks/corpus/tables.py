@@ -9,6 +9,7 @@ from benchmarks.corpus.records import Finding, Judged, Scores
 
 #: Two documents hold a quarter of all operations: figures are given with and without them.
 GRAPH = "microsoft.com/graph"
+_UNKNOWN = ("-", "-", "-", "-")
 
 
 @dataclass
@@ -48,42 +49,32 @@ def _percent(scores: Scores, metrics: Sequence[str]) -> str:
 
 def table(total: Total, without_graph: Total, strata: Scores) -> str:
     """M1 to M16 and M18 for people."""
-    lines = [_line("metric", "ours", "ours, no Graph", *peers.NAMES)]
-    lines.append("-" * len(lines[0]))
+    both = (total, without_graph)
+    rows: list[tuple[str, ...]] = [("metric", "cases", "ours", "ours, no Graph", *peers.NAMES)]
     for title, metrics, others in peers.ROWS:
-        lines.append(
-            _line(title, _percent(total.scores, metrics), _percent(without_graph.scores, metrics), *others)
-        )
-    own = [f"{100 * one.perfect / max(one.specs, 1):.2f}" for one in (total, without_graph)]
-    lines.append(_line("specs perfect on M1-M14", *own, *peers.PERFECT))
+        cases = " / ".join(str(total.scores.cases[metric]) for metric in metrics)
+        rows.append((title, cases, *(_percent(one.scores, metrics) for one in both), *others))
+    perfect = [f"{100 * one.perfect / max(one.specs, 1):.2f}" for one in both]
+    rows.append(("specs perfect on M1-M14", str(total.specs), *perfect, *peers.PERFECT))
     if strata.cases:
-        lines.append(
-            _line(
-                f"M16 strata ({strata.cases['M16']} cases)", _percent(strata, ["M16"]), "", "-", "-", "-", "-"
-            )
+        rows.append(
+            ("M16 wire, all strata", str(strata.cases["M16"]), _percent(strata, ["M16"]), "", *_UNKNOWN)
         )
-    lines.append(_line("seconds p50 / p99 / max", _seconds(total), _seconds(without_graph), *peers.SECONDS))
-    lines.append(
-        _line(
-            "M18 tools over 30 kB",
-            str(total.counts["large"]),
-            str(without_graph.counts["large"]),
-            "",
-            "632",
-            "691",
-            "",
-        )
+    rows.append(("seconds p50/p99/max", "", *map(_seconds, both), *peers.SECONDS))
+    rows.append(
+        ("M18 tools over 30 kB", "", *(str(one.counts["large"]) for one in both), "", "632", "691", "")
     )
-    unflagged = [_percent(one.scores, ["M18 large tools"]) for one in (total, without_graph)]
-    lines.append(_line("M18 small or flagged", *unflagged, "-", "-", "-", "-"))
-    lines.append(
+    small = [_percent(one.scores, ["M18 large tools"]) for one in both]
+    rows.append(("M18 small or flagged", str(total.counts["tools"]), *small, *_UNKNOWN))
+    found = (
         f"{total.specs} documents, {total.operations} operations, {total.specs - total.perfect} not perfect"
     )
-    return "\n".join(lines)
+    return "\n".join([*map(_line, rows), found])
 
 
-def _line(title: str, *cells: str) -> str:
-    return f"{title:34}" + "".join(f"{cell:>17}" for cell in cells)
+def _line(cells: tuple[str, ...]) -> str:
+    title, cases, *others = cells
+    return f"{title:34}{cases:>16}" + "".join(f"{cell:>16}" for cell in others)
 
 
 def _seconds(total: Total) -> str:
