@@ -140,6 +140,8 @@ def is_text(kind: str) -> bool:
 
 def by_content(media: str, value: Any) -> str:
     """The text of a parameter with `content`."""
+    if "*" in media:
+        raise UndefinedError("a range of media types")
     if not is_json(media):
         return text_of(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -210,8 +212,8 @@ def _expected_part(item: Any, media: str | None, *, is_file: bool) -> tuple[str,
         raise UndefinedError("a list in a list")
     if isinstance(item, dict) or is_json(media or ""):
         return media_base(media or "application/json"), item
-    if media is not None and not media.startswith("text/"):
-        raise UndefinedError("a scalar of another type")
+    if media is not None and not media.startswith(("text/", "application/")):
+        raise UndefinedError("text where an image is announced")
     return media or "text/plain", text_of(item).encode()
 
 

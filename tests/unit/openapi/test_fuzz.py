@@ -78,12 +78,12 @@ def damaged(chance: random.Random) -> Any:
     """A document with some parts replaced, removed, moved or added."""
     made = copy.deepcopy(chance.choice(SOURCES))
     for _ in range(chance.randint(1, 6)):
-        holder, key = chance.choice(places(made))
+        holder, key = chance.choice(places(made) or [([None], 0)])
         kind = chance.random()
         if kind < 0.4:
             holder[key] = copy.deepcopy(chance.choice(_ODD))
         elif kind < 0.6:
-            other, name = chance.choice(places(made))
+            other, name = chance.choice(places(made) or [([None], 0)])
             holder[key] = copy.deepcopy(other[name])
         elif kind < 0.8 and isinstance(holder[key], dict):
             holder[key][chance.choice(_KEYS)] = copy.deepcopy(chance.choice(_ODD))
