@@ -20,6 +20,8 @@ from app.openapi.servers import Place, locate, locate_v2, template
 from app.openapi.text import TOOL_TEXT, clean, label
 
 _LARGE = 30_000
+# RFC 9110 section 9.3.8: the answer repeats the request, and with it the stored credential.
+_NO_TRACE = "it cannot be called through the gateway: an answer to TRACE repeats the credential"
 _EACH = 500
 _MOST_TAGS = 50
 
@@ -56,7 +58,7 @@ def assemble(
     node = operation.node
     if not isinstance(node, dict):
         raise OperationProblem("is not an object", pointer=operation.pointer)
-    notes: list[str] = []
+    notes = [_NO_TRACE] if operation.method == "TRACE" else []
     security = slots.requirements(node, operation.pointer, notes=notes)
     levels = (
         (operation.item.get("parameters"), f"{operation.item_pointer}/parameters"),
