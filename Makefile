@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test check bench fuzz lock contract clean
+.PHONY: help run test check bench corpus fuzz lock contract clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 
 bench: $(DEV) ## Measure what the README claims
 	$(BIN)/python -m benchmarks
+
+corpus: $(DEV) ## Judge the OpenAPI conversion on every public API (ARGS: --sample, --only, --spec, --jobs)
+	$(BIN)/python -m benchmarks.corpus $(ARGS)
 
 fuzz: $(DEV) ## Run schemathesis against the gateway at length
 	FUZZ_LONG=1 $(BIN)/python -m pytest tests/api/test_schemathesis.py $(ARGS)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from app.openapi.bodies import Body, body_of_v2, read_body
 from app.openapi.dialect import Mode
 from app.openapi.document import Document
@@ -18,9 +20,9 @@ from app.openapi.servers import Place, locate, locate_v2, template
 from app.openapi.text import TOOL_TEXT, clean, label
 
 _LARGE = 30_000
+# RFC 9110 section 9.3.8: the answer repeats the request, and with it the stored credential.
+_NO_TRACE = "it cannot be called through the gateway: an answer to TRACE repeats the credential"
 _EACH = 500
-# Nothing is validated against the schema of an answer, so it gets a smaller part.
-_OF_ANSWERS = 4
 _MOST_TAGS = 50
 
 
@@ -31,10 +33,15 @@ class Budget:
     left: int
     plenty: int
     tool: int
+    answer: int
 
-    def for_schemas(self) -> int:
-        """How much the definitions of the next tool may take: nothing once half is used up."""
+    def for_inputs(self) -> int:
+        """How much the definitions of the next tool's inputs may take: nothing once half is used up."""
         return self.tool if self.left > self.plenty else 0
+
+    def for_answer(self) -> int:
+        """The same for its answer."""
+        return self.answer if self.left > self.plenty else 0
 
     def spend(self, size: int) -> None:
         """Raises OperationProblem when nothing is left."""
@@ -51,7 +58,7 @@ def assemble(
     node = operation.node
     if not isinstance(node, dict):
         raise OperationProblem("is not an object", pointer=operation.pointer)
-    notes: list[str] = []
+    notes = [_NO_TRACE] if operation.method == "TRACE" else []
     security = slots.requirements(node, operation.pointer, notes=notes)
     levels = (
         (operation.item.get("parameters"), f"{operation.item_pointer}/parameters"),
@@ -66,9 +73,11 @@ def assemble(
     notes.extend(place.notes)
     aliases = input_names(parameters, has_body=body is not None)
     inputs, size = _inputs(document, parameters, aliases, body, budget, notes)
-    outputs = read_outputs(document, node, operation.pointer, budget=budget.for_schemas() // _OF_ANSWERS)
+    outputs = read_outputs(document, node, operation.pointer, budget=budget.for_answer())
     notes.extend(outputs.notes)
     description = _description(operation, notes)
+    if size + len(description) > _LARGE // 2:
+        notes.extend(_largeness(name, description, inputs))
     budget.spend(size + outputs.size + len(description) + 250 * len(parameters) + security.size)
     call_template: Json = {
         "call_template_type": "http",
@@ -139,10 +148,10 @@ def _inputs(
         size += body.fragment.size
         if body.required:
             required.append("body")
-    if size > 8 * budget.tool:
-        raise OperationProblem(f"has inputs of more than {8 * budget.tool} bytes")
+    if size > budget.tool:
+        raise OperationProblem(f"has inputs of more than {budget.tool} bytes")
     # The same room for every tool, so that closures are shared between them.
-    room = budget.for_schemas()
+    room = budget.for_inputs()
     refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
     closure = document.book.close(refs, mode=Mode.INPUT, budget=room)
     defs, cut, size = closure.defs, closure.cut, size + closure.size
@@ -151,8 +160,6 @@ def _inputs(
         defs, cut, size = {**defs, **closure.defs}, cut + closure.cut, size + closure.size
     if cut:
         notes.append(f"the input schema is large: {cut} of its parts were left open")
-    if size > _LARGE:
-        notes.append(f"the input schema is large: about {size // 1000} kB")
     inputs: Json = {"type": "object", "properties": properties}
     if required:
         inputs["required"] = required
@@ -160,6 +167,12 @@ def _inputs(
     if defs:
         inputs["$defs"] = defs
     return inputs, size
+
+
+def _largeness(name: str, description: str, inputs: Json) -> list[str]:
+    """A remark on a tool of more than 30 kB as a model sees it; `size` is only near to that."""
+    seen = len(orjson.dumps({"name": name, "description": description, "inputSchema": inputs}))
+    return [f"the tool is large: {seen / 1000:.0f} kB for a model to read"] if seen > _LARGE else []
 
 
 def _description(operation: Operation, notes: list[str]) -> str:

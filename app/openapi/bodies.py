@@ -125,7 +125,11 @@ def _encoding(document: Document, schema: Any, given: Any, mode: Mode) -> tuple[
                 first = _FILE
             encoding[name] = {**entry, "content_type": first, "style": None, "explode": None}
         elif entry != _entry({}):
-            encoding[name] = entry
+            sent = (entry["content_type"] or "").split(",")[0]
+            as_text = (
+                mode is Mode.FILES and _is_string(document, fields.get(name)) and media.may_be_text(sent)
+            )
+            encoding[name] = {**entry, "text": True} if as_text else entry
     return encoding, tuple(notes)
 
 
@@ -175,6 +179,12 @@ def _is_file(document: Document, node: Any, mode: Mode) -> bool:
         return False
     own = {key: value for key, value in node.items() if key in _FILE_WORDS}
     return document.book.fragment(own, "", mode=mode).schema.get("contentEncoding") == "base64"
+
+
+def _is_string(document: Document, node: Any) -> bool:
+    """Whether a field is said to be text."""
+    node = _followed(document, node)
+    return isinstance(node, dict) and node.get("type") == "string"
 
 
 _FILE_WORDS = frozenset({"type", "format", "contentEncoding", "contentMediaType"})

@@ -37,6 +37,7 @@ class _Answer:
     """What has arrived from the child so far."""
 
     head: Json = field(default_factory=dict)
+    shared: list[Json] = field(default_factory=list)
     tools: list[ConvertedTool] = field(default_factory=list)
     operations: list[Json] = field(default_factory=list)
 
@@ -45,7 +46,13 @@ class _Answer:
         if "error" in form:
             raise _raised(form["error"])
         self.head = form.get("head", self.head)
-        self.tools.extend(map(ConvertedTool.from_json, form.get("tools", ())))
+        self.shared.extend(form.get("shared", ()))
+        for tool in form.get("tools", ()):
+            for schema in (tool["inputs"], tool["outputs"]):
+                if "$defs" in schema:
+                    # As in the child, tools hold the same object, not copies.
+                    schema["$defs"] = {name: self.shared[number] for name, number in schema["$defs"].items()}
+            self.tools.append(ConvertedTool.from_json(tool))
         self.operations.extend(form.get("operations", ()))
 
     def conversion(self) -> Conversion:

@@ -8,6 +8,7 @@ stands in the report with a JSON pointer and a reason.
 
 from app.openapi.assemble import Budget, assemble
 from app.openapi.document import Document, open_document
+from app.openapi.identifiers import mentioned
 from app.openapi.load import load
 from app.openapi.model import Conversion, ConvertedTool, ConvertOptions
 from app.openapi.names import tool_names
@@ -31,10 +32,12 @@ def convert(document: bytes, *, options: ConvertOptions | None = None) -> Conver
     options = options or ConvertOptions()
     warnings = Warnings()
     raw = load(document, options=options, warn=warnings.add)
-    opened = open_document(raw, options=options, warnings=warnings)
+    opened = open_document(raw, options=options, warnings=warnings, named=mentioned(document))
     limits = options.limits
     most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * len(document)))
-    return _convert(opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size))
+    return _convert(
+        opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size, answer=limits.answer_size)
+    )
 
 
 def _convert(document: Document, budget: Budget) -> Conversion:

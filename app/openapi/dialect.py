@@ -43,6 +43,9 @@ class Names(Protocol):
     def refer(self, reference: str, *, at: str) -> tuple[tuple[str, ...], str]:
         """The target's key and its `$defs` name; raises RefProblem for what is not local."""
 
+    def dynamic(self, reference: str, *, at: str) -> str | None:
+        """What stands for a `$dynamicRef`: a plain reference, where only one schema can be meant."""
+
     def hidden(self, node: Any, mode: Mode) -> bool:
         """Whether a property is not for this direction (readOnly in inputs, writeOnly in outputs)."""
 
@@ -73,6 +76,11 @@ class Walk:
             return {}
         if isinstance(node.get("$ref"), str):
             return self._reference(node, at, in_place=in_place, hidden=hidden)
+        if self._names.siblings and isinstance(node.get("$dynamicRef"), str):
+            fixed = self._names.dynamic(node["$dynamicRef"], at=f"{at}/$dynamicRef")
+            if fixed is not None:
+                return self._reference({**node, "$ref": fixed}, at, in_place=in_place, hidden=hidden)
+            self._names.warn(at, "a `$dynamicRef` that may mean several schemas was taken as `any value`")
         return self._keywords(node, at, in_place=in_place, hidden=hidden)
 
     def _reference(self, node: Json, at: str, *, in_place: bool, hidden: frozenset[str]) -> Json:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import InvalidDocument
+from app.openapi.identifiers import Identifiers
 from app.openapi.model import ConvertOptions, Json
 from app.openapi.refs import References
 from app.openapi.report import Warnings
@@ -30,10 +31,14 @@ class Document:
         return node if isinstance(node, dict) else {}
 
 
-def open_document(raw: Json, *, options: ConvertOptions, warnings: Warnings) -> Document:
-    """The document with its version told. Raises InvalidDocument for versions that are not read."""
+def open_document(raw: Json, *, options: ConvertOptions, warnings: Warnings, named: bool) -> Document:
+    """The document with its version told; `named` says that it may hold `$id`s and anchors.
+
+    Raises InvalidDocument for versions that are not read.
+    """
     version = _version(raw, warnings)
-    references = References(raw)
+    identifiers = Identifiers.of(raw, url=options.url or "") if named and version == "3.1" else None
+    references = References(raw, identifiers)
     book = SchemaBook(references, version=version, warnings=warnings)
     return Document(raw, version, options, warnings, references, book)
 

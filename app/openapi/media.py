@@ -14,6 +14,21 @@ _TEXTUAL = frozenset(
         *("n-triples", "n-quads", "trig"),
     )
 )
+_BYTES = frozenset(
+    "application/" + name
+    for name in (
+        "octet-stream",
+        "pdf",
+        "zip",
+        "gzip",
+        "x-tar",
+        "x-gzip",
+        "x-zip-compressed",
+        "zstd",
+        "msgpack",
+        "wasm",
+    )
+)
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
 _CONCRETE = {
     "*/*": "application/json",
@@ -48,6 +63,12 @@ def is_textual(given: str) -> bool:
     """Bodies that are text, though not JSON and not a form."""
     media = base(given)
     return media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXTUAL
+
+
+def may_be_text(given: str) -> bool:
+    """Types of which a document can mean text when it says `type: string` and no more (`application/sdp`)."""
+    media = base(given)
+    return media.startswith("application/") and not is_json(media) and media not in _BYTES
 
 
 def is_form(given: str) -> bool:

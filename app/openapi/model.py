@@ -16,7 +16,9 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 class DocumentLimits:
     """What a document may cost before it is refused. Sizes are bytes.
 
-    The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations).
+    The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations; the
+    largest input schema has 1.3 MB). Nothing is validated against the schema of an answer, so `answer_size`
+    is smaller than `tool_size`.
     """
 
     size: int = 64 * 2**20
@@ -27,8 +29,9 @@ class DocumentLimits:
     aliases: int = 100
     operations: int = 50_000
     parameters: int = 2_000
-    tool_size: int = 128 * 2**10
-    output_size: int = 512 * 2**20
+    tool_size: int = 2 * 2**20
+    answer_size: int = 32 * 2**10
+    output_size: int = 1024 * 2**20
     output_factor: int = 48
 
 

@@ -27,6 +27,7 @@ _STYLES = {
 }
 # Swagger 2.0 `collectionFormat` in the words of 3.x; `tsv` has none there.
 _COLLECTIONS = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tabDelimited"}
+_SCALARS = ("string", "integer", "number", "boolean")
 _NOT_SCHEMA = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue", "style", "explode"}
 )
@@ -192,16 +193,19 @@ def _read_v3(document: Document, node: Json, at: str) -> Parameter:
     explode = node.get("explode")
     if not isinstance(explode, bool) or style == "deepObject":
         explode = style in {"form", "deepObject"}
-    schema, content_type, where = node.get("schema", {}), None, f"{at}/schema"
+    schema, content_type, chosen, where = node.get("schema", {}), None, None, f"{at}/schema"
     content = node.get("content")
     if isinstance(content, dict) and "schema" not in node:
         chosen = media.preferred(content)
         if chosen is not None:
-            content_type = media.concrete(chosen)
             of = content[chosen]
             schema = of.get("schema", {}) if isinstance(of, dict) else {}
             where = f"{at}/content"
+            content_type = media.concrete(chosen)
     fragment = described(document.book.fragment(schema, where, mode=Mode.INPUT), node)
+    if content_type is not None and "*" in str(chosen) and fragment.schema.get("type") in _SCALARS:
+        # `*/*` says nothing: an identifier is meant as it is, not in JSON's quotes.
+        content_type = None
     required, reserved = node.get("required") is True, node.get("allowReserved") is True
     return Parameter("", location, required, style, explode, reserved, content_type, fragment, at, node)
 

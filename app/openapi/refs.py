@@ -1,18 +1,17 @@
-"""Local references: RFC 6901 pointers in `$ref`, resolved inside the document and nowhere else."""
+"""Local references: RFC 6901 pointers and 3.1's identifiers, resolved in the document and nowhere else."""
 
 import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from app.openapi.identifiers import Identifiers, Tokens
 from app.openapi.model import Json
 from app.openapi.report import OperationProblem
 
 #: A chain of references longer than this is a defect or an attack; real documents need three.
 LONGEST_CHAIN = 50
 _PERCENT = re.compile("%[0-9a-fA-F]{2}")
-
-Tokens = tuple[str, ...]
 
 
 class RefProblem(OperationProblem):
@@ -26,6 +25,10 @@ def escape(token: str) -> str:
 
 def _unescape(token: str) -> str:
     return token.replace("~1", "/").replace("~0", "~")
+
+
+def _tokens_of(at: str) -> Tokens:
+    return tuple(_unescape(token) for token in at.split("/")[1:])
 
 
 def pointer(tokens: Tokens) -> str:
@@ -44,13 +47,18 @@ class Found:
 class References:
     """Looks local references up in one raw document. Only `#/...` is followed; nothing is ever fetched."""
 
-    def __init__(self, raw: Json) -> None:
+    def __init__(self, raw: Json, identifiers: Identifiers | None = None) -> None:
         self._raw = raw
+        # Only 3.1 has identifiers, and few documents use them.
+        self._named = identifiers if identifiers and (identifiers.resources or identifiers.anchors) else None
         self._targets: dict[Tokens, Found] = {}
         self._parsed: dict[str, Tokens] = {}
 
     def tokens(self, reference: str, *, at: str) -> Tokens:
-        """The tokens of a `$ref` value; raises RefProblem unless it is a pointer into this document."""
+        """The tokens of a `$ref` value at a pointer; raises RefProblem unless it leads into this document."""
+        named = None if self._named is None else self._named.resolve(reference, at=_tokens_of(at))
+        if named is not None:
+            return named
         known = self._parsed.get(reference)
         if known is not None:
             return known
@@ -65,6 +73,12 @@ class References:
             tokens = tuple(_unescape(unquote(token)) for token in reference[2:].split("/"))
         self._parsed[reference] = tokens
         return tokens
+
+    def dynamic(self, reference: str, *, at: str) -> Tokens | None:
+        """The one schema that a `$dynamicRef` can mean; None if several carry its anchor, or none does."""
+        if self._named is None or self._named.dynamic.get(reference.partition("#")[2], 1) > 1:
+            return None
+        return self._named.resolve(reference, at=_tokens_of(at))
 
     def target(self, tokens: Tokens, *, at: str) -> Found:
         """What stands at the tokens; raises RefProblem (blaming `at`) when nothing does."""

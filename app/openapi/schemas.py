@@ -13,9 +13,10 @@ from typing import Any
 import orjson
 
 from app.openapi.dialect import Mode, Walk
+from app.openapi.identifiers import Tokens
 from app.openapi.model import Json
 from app.openapi.patterns import Patterns
-from app.openapi.refs import LONGEST_CHAIN, References, RefProblem, Tokens, pointer
+from app.openapi.refs import LONGEST_CHAIN, References, RefProblem, pointer
 from app.openapi.report import Warnings
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
@@ -125,6 +126,11 @@ class SchemaBook:
                 name = f"{_ILLEGAL.sub('_', name).strip('_')[:60] or 'schema'}.{digest}"
             self._names[tokens] = name
         return tokens, name
+
+    def dynamic(self, reference: str, *, at: str) -> str | None:
+        """A plain reference for a `$dynamicRef` that can mean one schema only."""
+        tokens = self._references.dynamic(reference, at=at)
+        return None if tokens is None else f"#{pointer(tokens)}"
 
     def hidden(self, node: Any, mode: Mode) -> bool:
         """Whether a property is marked readOnly (for inputs) or writeOnly (for answers)."""

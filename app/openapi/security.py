@@ -19,7 +19,8 @@ from app.openapi.text import clean, label
 _SLOT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-_MOST_ALTERNATIVES = 20
+# The most that a real document has is 26 alternatives of two credentials (Google's Data Portability).
+_MOST_ALTERNATIVES = 40
 _MOST_NEEDS = 8
 _MOST_SCOPES = 50
 # The flow whose token URL works without a person comes first; the names of 2.0 stand beside those of 3.x.

@@ -171,7 +171,7 @@ def _part(name: str, value: Any, spec: EncodingSpec, at: str) -> Part:
         return Part(name, scalar(value).encode())
     if is_json(media):
         return Part(name, orjson.dumps(value), media)
-    if is_textual(media.partition(";")[0].strip().lower()):
+    if spec.text or is_textual(media.partition(";")[0].strip().lower()):
         return Part(name, _text(value, _charset(media), media, at), media)
     return _file(name, value, media=media, at=at)
 

@@ -142,8 +142,7 @@ class ArgumentPlan:
             if value is None:
                 fault = Fault(pointer("", name), "Give a value: it is part of the path.")
                 raise InvalidArguments("A path argument is missing", errors=[fault])
-            # bool is a subclass of int, and "True" is no JSON.
-            url += (str(value) if type(value) is int else encode(value)) + after
+            url += encode(value) + after
         if self._risky:
             path = url[len(self.origin) :].partition("?")[0]
             if any(is_dot_segment(segment) for segment in path.split("/")):

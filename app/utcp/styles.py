@@ -105,7 +105,8 @@ def path_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
         # The common case: identifiers and UUIDs need neither encoding nor a closer look.
         if isinstance(value, str) and _PLAIN(value):
             return value
-        return encode(value)
+        # bool is a subclass of int, and "True" is no JSON.
+        return str(value) if type(value) is int else encode(value)
 
     return encode_simple if style == "simple" and spec.content_type is None else encode
 

@@ -47,13 +47,14 @@ class ParameterSpec(_Part):
 
 class EncodingSpec(_Part):
     """OAS Encoding Object of one property of a form. A null `style` means: by content type and kind of
-    value.
+    value; `text`: a string is sent as it is, whatever its content type, not as base64 of a file.
     """
 
     content_type: str | None = None
     style: Style | None = None
     explode: bool | None = None
     allow_reserved: bool = False
+    text: bool = False
 
 
 class BodySpec(_Part):

@@ -10,6 +10,7 @@ import pytest
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import convert_in_child
+from tests.unit.openapi import hostile_documents as more
 from tests.unit.openapi.conftest import document
 
 HEAD = b'{"openapi":"3.0.0","paths":{},'
@@ -127,18 +128,26 @@ def quick() -> Any:
     assert time.monotonic() - start < 20.0
 
 
+ALL_REFUSED = REFUSED | more.REFUSED
+ALL_SKIPPED = SKIPPED | more.SKIPPED
+
+
+def test_there_are_more_than_a_hundred_and_twenty() -> None:
+    assert len(ALL_REFUSED) + len(ALL_SKIPPED) >= 120
+
+
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", ALL_REFUSED)
 async def test_refused(name: str) -> None:
     with pytest.raises((InvalidDocument, TooLarge)) as refused:
-        await convert_in_child(REFUSED[name]())
+        await convert_in_child(ALL_REFUSED[name]())
     assert len(refused.value.detail) < 300
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("name", SKIPPED)
+@pytest.mark.parametrize("name", ALL_SKIPPED)
 async def test_skipped(name: str) -> None:
-    conversion = await convert_in_child(SKIPPED[name]())
+    conversion = await convert_in_child(ALL_SKIPPED[name]())
     assert conversion.tools == ()
     assert conversion.report["counts"]["skipped"] == 1 or conversion.report["warnings"]
 

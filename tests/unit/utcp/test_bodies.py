@@ -50,6 +50,11 @@ def test_json_takes_any_json_value(value, media):
     assert (orjson.loads(body), header) == (value, media)
 
 
+def test_a_part_of_another_type_is_text_where_the_plan_says_so():
+    encoding = {"content_type": "application/sdp", "text": True}
+    assert parts({"sdp": "v=0"}, sdp=encoding) == [("sdp", None, "application/sdp", b"v=0")]
+
+
 @pytest.mark.parametrize(("wildcard", "header"), [("*/*", "application/json"), ("text/*", "text/plain")])
 def test_wildcards_become_concrete(wildcard, header):
     assert place("x", wildcard)[1] == header

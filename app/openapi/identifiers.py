@@ -1,0 +1,91 @@
+"""What `$id`, `$anchor` and `$dynamicAnchor` name in a 3.1 document (JSON Schema 2020-12 core, section 8.2).
+
+Nothing is fetched: an identifier is a name of something inside the document, or leads nowhere.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from app.openapi.model import Json
+
+Tokens = tuple[str, ...]
+
+_MOST = 10_000
+# What 0.7 s are enough to look at; identifiers further in are not found.
+_MOST_NODES = 500_000
+_WORDS = (b"$id", b"$anchor", b"$dynamicAnchor")
+
+
+@dataclass(slots=True)
+class Identifiers:
+    """The schema resources of a document (where they begin, under which URI) and their anchors.
+
+    `uris` is `resources` the other way round. `dynamic` counts how many schemas share a `$dynamicAnchor`.
+    """
+
+    url: str
+    resources: dict[Tokens, str] = field(default_factory=dict)
+    uris: dict[str, Tokens] = field(default_factory=dict)
+    anchors: dict[tuple[str, str], Tokens] = field(default_factory=dict)
+    dynamic: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, raw: Json, *, url: str) -> "Identifiers":
+        """All that a document names, one walk over it; examples may look like schemas and do no harm."""
+        found = cls(url)
+        stack: list[tuple[Any, Tokens, str]] = [(raw, (), url)]
+        nodes = 0
+        while stack and nodes < _MOST_NODES and len(found.resources) + len(found.anchors) < _MOST:
+            nodes += 1
+            node, tokens, base = stack.pop()
+            if isinstance(node, dict):
+                base = found._note(node, tokens, base)
+                stack.extend((one, (*tokens, key), base) for key, one in node.items() if one)
+            elif isinstance(node, list):
+                stack.extend((one, (*tokens, str(index)), base) for index, one in enumerate(node))
+        return found
+
+    def _note(self, node: Json, tokens: Tokens, base: str) -> str:
+        if isinstance(node.get("$id"), str) and tokens:
+            base = _joined(base, node["$id"])
+            self.resources.setdefault(tokens, base)
+            self.uris.setdefault(base, tokens)
+        for word in ("$anchor", "$dynamicAnchor"):
+            if isinstance(node.get(word), str):
+                self.anchors.setdefault((base, node[word]), tokens)
+        if isinstance(node.get("$dynamicAnchor"), str):
+            self.dynamic[node["$dynamicAnchor"]] = self.dynamic.get(node["$dynamicAnchor"], 0) + 1
+        return base
+
+    def resolve(self, reference: str, *, at: Tokens) -> Tokens | None:
+        """The place that a reference at a place of the document names; None if only a pointer can say."""
+        whole, fragment = urldefrag(_joined(self._base(at), reference))
+        if fragment and not fragment.startswith("/"):
+            return self.anchors.get((whole, fragment))
+        start = self.uris.get(whole)
+        if start is None:
+            return None
+        parts = (part.replace("~1", "/").replace("~0", "~") for part in unquote(fragment).split("/")[1:])
+        return (*start, *parts)
+
+    def _base(self, at: Tokens) -> str:
+        """The URI of the innermost resource around a place."""
+        for length in range(len(at), 0, -1):
+            if at[:length] in self.resources:
+                return self.resources[at[:length]]
+        return self.url
+
+
+def mentioned(document: bytes) -> bool:
+    """Whether the bytes of a document may hold an identifier; of UTF-16 and UTF-32 nothing is known."""
+    return b"\x00" in document[:4] or any(word in document for word in _WORDS)
+
+
+def _joined(base: str, reference: str) -> str:
+    try:
+        joined = urljoin(base, reference)
+    except ValueError:
+        return reference
+    # `urljoin` knows no `urn:` and keeps only the fragment.
+    return base + reference if reference.startswith("#") and not joined.startswith(base) else joined

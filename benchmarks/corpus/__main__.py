@@ -1,0 +1,103 @@
+"""`make corpus`: M1 to M18 over the public corpus, and a list of everything that is not as it should be."""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.corpus import limits
+from benchmarks.corpus.download import ROOT, CorpusUnavailableError, corpus
+from benchmarks.corpus.judging import Extent, judge_file
+from benchmarks.corpus.records import Judged, Scores
+from benchmarks.corpus.strata import judge_strata
+from benchmarks.corpus.tables import GRAPH, Total, strata_table, table
+
+FINDINGS = ROOT / ".corpus" / "findings.jsonl"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make corpus", description=__doc__)
+    parser.add_argument("--sample", type=int, help="this many documents instead of all")
+    parser.add_argument("--seed", default="0", help="for the sample and for what is made up")
+    parser.add_argument("--only", help="one metric: M1 to M18")
+    parser.add_argument("--spec", help="only documents whose path holds this text")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--executions", type=int, default=1_000, help="operations per document for M15 and M16"
+    )
+    parser.add_argument("--cases", type=int, default=40, help="cases of each stratum of M16")
+    parser.add_argument("--findings", type=Path, default=FINDINGS, help="where the list goes")
+    return parser.parse_args()
+
+
+def chosen(files: Sequence[Path], *, sample: int | None, seed: str, spec: str | None = None) -> list[Path]:
+    """The documents of a run, in order."""
+    kept = [file for file in files if spec is None or spec in str(file)]
+    return kept if sample is None else sorted(random.Random(seed).sample(kept, min(sample, len(kept))))
+
+
+def judged(files: Sequence[Path], extent: Extent, *, jobs: int) -> Iterator[Judged]:
+    """The verdicts in the order of the files, the largest documents started first."""
+    by_size = sorted(files, key=lambda file: -file.stat().st_size)
+    work = partial(judge_file, extent=extent)
+    if jobs < 2:
+        done = {file: work(file) for file in by_size}
+    else:
+        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+            done = dict(zip(by_size, pool.imap(work, by_size, chunksize=1), strict=True))
+    yield from (done[file] for file in files)
+
+
+def main() -> int:
+    """Print the table; 1 if anything was found."""
+    asked = _arguments()
+    try:
+        files = chosen(corpus(), sample=asked.sample, seed=asked.seed, spec=asked.spec)
+    except CorpusUnavailableError as problem:
+        print(f"The corpus is not there: {problem}")
+        return 2
+    extent = Extent(seed=asked.seed, only=asked.only, executions=asked.executions)
+    results = list(judged(files, extent, jobs=asked.jobs)) if asked.only != "M17" else []
+    strata, findings = Scores(), []
+    for record in judge_strata(asked.seed, asked.cases) if extent.wants("M16") else ():
+        strata.add(record)
+        findings.extend(record.findings)
+    lines = [line for one in results for line in one.lines()]
+    asked.findings.parent.mkdir(parents=True, exist_ok=True)
+    asked.findings.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if results:
+        small = (one for one in results if GRAPH not in one.spec)
+        print(table(Total.of(results), Total.of(small), strata))
+    if findings or asked.only == "M16":
+        print(strata_table(strata, findings))
+    ok = not lines and not findings
+    if extent.wants("M17"):
+        differ = limits.differing(files)
+        print(f"M17: {len(differ)} of {len(files)} documents differ between two hash seeds {differ[:5]}")
+        ok = ok and not differ
+    if extent.wants("M18"):
+        ok = _graph(files) and ok
+    print(f"{len(lines)} findings: {asked.findings}")
+    return 0 if ok else 1
+
+
+def _graph(files: Sequence[Path]) -> bool:
+    """M18 on the largest document, where it is among the chosen."""
+    ok = True
+    for file in files:
+        if file.name == "graph-beta.json":
+            seconds, memory, tools = limits.cost(file)
+            ok = seconds <= limits.GRAPH_SECONDS and memory <= limits.GRAPH_MEMORY
+            print(
+                f"M18: Graph beta, {tools} tools: {seconds:.1f} s, {memory / 2**20:.0f} MiB over its parsing"
+            )
+    return ok
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""What OpenAPI's tables say a request looks like: an independent serialiser.
+
+OAS 3.0.4/3.1.1 "Style Values" and "Style Examples", RFC 6570 for what they refer to, RFC 7578 for parts. What
+those leave open raises UndefinedError and is not compared: lists in lists, deepObject of anything but a flat
+object, exploded lists in cookies, empty values in paths.
+"""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from benchmarks.corpus.bodies import base as media_base
+from benchmarks.corpus.bodies import is_json
+from benchmarks.corpus.reading import Json
+
+_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+_RESERVED = ":/?@!$'()*,;"
+_OPEN = frozenset("#&[]+=%")
+_TEXTUAL = frozenset(
+    "application/" + name
+    for name in ("yaml", "x-yaml", "jwt", "graphql", "x-ndjson", "ndjson", "jsonl", "json-seq", "javascript")
+)
+
+
+class UndefinedError(Exception):
+    """The specification does not say how this is written."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a value is written, and under which name."""
+
+    name: str
+    style: str
+    explode: bool
+    reserved: bool = False
+
+
+def encoded(text: str, *, reserved: bool = False) -> str:
+    """All but unreserved (and, if so told, reserved) characters as triples: RFC 6570 section 3.2.1."""
+    if reserved and _OPEN & set(text):
+        # Which of them would end or split the query is for applications to know (OAS 3.1.1, 4.8.12.2.1).
+        raise UndefinedError("reserved characters that delimit")
+    kept = _UNRESERVED + (_RESERVED if reserved else "")
+    return "".join(c if c in kept else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
+
+
+def text_of(value: Any) -> str:
+    """A scalar as text: as JSON has it, strings without quotes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int):
+        return json.dumps(value)
+    if isinstance(value, float) and not value.is_integer() and 1e-4 < abs(value) < 1e15:
+        return json.dumps(value)
+    raise UndefinedError(f"{type(value).__name__} inside")
+
+
+def _items(value: Any, *, explode: bool, reserved: bool = False, plain: bool = False) -> list[str]:
+    def write(one: Any) -> str:
+        return text_of(one) if plain else encoded(text_of(one), reserved=reserved)
+
+    if not value:
+        raise UndefinedError("an empty list or object")
+    if isinstance(value, dict):
+        pairs = [(write(key), write(one)) for key, one in value.items()]
+        return [f"{k}={v}" for k, v in pairs] if explode else [text for pair in pairs for text in pair]
+    return [write(one) for one in value]
+
+
+def query(spec: Style, value: Any) -> list[str]:
+    """The `name=value` pairs of a query parameter or urlencoded field."""
+    name = encoded(spec.name)
+    if not isinstance(value, list | dict):
+        if spec.style != "form":
+            raise UndefinedError("a scalar in a style for lists and objects")
+        return [f"{name}={encoded(text_of(value), reserved=spec.reserved)}"]
+    if spec.style == "deepObject":
+        if not isinstance(value, dict) or not value:
+            raise UndefinedError("deepObject of a list")
+        return [
+            f"{name}%5B{encoded(key)}%5D={encoded(text_of(one), reserved=spec.reserved)}"
+            for key, one in value.items()
+        ]
+    if spec.style != "form" and spec.explode:
+        raise UndefinedError("an exploded delimited list")
+    items = _items(value, explode=spec.explode, reserved=spec.reserved)
+    if spec.explode:
+        return items if isinstance(value, dict) else [f"{name}={item}" for item in items]
+    delimiter = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}[
+        spec.style
+    ]
+    return [f"{name}={delimiter.join(items)}"]
+
+
+def path(spec: Style, value: Any) -> str:
+    """The text of a path segment."""
+    name = encoded(spec.name)
+    if not isinstance(value, list | dict):
+        text = encoded(text_of(value))
+        if not text:
+            raise UndefinedError("an empty segment")
+        return {"label": f".{text}", "matrix": f";{name}={text}"}.get(spec.style, text)
+    items = _items(value, explode=spec.explode)
+    if spec.style == "simple":
+        return ",".join(items)
+    if spec.style == "label":
+        return "." + ("." if spec.explode else ",").join(items)
+    if not spec.explode:
+        return f";{name}={','.join(items)}"
+    return "".join(f";{item}" if isinstance(value, dict) else f";{name}={item}" for item in items)
+
+
+def header(spec: Style, value: Any) -> str:
+    """A field value: `simple` without percent-encoding (OAS 3.1.1, Appendix D)."""
+    items = (
+        _items(value, explode=spec.explode, plain=True)
+        if isinstance(value, list | dict)
+        else [text_of(value)]
+    )
+    text = ",".join(items)
+    if not text.isascii() or not text.isprintable() or text != text.strip() or not text:
+        raise UndefinedError("a field value that HTTP does not carry as it is")
+    return text
+
+
+def cookie(spec: Style, value: Any) -> list[str]:
+    """`name=value` of the Cookie header."""
+    if isinstance(value, list | dict) and spec.explode:
+        raise UndefinedError("an exploded list in a cookie")
+    return query(spec, value)
+
+
+def is_text(kind: str) -> bool:
+    """Media types (without parameters) whose content is text by definition."""
+    return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "+yaml")) or kind in _TEXTUAL
+
+
+def by_content(media: str, value: Any) -> str:
+    """The text of a parameter with `content`."""
+    if "*" in media:
+        raise UndefinedError("a range of media types")
+    if not is_json(media):
+        return text_of(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# Bodies -----------------------------------------------------------------------------------------------------
+
+
+def check_body(media: str, encoding: Json, value: Any, files: frozenset[str], sent: tuple[str, bytes]) -> str:
+    """What is wrong with a body as it was sent (content type and bytes); "" if nothing is."""
+    content_type, content = sent
+    kind = media_base(content_type)
+    if kind != media_base(media) and "*" not in media:
+        return f"content type {content_type}"
+    if is_json(kind):
+        return "" if json.loads(content) == value else f"JSON {content[:200]!r}"
+    if kind == "application/x-www-form-urlencoded":
+        expected = sorted(_urlencoded(value, encoding))
+        got = sorted(parse_qsl(content.decode(), keep_blank_values=True))
+        return "" if expected == got else f"fields {got}, not {expected}"
+    if kind.startswith("multipart/"):
+        wanted = sorted(_expected_parts(value, encoding, files), key=str)
+        parts = sorted(parse_multipart(content_type, content), key=str)
+        return "" if wanted == parts else f"parts {parts}, not {wanted}"
+    if is_text(kind):
+        return "" if content == text_of(value).encode() else f"text {content[:200]!r}"
+    return "" if content == base64.b64decode(value) else f"bytes {content[:200]!r}"
+
+
+def _urlencoded(value: Json, encoding: Json) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for name, one in value.items():
+        said = encoding.get(name) or {}
+        if not {"style", "explode", "allowReserved"} & said.keys():
+            if isinstance(one, dict):
+                # OAS 3.0.4 "Encoding Object": the default content type of an object is application/json.
+                pairs.append((name, json.dumps(one, ensure_ascii=False, separators=(",", ":"))))
+                continue
+            if is_json(str(said.get("contentType"))):
+                pairs.append((name, json.dumps(one, ensure_ascii=False, separators=(",", ":"))))
+                continue
+        style = said.get("style", "form")
+        spec = Style(name, style, said.get("explode", style == "form"))
+        pairs += parse_qsl("&".join(query(spec, one)), keep_blank_values=True)
+    return pairs
+
+
+def _expected_parts(value: Json, encoding: Json, files: frozenset[str]) -> list[tuple[str, str, Any]]:
+    """(name, content type, content) of each part; JSON contents parsed."""
+    parts: list[tuple[str, str, Any]] = []
+    for name, one in value.items():
+        said = encoding.get(name) or {}
+        if {"style", "explode", "allowReserved"} & said.keys():
+            # OAS 3.0: these SHALL be ignored for multipart; 3.1 has them. Not compared.
+            raise UndefinedError("style in multipart")
+        media = str(said["contentType"]).split(",")[0].strip() if "contentType" in said else None
+        items = one if isinstance(one, list) and not is_json(media or "") else [one]
+        parts += [(name, *_expected_part(item, media, is_file=name in files)) for item in items]
+    return parts
+
+
+def _expected_part(item: Any, media: str | None, *, is_file: bool) -> tuple[str, Any]:
+    if is_file:
+        if media is not None and ("*" in media or media.startswith("text/") or is_json(media)):
+            raise UndefinedError("a file of an open type")
+        return media or "application/octet-stream", base64.b64decode(item)
+    if isinstance(item, list):
+        raise UndefinedError("a list in a list")
+    if isinstance(item, dict) or is_json(media or ""):
+        return media_base(media or "application/json"), item
+    if media is not None and not media.startswith(("text/", "application/")):
+        raise UndefinedError("text where an image is announced")
+    return media or "text/plain", text_of(item).encode()
+
+
+def parse_multipart(content_type: str, content: bytes) -> list[tuple[str, str, Any]]:
+    """The parts of a form as (name, content type, content), RFC 7578."""
+    boundary = content_type.partition("boundary=")[2].strip('"').encode()
+    found = []
+    for chunk in content.split(b"--" + boundary)[1:-1]:
+        head, _, rest = chunk.partition(b"\r\n\r\n")
+        lines = dict(line.split(": ", 1) for line in head.decode().strip().split("\r\n"))
+        name = lines["Content-Disposition"].partition('name="')[2].partition('"')[0]
+        kind = lines.get("Content-Type", "text/plain")
+        raw = rest.removesuffix(b"\r\n")
+        found.append((name, kind, json.loads(raw) if is_json(kind) else raw))
+    return found
