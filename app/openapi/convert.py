@@ -1,17 +1,19 @@
 """`convert`: the bytes of an OpenAPI document -> tools, one operation at a time.
 
-    load -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> report
+    read -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> report
 
 The document as a whole is never validated: what is wrong with one operation costs that operation at most, and
 stands in the report with a JSON pointer and a reason.
 """
 
+from dataclasses import replace
+
 from app.openapi.assemble import Budget, assemble
 from app.openapi.document import Document, open_document
-from app.openapi.load import load
 from app.openapi.model import Conversion, ConvertedTool, ConvertOptions
 from app.openapi.names import tool_names
 from app.openapi.operations import Operation, list_operations
+from app.openapi.read import read
 from app.openapi.report import OperationProblem, Verdict, Warnings, report
 from app.openapi.security import Slots
 from app.openapi.servers import origin
@@ -30,11 +32,12 @@ def convert(document: bytes, *, options: ConvertOptions | None = None) -> Conver
     """
     options = options or ConvertOptions()
     warnings = Warnings()
-    raw = load(document, options=options, warn=warnings.add)
-    opened = open_document(raw, options=options, warnings=warnings)
+    found = read(document, options=options, warn=warnings.add)
+    opened = open_document(found.raw, options=options, warnings=warnings)
     limits = options.limits
-    most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * len(document)))
-    return _convert(opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size))
+    most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * found.size))
+    conversion = _convert(opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size))
+    return replace(conversion, missing=found.missing)
 
 
 def _convert(document: Document, budget: Budget) -> Conversion:

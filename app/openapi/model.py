@@ -39,11 +39,17 @@ class ConvertOptions:
     `url` is where the document came from: relative servers and token URLs are resolved against it (RFC 3986).
     `base_url` goes before `url` for servers that are relative or missing; absolute servers stay as they are.
     `media_type` is the Content-Type it came with, if any.
+    `root` is the path of the document inside a zip archive, if several are as near to the top.
+    `overlay` is the text of an Overlay 1.0 document that is laid over it.
+    `gathers` asks which other files, relative to `url`, the document refers to: see `Conversion.missing`.
     """
 
     url: str | None = None
     base_url: str | None = None
     media_type: str | None = None
+    root: str | None = None
+    overlay: str | None = None
+    gathers: bool = False
     limits: DocumentLimits = field(default_factory=DocumentLimits)
 
     def to_json(self) -> Json:
@@ -106,6 +112,7 @@ class Conversion:
     origin_hint.
     `origins`: "https://host[:port]" of the servers that the tools call, in order of first use.
     `report`: {"counts", "operations", "warnings"} as every import answers it.
+    `missing`: paths of files that the document (`gathers`) or the archive refers to and does not hold.
     """
 
     title: str
@@ -115,6 +122,7 @@ class Conversion:
     slots: tuple[Json, ...]
     origins: tuple[str, ...]
     report: Json
+    missing: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """The conversion as plain JSON; see `ConvertedTool.to_json` about sharing."""
@@ -126,6 +134,7 @@ class Conversion:
             "slots": list(self.slots),
             "origins": list(self.origins),
             "report": self.report,
+            "missing": list(self.missing),
         }
 
     @classmethod
@@ -139,6 +148,7 @@ class Conversion:
             slots=tuple(form["slots"]),
             origins=tuple(form["origins"]),
             report=form["report"],
+            missing=tuple(form["missing"]),
         )
 
     def to_bytes(self) -> bytes:
