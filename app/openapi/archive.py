@@ -6,7 +6,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Final
 
 from app.errors import InvalidDocument, TooLarge
@@ -32,7 +32,6 @@ _ARCHIVES: Final = (
     b"Rar!",
 )
 _NESTED: Final = re.compile(r"\.(?:zip|jar|gz|tgz|tar|bz2|xz|7z|rar|zst)$", re.IGNORECASE)
-_READ: Final = re.compile(r"\.(?:json|ya?ml)$", re.IGNORECASE)
 _NOISE: Final = re.compile(r"(?:^|/)(?:__MACOSX/|\.DS_Store$|\._)")
 
 
@@ -42,7 +41,7 @@ def is_archive(document: bytes) -> bool:
 
 
 def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
-    """The files of a zip archive that may be read as JSON or YAML, by path, in the archive's order.
+    """The files of a zip archive by path, in the archive's order.
 
     Raises TooLarge for too many entries, too large a content or too high a compression; InvalidDocument for
     paths that lead out of the archive, links, encrypted entries, archives inside, and what is no archive.
@@ -52,19 +51,23 @@ def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             entries = [entry for entry in opened.infolist() if not _NOISE.search(entry.filename)]
             _check_entries(entries, limits)
-            return {name: _content(opened, entry) for name, entry in _named(entries)}
+            return {entry.filename: _content(opened, entry) for entry in entries if not entry.is_dir()}
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, struct.error, EOFError, ValueError, OSError):
         raise InvalidDocument("The zip archive is damaged, or packed in a way that is not read") from None
 
 
-def pack(files: dict[str, bytes]) -> bytes:
-    """A zip archive of the files; the same files give the same bytes."""
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """A zip archive of the files, not compressed; the same files give the same bytes."""
     written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as opened:
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as opened:
         for name, content in files.items():
-            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            opened.writestr(entry, content, compress_type=zipfile.ZIP_DEFLATED)
+            opened.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), content)
     return written.getvalue()
+
+
+def may_be_packed(name: str, content: bytes) -> bool:
+    """Whether `unpack` would take a file of this name and content."""
+    return _is_inside(name) and not _NESTED.search(name) and not content.startswith(_ARCHIVES)
 
 
 def _check_directory(archive: bytes) -> None:
@@ -94,9 +97,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], limits: DocumentLimits) -> No
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     name = entry.filename
-    parts = name.rstrip("/").split("/")
-    outside = name.startswith("/") or "\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts)
-    if outside or len(name) > _LONGEST_NAME or not name.isprintable():
+    if not _is_inside(name):
         raise InvalidDocument(f"The zip archive has a path that is not allowed: {_shown(name)}")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -109,11 +110,10 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
         raise TooLarge(f"The zip archive compresses {_shown(name)} more than {_RATIO} to 1")
 
 
-def _named(entries: list[zipfile.ZipInfo]) -> Iterator[tuple[str, zipfile.ZipInfo]]:
-    for entry in entries:
-        last = entry.filename.rpartition("/")[2]
-        if not entry.is_dir() and (_READ.search(last) or "." not in last or "?" in last):
-            yield entry.filename, entry
+def _is_inside(name: str) -> bool:
+    parts = name.rstrip("/").split("/")
+    outside = name.startswith("/") or "\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts)
+    return not outside and len(name) <= _LONGEST_NAME and name.isprintable()
 
 
 def _content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:

@@ -73,6 +73,11 @@ def load_value(document: bytes, *, media_type: str, limits: DocumentLimits, warn
     return _parsed(content, media_type=media_type, limits=limits, warn=warn)
 
 
+def decoded(document: bytes) -> str:
+    """The text of a document in whatever encoding it tells."""
+    return _decoded(document)[0].decode("utf-8", "replace")
+
+
 def _decoded(document: bytes) -> tuple[bytes, bool]:
     """UTF-8 bytes without byte order mark, and whether something had to be replaced."""
     encoding = "utf-8"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.providers.registration import GivenCredential
+from app.providers.registration import PLAIN, DocumentOptions, GivenCredential
 
 Json = dict[str, Any]
 Security = list[list[Json]]
@@ -66,6 +66,7 @@ class StoredSource:
     media_type: str = ""
     url: str | None = None
     sealed: bool = False
+    how: DocumentOptions = PLAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,13 @@ async def source_of(session: AsyncSession, provider_id: UUID) -> Source | None:
 async def source_facts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, Json]:
     """What may be shown of the sources of providers, without their bytes."""
     size = func.length(col(Source.body))
-    columns = (col(Source.provider_id), Source.format, Source.url, Source.media_type, Source.sha256, size)
+    overlay = func.encode(func.sha256(func.convert_to(col(Source.overlay), "UTF8")), "hex")
+    columns = (
+        col(Source.provider_id), Source.format, Source.url, Source.media_type, Source.sha256, size,
+        Source.root, overlay, Source.follows,
+    )  # fmt: skip
     query = select(*columns).where(col(Source.provider_id).in_(ids)).order_by(col(Source.id))  # type: ignore[call-overload]
-    keys = ("format", "url", "media_type", "sha256", "bytes")
+    keys = ("format", "url", "media_type", "sha256", "bytes", "root", "overlay_sha256", "follow_references")
     return {row[0]: dict(zip(keys, row[1:], strict=True)) for row in await session.execute(query)}
 
 

@@ -119,6 +119,9 @@ class SourceView(BaseModel):
     media_type: str
     sha256: str = Field(description="Of the document; of a manual, which may hold secrets, a keyed hash.")
     bytes: int
+    root: str | None = Field(description="Path of the document, where it had to be named in an archive.")
+    overlay_sha256: str | None = Field(description="Of the overlay that is laid over at each refresh.")
+    follow_references: bool
 
 
 class ProviderSummary(BaseModel):

@@ -21,7 +21,7 @@ from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
 from app.providers.imported import Imported, imported_of, name_taken, not_found
 from app.providers.keeping import new_variable, overlaid, stored_form
-from app.providers.registration import Registration, Source
+from app.providers.registration import PLAIN, DocumentOptions, Registration, Source
 from app.providers.reports import difference
 from app.providers.repository import (
     columns_of,
@@ -222,6 +222,9 @@ class Registry:
         for key in ("at", "name"):
             said.pop(key)
         said["source"].pop("at")
+        if registration.source.how == PLAIN:
+            # As it was hashed before there were such options.
+            said["source"].pop("how")
         text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
         return self.vault.digest("definition", text, body).hex()
 
@@ -235,10 +238,11 @@ class Registry:
         return provider if same else None
 
     async def _read_again(self, provider: Provider, source: SourceRow, subject: Subject) -> Reading:
+        how = DocumentOptions(source.root, source.overlay, source.follows)
         if provider.call_template.get("url"):
-            return await self.reader.rediscover(provider.call_template, subject)
+            return await self.reader.rediscover(provider.call_template, subject, how=how)
         body = opened_body(source, vault=self.vault)
-        again = Source("document", body=body, media_type=source.media_type, url=source.url)
+        again = Source("document", body=body, media_type=source.media_type, url=source.url, how=how)
         return await self.reader.read(again, subject)
 
     def _stored_subject(

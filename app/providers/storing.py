@@ -162,6 +162,9 @@ def _source_row(source: StoredSource, provider: Provider, *, vault: Vault) -> So
         media_type=source.media_type[:200],
         body=body,
         sha256=digest.hex(),
+        root=source.how.root,
+        overlay=source.how.overlay,
+        follows=source.how.follows,
         converter=conversion.VERSION,
     )
 

@@ -274,3 +274,25 @@ def test_export_and_import_carry_the_same_bytes(run: Run, stub: Any, tmp_path: P
     assert stub.seen[-1].json() == document
     assert run("export", "no/such/folder.json").code == 2
     assert (tmp_path / "out.json").stat().st_size > 10
+
+
+def test_an_overlay_and_the_root_of_an_archive_go_along(run: Run, stub: Any, tmp_path: Any) -> None:
+    (tmp_path / "overlay.yaml").write_text("overlay: 1.0.0\n")
+    (tmp_path / "api.zip").write_bytes(b"PK\x03\x04rest")
+    stub.on("POST", "/providers", {"name": "pets", "report": None}, status=201)
+    options = ("--overlay", str(tmp_path / "overlay.yaml"), "--root", "a/openapi.yaml")
+    assert run("providers", "add", str(tmp_path / "api.zip"), "--name", "pets", *options).code == 0
+    body = stub.seen[-1].body
+    assert b'name="overlay"\r\nContent-Type: text/plain\r\n\r\noverlay: 1.0.0\n\r\n' in body
+    assert b'name="root"\r\nContent-Type: text/plain\r\n\r\na/openapi.yaml\r\n' in body
+    assert b"Content-Type: application/zip\r\n\r\nPK\x03\x04rest" in body
+    url = "https://docs.example.com/openapi.yaml"
+    assert run("providers", "add", url, "--name", "pets", *options, "--follow-references").code == 0
+    assert stub.seen[-1].json()["source"] == {
+        "url": url,
+        "overlay": "overlay: 1.0.0\n",
+        "root": "a/openapi.yaml",
+        "follow_references": True,
+    }
+    refused = run("providers", "add", str(tmp_path / "api.zip"), "--follow-references")
+    assert (refused.code, len(stub.seen)) == (2, 2)

@@ -191,7 +191,7 @@ HOSTILE = {
     "cut off": lambda: zipped(("openapi.yaml", ROOT))[:-30],
     "noise": lambda: b"PK\x03\x04" + bytes(range(256)) * 40,
     "no document in it": lambda: zipped(("a.yaml", b"a: 1")),
-    "empty": lambda: zipped(),
+    "empty": zipped,
     "much YAML": lambda: zipped(
         ("openapi.yaml", ROOT), *((f"paths/{n}.yaml", b"- [a, b]\n" * 60_000) for n in range(40))
     ),
