@@ -58,17 +58,44 @@ def _show_report(output: Output, report: Json) -> None:
     """Counts, what was skipped or changed and why, and warnings."""
     counts = report.get("counts") or {}
     output.facts((name, str(counts[name])) for name in _COUNTS if name in counts)
-    told = [one for one in report.get("operations") or () if one["verdict"] == "skipped" or one["notes"]]
+    if report.get("tokens"):
+        output.facts([("tokens, about", f"{report['tokens']:,} in all")])
+    told = [
+        one
+        for one in report.get("operations") or ()
+        if one["verdict"] == "skipped" or one["notes"] or one.get("slimmed")
+    ]
     if told:
         output.table(("VERDICT", "OPERATION", "TOOL", "REMARKS"), [operation_row(one) for one in told])
+    show_lint(output, report)
     for warning in report.get("warnings") or ():
         output.warn("Warning: " + ": ".join(filter(None, (warning["pointer"], warning["detail"]))))
 
 
 def operation_row(operation: Json) -> tuple[object, ...]:
     """Verdict, operation, tool and remarks of one operation of a report."""
-    text = "; ".join([*filter(None, [operation.get("reason")]), *operation["notes"]])
+    slimmed = f"slimmed: {', '.join(operation['slimmed'])}" if operation.get("slimmed") else None
+    text = "; ".join([*filter(None, [operation.get("reason"), slimmed]), *operation["notes"]])
     return (operation["verdict"], operation["source_key"], operation["name"], shortened(text, length=200))
+
+
+def show_lint(output: Output, report: Json, *, each: bool = False) -> None:
+    """What makes tools hard for a model: how many tools by rule, or (`each`) every finding."""
+    found = [(one, finding) for one in report.get("operations") or () for finding in one.get("lint") or ()]
+    if not found:
+        return
+    output.text("")
+    if each:
+        rows = [(f["rule"], one["name"], f["detail"], f["suggestion"]) for one, f in found]
+        output.table(("RULE", "TOOL", "FINDING", "SUGGESTION"), rows)
+        return
+    rules: dict[str, list[tuple[Json, Json]]] = {}
+    for one, finding in found:
+        rules.setdefault(finding["rule"], []).append((one, finding))
+    summary = [
+        (rule, len(pairs), pairs[0][0]["name"], pairs[0][1]["suggestion"]) for rule, pairs in rules.items()
+    ]
+    output.table(("HARD FOR A MODEL", "TOOLS", "SUCH AS", "SUGGESTION"), summary)
 
 
 def _show_difference(output: Output, difference: Mapping[str, Sequence[str]] | None) -> None:

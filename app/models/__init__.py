@@ -126,6 +126,8 @@ class Tool(Row, table=True):
     security: list[list[dict[str, Any]]] = Field(default_factory=list, sa_column=jsonb())
     deprecated: bool = False
     average_response_size: int | None = None
+    shown: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """What a model sees of a large one: description, inputs, outputs and the steps that led there."""
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=moment())
     updated_at: datetime = Field(default_factory=now, sa_column=moment())

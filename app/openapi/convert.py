@@ -1,15 +1,17 @@
 """`convert`: the bytes of an OpenAPI document -> tools, one operation at a time.
 
-    read -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> report
+    read -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> judge
 
 The document as a whole is never validated: what is wrong with one operation costs that operation at most, and
 stands in the report with a JSON pointer and a reason.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from app.openapi.assemble import Budget, assemble
 from app.openapi.document import Document, open_document
+from app.openapi.judge import judged
 from app.openapi.model import Conversion, ConvertedTool, ConvertOptions
 from app.openapi.names import tool_names
 from app.openapi.operations import Operation, list_operations
@@ -19,15 +21,21 @@ from app.openapi.security import Slots
 from app.openapi.servers import origin
 from app.openapi.text import TOOL_TEXT, clean, label
 
+Progress = Callable[[int, int], None]
+
 # What an odd document may still provoke in a stage. It costs the operation, like any other defect.
 _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_PROGRESS = 50
 _SMALLEST_BUDGET = 24 * 2**20
 
 
-def convert(document: bytes, *, options: ConvertOptions | None = None) -> Conversion:
+def convert(
+    document: bytes, *, options: ConvertOptions | None = None, progress: Progress | None = None
+) -> Conversion:
     """Every operation of an OpenAPI document (Swagger 2.0, OpenAPI 3.0 or 3.1; JSON or YAML) as a tool.
 
     Pure: nothing is fetched, nothing is read but the bytes. The same bytes and options give the same tools.
+    `progress` is told how many operations are done, and of how many.
     Raises InvalidDocument (cannot be read at all) or TooLarge (crosses a limit of `options.limits`).
     """
     options = options or ConvertOptions()
@@ -36,17 +44,19 @@ def convert(document: bytes, *, options: ConvertOptions | None = None) -> Conver
     opened = open_document(found.raw, options=options, warnings=warnings)
     limits = options.limits
     most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * found.size))
-    conversion = _convert(opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size))
-    return replace(conversion, missing=found.missing)
+    conversion = _convert(opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size), progress)
+    return replace(judged(conversion), missing=found.missing)
 
 
-def _convert(document: Document, budget: Budget) -> Conversion:
+def _convert(document: Document, budget: Budget, progress: Progress | None) -> Conversion:
     operations = list_operations(document)
     names = tool_names({one.source_key: one.given_name for one in operations})
     slots = Slots(document)
     tools: list[ConvertedTool] = []
     verdicts: list[Verdict] = []
-    for operation in operations:
+    for done, operation in enumerate(operations):
+        if progress is not None and done % _PROGRESS == 0:
+            progress(done, len(operations))
         name = names[operation.source_key]
         try:
             tool = assemble(document, operation, name=name, slots=slots, budget=budget)

@@ -68,7 +68,8 @@ class ConvertedTool:
 
     `source_key` is "GET /pets/{petId}"; `name` matches `^[a-zA-Z0-9_-]{1,64}$` and is unique in the document;
     `inputs` and `outputs` are JSON Schema 2020-12 (outputs may be `{}`), with `$defs` of their own;
-    `call_template` holds the argument plan (`parameters`, `body`); `security` is an OR of ANDs of slots.
+    `call_template` holds the argument plan (`parameters`, `body`); `security` is an OR of ANDs of slots;
+    `shown` is what a model sees instead of description, inputs and outputs (`slim`), None where these fit.
     """
 
     source_key: str
@@ -81,6 +82,7 @@ class ConvertedTool:
     call_template: Json
     security: list[list[Json]]
     notes: tuple[str, ...] = ()
+    shown: Json | None = None
 
     def to_json(self) -> Json:
         """The tool as plain JSON. Shared schemas are shared, not copied: treat the result as read-only."""
@@ -95,6 +97,7 @@ class ConvertedTool:
             "call_template": self.call_template,
             "security": self.security,
             "notes": list(self.notes),
+            "shown": self.shown,
         }
 
     @classmethod

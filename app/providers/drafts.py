@@ -30,6 +30,7 @@ class ToolDraft:
     origin: str
     deprecated: bool = False
     average_response_size: int | None = None
+    shown: Json | None = None
     by_hand: bool = False
     """Whether it belongs to no source, so that a refresh leaves it alone."""
 
@@ -44,6 +45,7 @@ class ToolDraft:
             "security": self.security,
             "deprecated": self.deprecated,
             "average_response_size": self.average_response_size,
+            "shown": self.shown,
         }
 
 

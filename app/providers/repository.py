@@ -222,4 +222,5 @@ def columns_of(tool: Tool) -> dict[str, Any]:
         "security": tool.security,
         "deprecated": tool.deprecated,
         "average_response_size": tool.average_response_size,
+        "shown": tool.shown,
     }

@@ -68,6 +68,14 @@ class VariablesImported(BaseModel):
     created: list[str] = Field(description="Those of `stored` that did not exist before.")
 
 
+class Finding(BaseModel):
+    """What makes a tool harder to choose or to call for a model."""
+
+    rule: str = Field(examples=["no-description"])
+    detail: str
+    suggestion: str
+
+
 class OperationVerdict(BaseModel):
     """What became of one operation or tool of a source."""
 
@@ -77,6 +85,9 @@ class OperationVerdict(BaseModel):
     reason: str | None = None
     pointer: str
     notes: list[str]
+    tokens: int | None = Field(default=None, description="About what it costs a model: bytes / 4.")
+    slimmed: list[str] = Field(default_factory=list, description="How it was brought to what models see.")
+    lint: list[Finding] = Field(default_factory=list)
 
 
 class ReportCounts(BaseModel):
@@ -101,6 +112,7 @@ class Report(BaseModel):
     counts: ReportCounts
     operations: list[OperationVerdict]
     warnings: list[Remark]
+    tokens: int = Field(default=0, description="About what all tools together cost a model.")
 
 
 class Consent(BaseModel):

@@ -19,6 +19,7 @@ from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
 from app.providers.following import Fetch, follow
 from app.providers.handmade import SERVED, ManualReading, NotServed, not_served, read_tools
+from app.providers.judging import judged_set
 from app.providers.keeping import fingerprint, sealed_form, stored_form
 from app.providers.origins import origin_of, origins_of
 from app.providers.parsing import looks_like_openapi, parsed
@@ -126,7 +127,7 @@ class SourceReader:
         return replace(reading, discovery=discovery)
 
     async def _exported(self, source: Source, subject: Subject) -> Reading:
-        tool_set = read_exported(source.value, scope=subject.scope, at=source.at)
+        tool_set = judged_set(read_exported(source.value, scope=subject.scope, at=source.at))
         template = source.value["call_template"]
         if template:
             template = open_fields(template, at=pointer(source.at, "call_template"))
@@ -235,7 +236,7 @@ class SourceReader:
         )
 
         def read() -> ToolSet:
-            return read_tools(read_manual(raw), raw=raw, how=how, source=stored)
+            return judged_set(read_tools(read_manual(raw), raw=raw, how=how, source=stored))
 
         # Pure Python over a document of up to 64 MB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)
