@@ -12,7 +12,7 @@ from app.cli.imports import send_import
 from app.cli.outcome import BadInput, Refused
 from app.cli.output import shortened
 from app.cli.pages import Paging, collect, show
-from app.cli.reports import finish
+from app.cli.reports import finish, show_pending
 from app.cli.session import Session, remote
 from app.cli.values import path, read_bytes, read_text
 
@@ -140,8 +140,9 @@ def show_provider(session: Session, *, name: NameArgument) -> None:
     if session.output.json:
         session.output.document(found)
         return
-    hidden = ("report", "credentials", "slots", "source")
+    hidden = ("report", "credentials", "slots", "source", "pending")
     session.output.facts((key.replace("_", " "), value) for key, value in found.items() if key not in hidden)
+    show_pending(session.output, found)
     source = found.get("source") or {}
     session.output.facts([("source", source.get("format")), ("fetched from", source.get("url"))])
     session.output.facts([("credentials", [one["slot"] for one in found["credentials"]])])
@@ -158,6 +159,32 @@ def refresh(session: Session, *, name: NameArgument) -> None:
     """Fetch and convert a provider's source again, and show the difference."""
     target = path("providers", name, "refresh")
     finish(session, send_import(session, target, what=f"Refreshing {name}"))
+
+
+@commands.command("approve")
+@remote
+def approve(
+    session: Session,
+    *,
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Put to use what refreshes held back: other origins, token URLs and security.
+
+    What is shown is what is approved: if something changes in between, the gateway refuses.
+    """
+    answer = session.gateway.get(path("providers", name))
+    found = answer.json()
+    if not session.output.json:
+        show_pending(session.output, found)
+    if not yes and found.get("pending"):
+        typer.confirm("Approve of this?", abort=True, err=True)
+    headers = {"If-Match": answer.headers.get("etag", "*")}
+    approved = session.gateway.send("POST", path("providers", name, "approve"), headers=headers).json()
+    if session.output.json:
+        session.output.document(approved)
+        return
+    session.output.note(f"Approved. {name} calls {', '.join(approved['origins'])}.")
 
 
 @commands.command("remove")

@@ -12,7 +12,7 @@ from app.cli.session import Session
 Json = Mapping[str, Any]
 
 _COUNTS = ("operations", "accepted", "renamed", "skipped")
-_CHANGES = ("added", "changed", "unchanged", "removed")
+_CHANGES = ("added", "changed", "unchanged", "removed", "held")
 
 
 def finish(session: Session, answer: Json, *, strict: bool = False) -> None:
@@ -45,6 +45,8 @@ def show_import(output: Output, answer: Json) -> None:
         output.table(("TOOL", "METHOD", "URL", "DESCRIPTION"), rows)
     _show_report(output, answer.get("report") or {})
     _show_difference(output, answer.get("difference"))
+    if answer.get("pending"):
+        output.warn(f"What is held back waits: utcp-gateway providers approve {answer.get('name')}")
     _show_consent(output, answer.get("name"), answer.get("needs_consent") or ())
     for slot in answer.get("slots") or ():
         if not slot["stored"]:
@@ -98,13 +100,39 @@ def show_lint(output: Output, report: Json, *, each: bool = False) -> None:
     output.table(("HARD FOR A MODEL", "TOOLS", "SUCH AS", "SUGGESTION"), summary)
 
 
-def _show_difference(output: Output, difference: Mapping[str, Sequence[str]] | None) -> None:
+def _show_difference(output: Output, difference: Mapping[str, Any] | None) -> None:
     if difference is None:
         return
-    output.facts((what, str(len(difference[what]))) for what in _CHANGES)
-    rows = [(what, key) for what in _CHANGES if what != "unchanged" for key in difference[what]]
+    output.facts((what, str(len(difference[what]))) for what in _CHANGES if what in difference)
+    operations = difference.get("operations")
+    if operations:
+        output.facts([("verdict", difference.get("verdict"))])
+        show_operations(output, operations)
+        return
+    rows = [(what, key) for what in _CHANGES if what != "unchanged" for key in difference.get(what, ())]
     if rows:
         output.table(("CHANGE", "OPERATION"), rows)
+
+
+def show_operations(output: Output, operations: Sequence[Json]) -> None:
+    """What changed on each operation, and whether callers can go on."""
+    rows = []
+    for one in operations:
+        details = [
+            " ".join(filter(None, (f["aspect"], f["pointer"], f["detail"]))) for f in one["differences"]
+        ]
+        waits = "waits for approval" if one["held"] else None
+        remarks = shortened("; ".join(filter(None, [waits, *details])), length=400)
+        rows.append((one["change"], one["verdict"], one["source_key"], remarks))
+    output.table(("CHANGE", "VERDICT", "OPERATION", "REMARKS"), rows)
+
+
+def show_pending(output: Output, provider: Json) -> None:
+    """What of a provider waits for approval."""
+    pending = provider.get("pending")
+    if pending:
+        show_operations(output, pending["operations"])
+        output.warn(f"These changes wait: utcp-gateway providers approve {provider['name']}")
 
 
 def _show_consent(output: Output, name: object, consents: Sequence[Json]) -> None:

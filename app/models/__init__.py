@@ -92,13 +92,17 @@ class Source(Row, table=True):
 
 
 class Revision(Row, table=True):
-    """One import of a source: its report, and whether its tools are in use."""
+    """One import of a source: its report, and whether its tools are in use.
+
+    One whose state is pending holds what waits for approval: its report says what, `held` how it would be.
+    """
 
     __tablename__ = "revisions"
     provider_id: UUID = Field(sa_column=cascade("providers.id"))
     source_id: UUID | None = Field(default=None, sa_column=cascade("sources.id", nullable=True))
     state: str = "active"
     report: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
+    held: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     created_at: datetime = Field(default_factory=now, sa_column=moment())
 
 

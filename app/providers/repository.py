@@ -98,6 +98,26 @@ async def report_of(session: AsyncSession, provider_id: UUID) -> Json:
     return found.scalar_one_or_none() or {}
 
 
+async def pending_of(session: AsyncSession, provider_id: UUID) -> Revision | None:
+    """What waits for approval."""
+    query = select(Revision).where(col(Revision.provider_id) == provider_id, col(Revision.state) == "pending")
+    return (await session.execute(query.order_by(col(Revision.id).desc()).limit(1))).scalar_one_or_none()
+
+
+async def drop_pending(session: AsyncSession, provider: Provider) -> None:
+    """Forgets what waits for approval."""
+    pending = (col(Revision.provider_id) == provider.id, col(Revision.state) == "pending")
+    await session.execute(delete(Revision).where(*pending))
+
+
+async def active_revision(session: AsyncSession, provider_id: UUID) -> UUID | None:
+    """The import whose tools are in use."""
+    query = select(col(Revision.id)).where(
+        col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
+    )
+    return (await session.execute(query.order_by(col(Revision.id).desc()).limit(1))).scalar_one_or_none()
+
+
 async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
     """All tools of a provider, in a stable order."""
     query = select(Tool).where(col(Tool.provider_id) == provider_id).order_by(col(Tool.name))

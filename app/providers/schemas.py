@@ -6,6 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
+from app.providers.schemas_changes import Difference, Pending
 from app.schemas import Problem
 
 
@@ -170,6 +171,7 @@ class ProviderView(ProviderSummary):
     credentials: list[CredentialView]
     source: SourceView | None
     report: Report | None
+    pending: Pending | None = Field(default=None, description="What waits for `POST .../approve`.")
 
 
 class Registered(ProviderView):
@@ -177,15 +179,6 @@ class Registered(ProviderView):
 
     missing_slots: list[str] = Field(description="Slots that have no credential yet.")
     needs_consent: list[Consent]
-
-
-class Difference(BaseModel):
-    """Source keys by what an import did with their tools."""
-
-    added: list[str]
-    changed: list[str]
-    unchanged: list[str]
-    removed: list[str]
 
 
 class Refreshed(Registered):
