@@ -9,6 +9,7 @@ import orjson
 
 from app.catalog.loader import limits_of
 from app.errors import Fault, InvalidDocument, InvalidInput
+from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
 from app.outbound.egress import EgressSettings
 from app.protocols.base import Discovered
@@ -198,8 +199,11 @@ class SourceReader:
             stored = StoredSource("openapi", document.body, document.media_type, url, how=how)
             return with_auth_tools(from_conversion(conversion, source=stored), document.auth_tools)
 
+        # The root of an archive that was put together here is told anew each time.
+        given = how if is_archive(document.body) else replace(how, root=None)
+
         async def convert(body: bytes, root: str | None, gathers: bool) -> Conversion:
-            inside = how if root is None else replace(how, root=root)
+            inside = given if root is None else replace(given, root=root)
             return await self.converter.convert(
                 body,
                 url=url,
@@ -211,7 +215,8 @@ class SourceReader:
 
         largest = self.settings.max_document_bytes
         found = await follow(document.body, url=url, fetch=document.fetch, convert=convert, largest=largest)
-        stored = StoredSource("openapi", found.body, document.media_type, url, how=how)
+        kept = replace(given, root=found.root or given.root)
+        stored = StoredSource("openapi", found.body, document.media_type, url, how=kept)
         tool_set = from_conversion(found.conversion, source=stored)
         tool_set = replace(tool_set, report=with_warnings(tool_set.report, *found.remarks))
         return with_auth_tools(tool_set, document.auth_tools)

@@ -93,6 +93,12 @@ async def test_a_url_may_lead_to_further_files_if_asked_for(admin, upstream):
     upstream.pages["/docs/pet.yaml"] = b"Pet: {type: object, properties: {kind: {type: string}}}"
     again = await admin.post("/providers/pets/refresh")
     assert again.json()["difference"]["changed"] == ["POST /pets"], again.text
+    assert again.json()["source"]["root"] == "docs/openapi.json"
+    export = (await admin.get("/export")).json()
+    assert (await admin.delete("/providers/pets")).status_code == 204
+    brought = (await admin.post("/import", json=export)).json()["entries"][-1]
+    assert brought["report"]["counts"]["accepted"] == 1, brought
+    assert (await admin.get("/providers/pets")).json()["source"]["follow_references"] is True
 
 
 async def test_files_of_another_origin_are_not_fetched(admin, upstream, elsewhere):
