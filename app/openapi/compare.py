@@ -9,7 +9,8 @@ from app.openapi.model import Json
 Effect = Literal["widened", "narrowed", "changed"]
 
 _REF: Final = "#/$defs/"
-_MOST_PAIRS: Final = 5_000
+MOST_PAIRS: Final = 5_000
+"""Pairs of schemas that are looked at for one tool; some 10 us each."""
 _DEEPEST: Final = 40
 # Said for people and models, but decides nothing.
 _WORDS: Final = frozenset(
@@ -33,14 +34,18 @@ class Change:
     """Whether a property of an object came or went."""
 
 
-def compare_schemas(old: Json, new: Json) -> list[Change]:
-    """The differences, each once; [] where the schemas accept the same, as far as can be told."""
-    return list(dict.fromkeys(_Comparison(old, new).nodes(old, new, "", _DEEPEST)))
+def compare_schemas(old: Json, new: Json, *, most_pairs: int = MOST_PAIRS) -> list[Change]:
+    """The differences, each once; [] where the schemas accept the same, as far as can be told.
+
+    What lies beyond `most_pairs` pairs of schemas is said to be changed, if it is not equal.
+    """
+    return list(dict.fromkeys(_Comparison(old, new, most_pairs).nodes(old, new, "", _DEEPEST)))
 
 
 class _Comparison:
-    def __init__(self, old: Json, new: Json) -> None:
+    def __init__(self, old: Json, new: Json, most_pairs: int) -> None:
         self._old, self._new = old, new
+        self._most_pairs = most_pairs
         self._seen: set[tuple[int, int]] = set()
 
     def nodes(self, old: Any, new: Any, at: str, depth: int) -> Iterator[Change]:
@@ -49,7 +54,7 @@ class _Comparison:
         if old is new or (id(old), id(new)) in self._seen:
             return
         self._seen.add((id(old), id(new)))
-        if depth == 0 or len(self._seen) > _MOST_PAIRS:
+        if depth == 0 or len(self._seen) > self._most_pairs:
             if old != new:
                 yield Change("changed", at, "Too large or too deep to be compared further.")
             return

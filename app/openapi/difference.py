@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.openapi.compare import Change, compare_schemas
+from app.openapi.compare import MOST_PAIRS, Change, compare_schemas
 from app.openapi.model import Json
 
 Aspect = Literal["input", "output", "auth", "server", "placing", "description"]
@@ -50,17 +50,18 @@ def compare_tools(
     *,
     old_slots: Mapping[str, Json],
     new_slots: Mapping[str, Json],
+    most_pairs: int = MOST_PAIRS,
 ) -> list[Difference]:
     """The differences between two versions of a tool, at most some twenty for each schema.
 
     Both have description, inputs, outputs, call_template and security; the slots are those of each version,
-    by name.
+    by name. `most_pairs` bounds the work on each schema.
     """
     found: list[Difference] = []
     found += _server(str(old["call_template"].get("url", "")), str(new["call_template"].get("url", "")))
     found += _auth(old["security"], new["security"], old_slots, new_slots)
-    found += _schemas("input", old["inputs"], new["inputs"])
-    found += _schemas("output", old["outputs"], new["outputs"])
+    found += _schemas("input", old["inputs"], new["inputs"], most_pairs)
+    found += _schemas("output", old["outputs"], new["outputs"], most_pairs)
     if _placing(old["call_template"]) != _placing(new["call_template"]):
         detail = "The same inputs are sent in another way; callers need not know."
         found.append(Difference("placing", "changed", breaking=False, detail=detail))
@@ -133,10 +134,10 @@ def _need(need: Json) -> str:
     return f"{need['slot']} ({scopes})" if scopes else str(need["slot"])
 
 
-def _schemas(aspect: Literal["input", "output"], old: Json, new: Json) -> list[Difference]:
+def _schemas(aspect: Literal["input", "output"], old: Json, new: Json, most_pairs: int) -> list[Difference]:
     if old == new:
         return []
-    changes = compare_schemas(old, new)
+    changes = compare_schemas(old, new, most_pairs=most_pairs)
     found: list[Difference] = []
     for change in changes[:_MOST]:
         breaking = _breaks(aspect, change)

@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.openapi.compare import MOST_PAIRS
 from app.openapi.difference import Difference, changed_slots, compare_tools, is_held, slots_in
 from app.providers.drafts import Json, ToolDraft
 
 BREAKING: Final = "breaking"
 COMPATIBLE: Final = "compatible"
+# Of all tools together: some seconds of work, however an upstream rewrites its document.
+_ALL_PAIRS: Final = 200_000
+_LEAST_PAIRS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,19 @@ def compare(
     after = {str(slot["slot"]): slot for slot in new_slots}
     changed = changed_slots(before, after)
     operations: list[Json] = []
+    differing = sum(existing.get(draft.source_key) != draft.columns() for draft in drafts)
+    most_pairs = min(MOST_PAIRS, max(_LEAST_PAIRS, _ALL_PAIRS // max(1, differing)))
     for draft in drafts:
         if draft.source_key not in existing:
             operations.append(_added(draft, changed, origins))
             continue
-        found = compare_tools(existing[draft.source_key], draft.columns(), old_slots=before, new_slots=after)
+        found = compare_tools(
+            existing[draft.source_key],
+            draft.columns(),
+            old_slots=before,
+            new_slots=after,
+            most_pairs=most_pairs,
+        )
         if found:
             operations.append(_changed(draft.source_key, found))
     keys = {draft.source_key for draft in drafts}
