@@ -130,9 +130,7 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
 
 
 def compared_with(provider: Provider, columns: Mapping[str, Json], drafted: Draft) -> Comparison:
-    """What a re-import would change on a provider; of one without tools, nothing is held."""
-    if not columns:
-        return NOTHING
+    """What a re-import would change on a provider; a new one has the origins and slots of its draft."""
     return compare(
         columns,
         drafted.tool_set.tools,

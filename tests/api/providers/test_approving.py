@@ -168,3 +168,14 @@ async def test_what_a_person_changed_outlives_an_approval(admin, upstream, elsew
     await admin.post("/providers/pets/approve")
     found = (await admin.get("/tools/pets.listA")).json()
     assert (found["description"], found["call_template"]["url"]) == ("Mine", f"{elsewhere.url}/a")
+
+
+async def test_a_provider_without_tools_gets_none_at_an_origin_that_nobody_named(admin, upstream, elsewhere):
+    empty = {**openapi(upstream.url, paths=()), "security": []}
+    upstream.pages["/openapi.json"] = empty
+    source = {"url": f"{upstream.url}/openapi.json"}
+    assert (await admin.post("/providers", json={"name": "pets", "source": source})).status_code == 201
+    far = {"get": {"operationId": "far", "servers": [{"url": elsewhere.url}], "responses": {}}}
+    empty["paths"] = {"/far": far, "/near": {"get": {"operationId": "near", "responses": {}}}}
+    body = await refreshed(admin)
+    assert (body["difference"]["added"], body["difference"]["held"]) == (["GET /near"], ["GET /far"])
