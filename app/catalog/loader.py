@@ -91,7 +91,7 @@ class Loader:
         return self.compile(await self._read(name))
 
     async def _read(self, name: str) -> _Stored:
-        statement = tool_select().add_columns(
+        statement = tool_select(full=True).add_columns(
             col(Provider.protocol).label("protocol"),
             col(Provider.options).label("options"),
             col(Provider.limits).label("limits"),

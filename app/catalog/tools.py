@@ -2,13 +2,30 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, and_, case, cast, false, func, or_, select, true
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import col
 
 from app.models import TENANT, Override, Provider, Tool
+
+_NO_STEPS: Final = literal([], JSONB)
 
 
 class Viewer(Protocol):
@@ -45,6 +62,8 @@ class ToolView:
     average_response_size: int | None
     created_at: datetime
     updated_at: datetime
+    slimmed: list[str] = field(default_factory=list)
+    """The steps by which it was brought to what a model sees of it."""
 
 
 def is_hand_made() -> ColumnElement[bool]:
@@ -57,17 +76,25 @@ def is_enabled() -> ColumnElement[bool]:
     return and_(col(Provider.enabled), func.coalesce(col(Override.enabled), true()))
 
 
-def tool_select() -> Select[Any]:
-    """Selects what `view()` reads, joined to provider and override, for the one tenant."""
+def tool_select(*, full: bool = False) -> Select[Any]:
+    """Selects what `view()` reads, joined to provider and override, for the one tenant.
+
+    Description and schemas are those that a model sees, which of a large tool are slimmed; `full` gives those
+    that arguments are validated against.
+    """
+    shown = col(Tool.shown)
+    description = (shown["description"].astext,) if not full else ()
+    inputs, outputs = (() if full else (shown[part],) for part in ("inputs", "outputs"))
     columns: list[Any] = [
         col(Tool.id).label("id"),
         col(Tool.provider_id).label("provider_id"),
         col(Provider.name).label("provider"),
         col(Tool.name).label("name"),
         col(Tool.alias).label("alias"),
-        func.coalesce(col(Override.description), col(Tool.description)).label("description"),
-        col(Tool.inputs).label("inputs"),
-        col(Tool.outputs).label("outputs"),
+        func.coalesce(col(Override.description), *description, col(Tool.description)).label("description"),
+        func.coalesce(*inputs, col(Tool.inputs)).label("inputs"),
+        func.coalesce(*outputs, col(Tool.outputs)).label("outputs"),
+        func.coalesce(shown["steps"], _NO_STEPS).label("slimmed"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
         col(Provider.tags).label("provider_tags"),
         _set_tags().label("set_tags"),
@@ -101,6 +128,7 @@ def view(row: Any) -> ToolView:
         description=row.description,
         inputs=row.inputs,
         outputs=row.outputs,
+        slimmed=list(row.slimmed),
         tags=list(row.tags),
         registrar_tags=frozenset(row.provider_tags).union(row.set_tags or ()),
         enabled=row.enabled,

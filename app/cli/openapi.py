@@ -1,19 +1,17 @@
 """`utcp-gateway openapi check`: what an OpenAPI document would become, without a gateway."""
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from app.cli.outcome import CommandFailed, ExitCode
 from app.cli.output import Output
-from app.cli.reports import operation_row
+from app.cli.reports import operation_row, show_lint
 from app.cli.session import local
-from app.cli.values import read_bytes
+from app.cli.values import read_bytes, read_text
 from app.errors import GatewayError
-from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
+from app.openapi import Conversion, ConvertOptions, convert
 
 commands = typer.Typer(name="openapi", help="OpenAPI documents.", no_args_is_help=True)
 
@@ -23,7 +21,9 @@ commands = typer.Typer(name="openapi", help="OpenAPI documents.", no_args_is_hel
 def check(
     output: Output,
     *,
-    file: Annotated[str, typer.Argument(help="The document, JSON or YAML; '-' for standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="The document, JSON or YAML, or a zip of its files; '-' for standard input.")
+    ],
     document_url: Annotated[
         str | None,
         typer.Option("--document-url", help="Where it is published: relative servers start there."),
@@ -32,6 +32,15 @@ def check(
         str | None,
         typer.Option("--base-url", help="The API's address, where the document has none or a relative one."),
     ] = None,
+    overlay: Annotated[
+        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to lay over it.")
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
+    ] = None,
+    lint: Annotated[
+        bool, typer.Option("--lint", help="List each tool that is hard for a model, not only how many.")
+    ] = False,
     problems: Annotated[
         bool, typer.Option("--problems", help="List only operations that are skipped, renamed or have notes.")
     ] = False,
@@ -42,69 +51,71 @@ def check(
     JSON, divided by four. Ends with 1 if the document cannot be used or an operation is skipped.
     """
     content = read_bytes(file)
+    text = None if overlay is None else read_text(overlay)
+    options = ConvertOptions(url=document_url, base_url=base_url, root=root, overlay=text)
     try:
-        conversion = convert(content, options=ConvertOptions(url=document_url, base_url=base_url))
+        with output.progress(f"Converting {file}") as progress:
+            conversion = convert(content, options=options, progress=progress)
     except GatewayError as error:
         faults = [fault.as_json() for fault in error.errors]
         problem = {"title": error.title, "detail": error.detail, **({"errors": faults} if faults else {})}
         raise CommandFailed(problem) from None
-    tokens = {tool.source_key: token_cost(tool) for tool in conversion.tools}
     if output.json:
-        output.document(_as_json(conversion, tokens))
+        output.document(_as_json(conversion))
     else:
-        _show(output, conversion, tokens, only_problems=problems)
+        _show(output, conversion, only_problems=problems)
+        if lint or not problems:
+            show_lint(output, conversion.report, each=lint)
     if conversion.report["counts"]["skipped"]:
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def token_cost(tool: ConvertedTool) -> int:
-    """About how many tokens a model reads for this tool: JSON bytes / 4, rounded up."""
-    shown = {"name": tool.name, "description": tool.description, "inputs": tool.inputs}
-    return math.ceil(len(orjson.dumps(shown)) / 4)
-
-
-def _as_json(conversion: Conversion, tokens: Mapping[str, int]) -> dict[str, Any]:
-    report = conversion.report
-    operations = [
-        {**operation, "tokens": tokens.get(operation["source_key"])} for operation in report["operations"]
-    ]
+def _as_json(conversion: Conversion) -> dict[str, Any]:
     return {
         "title": conversion.title,
         "version": conversion.version,
         "origins": list(conversion.origins),
         "slots": list(conversion.slots),
-        "tokens": sum(tokens.values()),
-        "report": {**report, "operations": operations},
+        "tokens": conversion.report["tokens"],
+        "report": conversion.report,
+        "missing": list(conversion.missing),
     }
 
 
-def _show(output: Output, conversion: Conversion, tokens: Mapping[str, int], *, only_problems: bool) -> None:
+def _show(output: Output, conversion: Conversion, *, only_problems: bool) -> None:
     report = conversion.report
     rows = [
-        _row(operation, tokens)
+        _row(operation)
         for operation in report["operations"]
-        if not only_problems or operation["verdict"] != "accepted" or operation.get("notes")
+        if not only_problems
+        or operation["verdict"] != "accepted"
+        or operation.get("notes")
+        or operation.get("slimmed")
     ]
     if rows:
         output.table(("VERDICT", "OPERATION", "TOOL", "TOKENS", "REMARKS"), rows)
         output.text("")
     for warning in report["warnings"]:
         output.warn(f"Warning: {warning['pointer']}: {warning['detail']}".replace("Warning: :", "Warning:"))
+    for path in conversion.missing:
+        output.warn(f"Warning: the file {path} is referred to and not there.")
     counts = report["counts"]
+    slimmed = sum(bool(operation.get("slimmed")) for operation in report["operations"])
     output.facts(
         [
             ("document", f"{conversion.title} {conversion.version}".strip()),
             ("operations", counts["operations"]),
             ("accepted", f"{counts['accepted']} ({counts['renamed']} renamed)"),
             ("skipped", str(counts["skipped"])),
+            ("slimmed", f"{slimmed} too large to be shown whole" if slimmed else None),
             ("warnings", str(len(report["warnings"]))),
-            ("tokens, about", f"{sum(tokens.values()):,} in all"),
+            ("tokens, about", f"{report['tokens']:,} in all"),
             ("origins", conversion.origins),
             ("credentials", [f"{slot['slot']} ({slot['kind']})" for slot in conversion.slots]),
         ]
     )
 
 
-def _row(operation: Mapping[str, Any], tokens: Mapping[str, int]) -> tuple[object, ...]:
+def _row(operation: Mapping[str, Any]) -> tuple[object, ...]:
     verdict, key, name, remarks = operation_row(operation)
-    return (verdict, key, name, tokens.get(str(key)), remarks)
+    return (verdict, key, name, operation.get("tokens"), remarks)

@@ -7,7 +7,8 @@ cannot send escape sequences to a terminal.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +21,8 @@ from rich.text import Text
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 #: Where output is not a terminal, lines are never folded: scripts cut and grep them.
 _PIPE_WIDTH = 100_000
+#: Seconds without a word about something that takes long, where there is no terminal.
+_QUIET_SECONDS = 2.0
 
 
 def clean(value: object) -> str:
@@ -116,6 +119,22 @@ class Output:
             if not self.json:
                 self.note(what)
             yield
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """A count on standard error while something takes long: always on a terminal, else now and then."""
+        started = [time.monotonic()]
+        if self._err.is_terminal:
+            with self._err.status(Text(clean(what))) as status:
+                yield lambda done, of: status.update(Text(clean(f"{what}: {done:,} of {of:,}")))
+            return
+
+        def told(done: int, of: int) -> None:
+            if time.monotonic() - started[0] >= _QUIET_SECONDS:
+                started[0] = time.monotonic()
+                self.note(f"{what}: {done:,} of {of:,}")
+
+        yield told
 
 
 def sentences(problem: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
@@ -11,16 +12,46 @@ from app.cli.imports import send_import
 from app.cli.outcome import BadInput, Refused
 from app.cli.output import shortened
 from app.cli.pages import Paging, collect, show
-from app.cli.reports import finish
+from app.cli.reports import finish, show_pending
 from app.cli.session import Session, remote
-from app.cli.values import path, read_bytes
+from app.cli.values import path, read_bytes, read_text
 
 commands = typer.Typer(name="providers", help="The APIs that are registered.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The provider.")]
 PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would be done; change nothing.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="End with 4 if an operation was skipped, too.")]
-YAML_TYPE, JSON_TYPE = "application/yaml", "application/json"
+YAML_TYPE, JSON_TYPE, ZIP_TYPE = "application/yaml", "application/json", "application/zip"
+_TEXTS = ("root", "overlay")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How an OpenAPI document is read."""
+
+    overlay: Annotated[
+        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to lay over it.")
+    ] = None
+    root: Annotated[
+        str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
+    ] = None
+    follow_references: Annotated[
+        bool, typer.Option("--follow-references", help="Fetch the files that a URL's document refers to.")
+    ] = False
+
+    def of_url(self) -> dict[str, Any]:
+        """The members of a `source`."""
+        return {**self._texts(), **({"follow_references": True} if self.follow_references else {})}
+
+    def of_file(self) -> dict[str, Any]:
+        """The parts of a multipart body; `BadInput` for what goes with a URL only."""
+        if self.follow_references:
+            raise BadInput("--follow-references goes with a URL; send a zip archive of the files instead.")
+        return self._texts()
+
+    def _texts(self) -> dict[str, Any]:
+        overlay = None if self.overlay is None else read_text(self.overlay)
+        return {key: text for key, text in (("root", self.root), ("overlay", overlay)) if text is not None}
 
 
 @commands.command("add")
@@ -36,13 +67,14 @@ def add(
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="A tag for all its tools; may be repeated.")
     ] = None,
+    reading: Reading,
     preview: PreviewOption = False,
     strict: StrictOption = False,
 ) -> None:
     """Register an API: an OpenAPI document, a UTCP manual or a UTCP provider, told apart by the gateway.
 
-    The source is a URL that the gateway fetches, or a file that is sent as it is. Operations that cannot
-    become tools are listed and do not keep the others out.
+    The source is a URL that the gateway fetches, or a file that is sent as it is; a zip archive may hold a
+    document of several files. Operations that cannot become tools are listed and do not keep the others out.
     """
     target = "/providers/preview" if preview else "/providers"
     what = f"{'Previewing' if preview else 'Registering'} {_shown(source)}"
@@ -50,13 +82,14 @@ def add(
     settings = {key: value for key, value in settings.items() if value}
     try:
         if source.lower().startswith(("https://", "http://")):
-            body = {**settings, "name": name, "source": {"url": source}}
+            body = {**settings, "name": name, "source": {"url": source, **reading.of_url()}}
             answer = send_import(session, target, json=body, what=what)
         else:
             content = read_bytes(source)
             media_type = _media_type(source, content)
-            if settings:
-                content, media_type = _multipart(settings, content, media_type)
+            fields = {**settings, **reading.of_file()}
+            if fields:
+                content, media_type = _multipart(fields, content, media_type)
             answer = send_import(
                 session, target, content=content, media_type=media_type, query={"name": name}, what=what
             )
@@ -107,8 +140,9 @@ def show_provider(session: Session, *, name: NameArgument) -> None:
     if session.output.json:
         session.output.document(found)
         return
-    hidden = ("report", "credentials", "slots", "source")
+    hidden = ("report", "credentials", "slots", "source", "pending")
     session.output.facts((key.replace("_", " "), value) for key, value in found.items() if key not in hidden)
+    show_pending(session.output, found)
     source = found.get("source") or {}
     session.output.facts([("source", source.get("format")), ("fetched from", source.get("url"))])
     session.output.facts([("credentials", [one["slot"] for one in found["credentials"]])])
@@ -125,6 +159,32 @@ def refresh(session: Session, *, name: NameArgument) -> None:
     """Fetch and convert a provider's source again, and show the difference."""
     target = path("providers", name, "refresh")
     finish(session, send_import(session, target, what=f"Refreshing {name}"))
+
+
+@commands.command("approve")
+@remote
+def approve(
+    session: Session,
+    *,
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Put to use what refreshes held back: other origins, token URLs and security.
+
+    What is shown is what is approved: if something changes in between, the gateway refuses.
+    """
+    answer = session.gateway.get(path("providers", name))
+    found = answer.json()
+    if not session.output.json:
+        show_pending(session.output, found)
+    if not yes and found.get("pending"):
+        typer.confirm("Approve of this?", abort=True, err=True)
+    headers = {"If-Match": answer.headers.get("etag", "*")}
+    approved = session.gateway.send("POST", path("providers", name, "approve"), headers=headers).json()
+    if session.output.json:
+        session.output.document(approved)
+        return
+    session.output.note(f"Approved. {name} calls {', '.join(approved['origins'])}.")
 
 
 @commands.command("remove")
@@ -160,6 +220,8 @@ def _shown(source: str) -> str:
 
 
 def _media_type(source: str, content: bytes) -> str:
+    if content[:4] == b"PK\x03\x04":
+        return ZIP_TYPE
     if source.endswith((".yaml", ".yml")):
         return YAML_TYPE
     return JSON_TYPE if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else YAML_TYPE
@@ -168,7 +230,12 @@ def _media_type(source: str, content: bytes) -> str:
 def _multipart(settings: Mapping[str, Any], content: bytes, media_type: str) -> tuple[bytes, str]:
     """multipart/form-data (RFC 7578): the settings as JSON fields, the document as the file."""
     boundary = secrets.token_hex(16)
-    parts = [(f'name="{key}"', JSON_TYPE, orjson.dumps(value)) for key, value in settings.items()]
+    parts = [
+        (f'name="{key}"', "text/plain", str(value).encode())
+        if key in _TEXTS
+        else (f'name="{key}"', JSON_TYPE, orjson.dumps(value))
+        for key, value in settings.items()
+    ]
     parts.append(('name="file"; filename="document"', media_type, content))
     body = b"".join(
         f"--{boundary}\r\nContent-Disposition: form-data; {how}\r\nContent-Type: {kind}\r\n\r\n".encode()

@@ -12,7 +12,7 @@ from app.cli.session import Session
 Json = Mapping[str, Any]
 
 _COUNTS = ("operations", "accepted", "renamed", "skipped")
-_CHANGES = ("added", "changed", "unchanged", "removed")
+_CHANGES = ("added", "changed", "unchanged", "removed", "held")
 
 
 def finish(session: Session, answer: Json, *, strict: bool = False) -> None:
@@ -45,6 +45,8 @@ def show_import(output: Output, answer: Json) -> None:
         output.table(("TOOL", "METHOD", "URL", "DESCRIPTION"), rows)
     _show_report(output, answer.get("report") or {})
     _show_difference(output, answer.get("difference"))
+    if answer.get("pending"):
+        output.warn(f"What is held back waits: utcp-gateway providers approve {answer.get('name')}")
     _show_consent(output, answer.get("name"), answer.get("needs_consent") or ())
     for slot in answer.get("slots") or ():
         if not slot["stored"]:
@@ -58,26 +60,79 @@ def _show_report(output: Output, report: Json) -> None:
     """Counts, what was skipped or changed and why, and warnings."""
     counts = report.get("counts") or {}
     output.facts((name, str(counts[name])) for name in _COUNTS if name in counts)
-    told = [one for one in report.get("operations") or () if one["verdict"] == "skipped" or one["notes"]]
+    if report.get("tokens"):
+        output.facts([("tokens, about", f"{report['tokens']:,} in all")])
+    told = [
+        one
+        for one in report.get("operations") or ()
+        if one["verdict"] == "skipped" or one["notes"] or one.get("slimmed")
+    ]
     if told:
         output.table(("VERDICT", "OPERATION", "TOOL", "REMARKS"), [operation_row(one) for one in told])
+    show_lint(output, report)
     for warning in report.get("warnings") or ():
         output.warn("Warning: " + ": ".join(filter(None, (warning["pointer"], warning["detail"]))))
 
 
 def operation_row(operation: Json) -> tuple[object, ...]:
     """Verdict, operation, tool and remarks of one operation of a report."""
-    text = "; ".join([*filter(None, [operation.get("reason")]), *operation["notes"]])
+    slimmed = f"slimmed: {', '.join(operation['slimmed'])}" if operation.get("slimmed") else None
+    text = "; ".join([*filter(None, [operation.get("reason"), slimmed]), *operation["notes"]])
     return (operation["verdict"], operation["source_key"], operation["name"], shortened(text, length=200))
 
 
-def _show_difference(output: Output, difference: Mapping[str, Sequence[str]] | None) -> None:
+def show_lint(output: Output, report: Json, *, each: bool = False) -> None:
+    """What makes tools hard for a model: how many tools by rule, or (`each`) every finding."""
+    found = [(one, finding) for one in report.get("operations") or () for finding in one.get("lint") or ()]
+    if not found:
+        return
+    output.text("")
+    if each:
+        rows = [(f["rule"], one["name"], f["detail"], f["suggestion"]) for one, f in found]
+        output.table(("RULE", "TOOL", "FINDING", "SUGGESTION"), rows)
+        return
+    rules: dict[str, list[tuple[Json, Json]]] = {}
+    for one, finding in found:
+        rules.setdefault(finding["rule"], []).append((one, finding))
+    summary = [
+        (rule, len(pairs), pairs[0][0]["name"], pairs[0][1]["suggestion"]) for rule, pairs in rules.items()
+    ]
+    output.table(("HARD FOR A MODEL", "TOOLS", "SUCH AS", "SUGGESTION"), summary)
+
+
+def _show_difference(output: Output, difference: Mapping[str, Any] | None) -> None:
     if difference is None:
         return
-    output.facts((what, str(len(difference[what]))) for what in _CHANGES)
-    rows = [(what, key) for what in _CHANGES if what != "unchanged" for key in difference[what]]
+    output.facts((what, str(len(difference[what]))) for what in _CHANGES if what in difference)
+    operations = difference.get("operations")
+    if operations:
+        output.facts([("verdict", difference.get("verdict"))])
+        show_operations(output, operations)
+        return
+    rows = [(what, key) for what in _CHANGES if what != "unchanged" for key in difference.get(what, ())]
     if rows:
         output.table(("CHANGE", "OPERATION"), rows)
+
+
+def show_operations(output: Output, operations: Sequence[Json]) -> None:
+    """What changed on each operation, and whether callers can go on."""
+    rows = []
+    for one in operations:
+        details = [
+            " ".join(filter(None, (f["aspect"], f["pointer"], f["detail"]))) for f in one["differences"]
+        ]
+        waits = "waits for approval" if one["held"] else None
+        remarks = shortened("; ".join(filter(None, [waits, *details])), length=400)
+        rows.append((one["change"], one["verdict"], one["source_key"], remarks))
+    output.table(("CHANGE", "VERDICT", "OPERATION", "REMARKS"), rows)
+
+
+def show_pending(output: Output, provider: Json) -> None:
+    """What of a provider waits for approval."""
+    pending = provider.get("pending")
+    if pending:
+        show_operations(output, pending["operations"])
+        output.warn(f"These changes wait: utcp-gateway providers approve {provider['name']}")
 
 
 def _show_consent(output: Output, name: object, consents: Sequence[Json]) -> None:

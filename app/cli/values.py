@@ -54,6 +54,14 @@ def read_bytes(path: str) -> bytes:
         raise BadInput(f"{path} cannot be read: {error.strerror or 'no such file'}.") from None
 
 
+def read_text(path: str) -> str:
+    """A file's text, or that of standard input for `-`; `BadInput` when it is none."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not text in UTF-8.") from None
+
+
 def read_json(text: str, *, what: str) -> Any:
     """The JSON that `text` is, or that `@FILE` or `-` (standard input) holds; `what` is its name."""
     content = read_bytes(text.removeprefix("@")) if text.startswith("@") or text == "-" else text.encode()

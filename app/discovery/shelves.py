@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
@@ -11,8 +11,11 @@ import structlog
 
 from app.catalog.tools import ToolView, call_url
 from app.errors import GatewayError
+from app.openapi.slim import LARGEST, Slimmer
 from app.security.principal import Principal
+from app.utcp.references import inline
 from app.utcp.render import ManualEntry, ManualVersion, render_manual, render_tool_v0, render_tool_v1
+from app.utcp.schemas import publishable
 
 _RENDERERS: Final = {0: render_tool_v0, 1: render_tool_v1}
 _log = structlog.get_logger(__name__)
@@ -88,12 +91,27 @@ def prepare(tools: Iterable[ToolView], *, version: ManualVersion, base_url: str)
         )
         try:
             body = _RENDERERS[version](entry)
+            if version == 0 and len(body) > LARGEST:
+                body = _RENDERERS[version](_slimmed(entry))
         except (GatewayError, RecursionError, TypeError, ValueError) as error:
             _log.warning("a tool is left out of the manual", tool=tool.name, error=type(error).__name__)
             continue
         tags = frozenset(tool.tags) | tool.registrar_tags
         prepared.append(Prepared(tool.id, tool.name, tags, tool.registrar_tags, body))
     return prepared
+
+
+def _slimmed(entry: ManualEntry) -> ManualEntry:
+    """The entry of a 0.x manual, where definitions are written out, which can be many times as long."""
+    shown = Slimmer().slim(
+        name=entry.name,
+        description=entry.description,
+        inputs=inline(publishable(entry.inputs)),
+        outputs=inline(publishable(entry.outputs)),
+    )
+    if shown is None:
+        return entry
+    return replace(entry, description=shown.description, inputs=shown.inputs, outputs=shown.outputs)
 
 
 def compose(shelves: Sequence[Shelf], *, wanted: Wanted, principal: Principal) -> Representation:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,7 @@ class _Answer:
     def conversion(self) -> Conversion:
         report = {**self.head["report"], "operations": self.operations}
         empty = Conversion.from_json({**self.head, "tools": [], "report": report})
-        return Conversion(
-            title=empty.title,
-            version=empty.version,
-            description=empty.description,
-            tools=tuple(self.tools),
-            slots=empty.slots,
-            origins=empty.origins,
-            report=empty.report,
-        )
+        return replace(empty, tools=tuple(self.tools))
 
 
 async def convert_in_child(

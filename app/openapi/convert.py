@@ -1,52 +1,66 @@
 """`convert`: the bytes of an OpenAPI document -> tools, one operation at a time.
 
-    load -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> report
+    read -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> judge
 
 The document as a whole is never validated: what is wrong with one operation costs that operation at most, and
 stands in the report with a JSON pointer and a reason.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.openapi.archive import is_archive
 from app.openapi.assemble import Budget, assemble
 from app.openapi.document import Document, open_document
 from app.openapi.identifiers import mentioned
-from app.openapi.load import load
+from app.openapi.judge import judged
 from app.openapi.model import Conversion, ConvertedTool, ConvertOptions
 from app.openapi.names import tool_names
 from app.openapi.operations import Operation, list_operations
+from app.openapi.read import read
 from app.openapi.report import OperationProblem, Verdict, Warnings, report
 from app.openapi.security import Slots
 from app.openapi.servers import origin
 from app.openapi.text import TOOL_TEXT, clean, label
 
+Progress = Callable[[int, int], None]
+
 # What an odd document may still provoke in a stage. It costs the operation, like any other defect.
 _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_PROGRESS = 50
 _SMALLEST_BUDGET = 24 * 2**20
 
 
-def convert(document: bytes, *, options: ConvertOptions | None = None) -> Conversion:
+def convert(
+    document: bytes, *, options: ConvertOptions | None = None, progress: Progress | None = None
+) -> Conversion:
     """Every operation of an OpenAPI document (Swagger 2.0, OpenAPI 3.0 or 3.1; JSON or YAML) as a tool.
 
     Pure: nothing is fetched, nothing is read but the bytes. The same bytes and options give the same tools.
+    `progress` is told how many operations are done, and of how many.
     Raises InvalidDocument (cannot be read at all) or TooLarge (crosses a limit of `options.limits`).
     """
     options = options or ConvertOptions()
     warnings = Warnings()
-    raw = load(document, options=options, warn=warnings.add)
-    opened = open_document(raw, options=options, warnings=warnings, named=mentioned(document))
+    found = read(document, options=options, warn=warnings.add)
+    # The bytes tell cheaply whether there are identifiers at all; those of an archive are packed.
+    named = is_archive(document) or options.overlay is not None or mentioned(document)
+    opened = open_document(found.raw, options=options, warnings=warnings, named=named)
     limits = options.limits
-    most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * len(document)))
-    return _convert(
-        opened, Budget(left=most, plenty=most // 2, tool=limits.tool_size, answer=limits.answer_size)
-    )
+    most = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * found.size))
+    budget = Budget(left=most, plenty=most // 2, tool=limits.tool_size, answer=limits.answer_size)
+    return replace(judged(_convert(opened, budget, progress)), missing=found.missing)
 
 
-def _convert(document: Document, budget: Budget) -> Conversion:
+def _convert(document: Document, budget: Budget, progress: Progress | None) -> Conversion:
     operations = list_operations(document)
     names = tool_names({one.source_key: one.given_name for one in operations})
     slots = Slots(document)
     tools: list[ConvertedTool] = []
     verdicts: list[Verdict] = []
-    for operation in operations:
+    for done, operation in enumerate(operations):
+        if progress is not None and done % _PROGRESS == 0:
+            progress(done, len(operations))
         name = names[operation.source_key]
         try:
             tool = assemble(document, operation, name=name, slots=slots, budget=budget)

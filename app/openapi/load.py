@@ -55,18 +55,27 @@ def load(document: bytes, *, options: ConvertOptions, warn: Warn) -> Json:
 
     Raises InvalidDocument or TooLarge; what was mended goes to `warn(pointer, detail)`.
     """
-    limits = options.limits
-    if len(document) > limits.size:
-        raise TooLarge(f"The document has {len(document)} bytes; at most {limits.size} are read")
-    content, replaced = _decoded(document)
-    if replaced:
-        warn("", "bytes that are no UTF-8 were replaced")
-    raw = _parsed(content, media_type=options.media_type or "", limits=limits, warn=warn)
+    raw = load_value(document, media_type=options.media_type or "", limits=options.limits, warn=warn)
     if not isinstance(raw, dict):
         raise InvalidDocument("The document is not an object")
     if not is_openapi(raw):
         raise InvalidDocument("The document says neither `openapi` nor `swagger`")
     return raw
+
+
+def load_value(document: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn) -> Any:
+    """The JSON or YAML value of any document, under the same limits; raises as `load` does."""
+    if len(document) > limits.size:
+        raise TooLarge(f"The document has {len(document)} bytes; at most {limits.size} are read")
+    content, replaced = _decoded(document)
+    if replaced:
+        warn("", "bytes that are no UTF-8 were replaced")
+    return _parsed(content, media_type=media_type, limits=limits, warn=warn)
+
+
+def decoded(document: bytes) -> str:
+    """The text of a document in whatever encoding it tells."""
+    return _decoded(document)[0].decode("utf-8", "replace")
 
 
 def _decoded(document: bytes) -> tuple[bytes, bool]:
@@ -104,7 +113,7 @@ def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Wa
     except orjson.JSONDecodeError as problem:
         where = f" (line {problem.lineno}, column {problem.colno})"
     else:
-        _measure(raw, limits)
+        measure(raw, limits)
         return _cleaned(raw, content, warn)
     if len(content) <= _MENDABLE_SIZE and _MENDABLE.search(content):
         return _mended(content, where, limits=limits, warn=warn)
@@ -134,11 +143,11 @@ def _mended(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -
         raw = json.loads(content)
     except (ValueError, RecursionError):
         raise InvalidDocument(f"The document is not valid JSON{where}") from None
-    _measure(raw, limits)
+    measure(raw, limits)
     return _scrub(raw, warn)
 
 
-def _measure(root: Any, limits: DocumentLimits) -> None:
+def measure(root: Any, limits: DocumentLimits) -> None:
     """Refuse nesting and size beyond the limits, one level at a time: recursion would be the attack."""
     level = [root] if isinstance(root, dict | list) else []
     depth = nodes = 0

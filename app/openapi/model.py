@@ -42,11 +42,17 @@ class ConvertOptions:
     `url` is where the document came from: relative servers and token URLs are resolved against it (RFC 3986).
     `base_url` goes before `url` for servers that are relative or missing; absolute servers stay as they are.
     `media_type` is the Content-Type it came with, if any.
+    `root` is the path of the document inside a zip archive, if several are as near to the top.
+    `overlay` is the text of an Overlay 1.0 document that is laid over it.
+    `gathers` asks which other files, relative to `url`, the document refers to: see `Conversion.missing`.
     """
 
     url: str | None = None
     base_url: str | None = None
     media_type: str | None = None
+    root: str | None = None
+    overlay: str | None = None
+    gathers: bool = False
     limits: DocumentLimits = field(default_factory=DocumentLimits)
 
     def to_json(self) -> Json:
@@ -65,7 +71,8 @@ class ConvertedTool:
 
     `source_key` is "GET /pets/{petId}"; `name` matches `^[a-zA-Z0-9_-]{1,64}$` and is unique in the document;
     `inputs` and `outputs` are JSON Schema 2020-12 (outputs may be `{}`), with `$defs` of their own;
-    `call_template` holds the argument plan (`parameters`, `body`); `security` is an OR of ANDs of slots.
+    `call_template` holds the argument plan (`parameters`, `body`); `security` is an OR of ANDs of slots;
+    `shown` is what a model sees instead of description, inputs and outputs (`slim`), None where these fit.
     """
 
     source_key: str
@@ -78,6 +85,7 @@ class ConvertedTool:
     call_template: Json
     security: list[list[Json]]
     notes: tuple[str, ...] = ()
+    shown: Json | None = None
 
     def to_json(self) -> Json:
         """The tool as plain JSON. Shared schemas are shared, not copied: treat the result as read-only."""
@@ -92,6 +100,7 @@ class ConvertedTool:
             "call_template": self.call_template,
             "security": self.security,
             "notes": list(self.notes),
+            "shown": self.shown,
         }
 
     @classmethod
@@ -109,6 +118,7 @@ class Conversion:
     origin_hint.
     `origins`: "https://host[:port]" of the servers that the tools call, in order of first use.
     `report`: {"counts", "operations", "warnings"} as every import answers it.
+    `missing`: paths of files that the document (`gathers`) or the archive refers to and does not hold.
     """
 
     title: str
@@ -118,6 +128,7 @@ class Conversion:
     slots: tuple[Json, ...]
     origins: tuple[str, ...]
     report: Json
+    missing: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """The conversion as plain JSON; see `ConvertedTool.to_json` about sharing."""
@@ -129,6 +140,7 @@ class Conversion:
             "slots": list(self.slots),
             "origins": list(self.origins),
             "report": self.report,
+            "missing": list(self.missing),
         }
 
     @classmethod
@@ -142,6 +154,7 @@ class Conversion:
             slots=tuple(form["slots"]),
             origins=tuple(form["origins"]),
             report=form["report"],
+            missing=tuple(form["missing"]),
         )
 
     def to_bytes(self) -> bytes:

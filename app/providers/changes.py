@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.errors import PreconditionFailed
-from app.models import Credential, Provider
+from app.models import Credential, Provider, Revision
 from app.parameters import fits
 from app.providers.drafting import egress_credential
 from app.providers.drafts import EGRESS_SLOT, Json
@@ -19,6 +19,7 @@ from app.providers.registration import GivenCredential
 from app.providers.repository import (
     credentials_of,
     page_of_providers,
+    pending_of,
     report_of,
     source_facts,
     tool_counts,
@@ -39,6 +40,7 @@ class ProviderFacts:
     credentials: tuple[Credential, ...]
     source: Json | None
     report: Json | None = None
+    pending: Revision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +168,5 @@ async def _facts(session: AsyncSession, rows: list[Provider]) -> list[ProviderFa
 async def _whole(session: AsyncSession, provider: Provider) -> ProviderFacts:
     facts = (await _facts(session, [provider]))[0]
     report = await report_of(session, provider.id)
-    return ProviderFacts(provider, facts.tool_count, facts.credentials, facts.source, report or None)
+    pending = await pending_of(session, provider.id)
+    return ProviderFacts(provider, facts.tool_count, facts.credentials, facts.source, report or None, pending)

@@ -6,6 +6,7 @@ from typing import Any
 
 from app.openapi.child import ChildLimits, convert_in_child
 from app.openapi.model import Conversion, ConvertOptions, DocumentLimits
+from app.providers.registration import PLAIN, DocumentOptions
 from app.settings import Settings
 
 VERSION = "1"
@@ -29,11 +30,24 @@ class Converter:
         """Nothing runs until it is asked for."""
 
     async def convert(
-        self, document: bytes, *, url: str | None, base_url: str | None, media_type: str
+        self,
+        document: bytes,
+        *,
+        url: str | None,
+        base_url: str | None,
+        media_type: str,
+        how: DocumentOptions = PLAIN,
+        gathers: bool = False,
     ) -> Conversion:
-        """The tools of an OpenAPI document; raises InvalidDocument or TooLarge."""
+        """The tools of an OpenAPI document, or of an archive; raises InvalidDocument or TooLarge."""
         options = ConvertOptions(
-            url=url, base_url=base_url, media_type=media_type or None, limits=self._document
+            url=url,
+            base_url=base_url,
+            media_type=media_type or None,
+            root=how.root,
+            overlay=how.overlay,
+            gathers=gathers,
+            limits=self._document,
         )
         async with self._places:
             return await convert_in_child(document, options=options, limits=self._limits)

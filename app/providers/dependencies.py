@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from app.database import Database
+from app.providers.approving import Approvals
 from app.providers.changes import ProviderChanges
 from app.providers.conversion import Converter
 from app.providers.credentials import CredentialStore
@@ -51,6 +52,11 @@ def changes(of: UsesRegistry) -> ProviderChanges:
     return ProviderChanges(of)
 
 
+def approvals(of: UsesRegistry) -> Approvals:
+    """Approvals of what a refresh held back."""
+    return Approvals(of)
+
+
 def credentials(of: UsesRegistry) -> CredentialStore:
     """Credentials of providers."""
     return CredentialStore(of)
@@ -74,6 +80,7 @@ def exporter(of: UsesRegistry) -> Exporter:
 UsesSettings = Annotated[Settings, Depends(settings)]
 UsesJobs = Annotated[ImportJobs, Depends(jobs)]
 UsesChanges = Annotated[ProviderChanges, Depends(changes)]
+UsesApprovals = Annotated[Approvals, Depends(approvals)]
 UsesCredentials = Annotated[CredentialStore, Depends(credentials)]
 UsesVariables = Annotated[VariableStore, Depends(variables)]
 UsesHandTools = Annotated[HandTools, Depends(hand_tools)]

@@ -70,4 +70,5 @@ def _draft(tool: ConvertedTool, *, undeclared: bool) -> ToolDraft:
         security=optional if undeclared else tool.security,
         origin=origin_of(str(tool.call_template.get("url", ""))) or "",
         deprecated=tool.deprecated,
+        shown=tool.shown,
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.providers.registration import GivenCredential
+from app.providers.registration import PLAIN, DocumentOptions, GivenCredential
 
 Json = dict[str, Any]
 Security = list[list[Json]]
@@ -30,6 +30,7 @@ class ToolDraft:
     origin: str
     deprecated: bool = False
     average_response_size: int | None = None
+    shown: Json | None = None
     by_hand: bool = False
     """Whether it belongs to no source, so that a refresh leaves it alone."""
 
@@ -44,6 +45,7 @@ class ToolDraft:
             "security": self.security,
             "deprecated": self.deprecated,
             "average_response_size": self.average_response_size,
+            "shown": self.shown,
         }
 
 
@@ -66,6 +68,7 @@ class StoredSource:
     media_type: str = ""
     url: str | None = None
     sealed: bool = False
+    how: DocumentOptions = PLAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from app.providers.drafts import Json
 from app.providers.faults import validated
 from app.providers.inputs import LimitsInput, OptionsInput
 from app.providers.reading import MOST_ENTRIES, attempt
-from app.providers.registration import RefusedEntry, Registration, Registrations, Source
+from app.providers.registration import DocumentOptions, RefusedEntry, Registration, Registrations, Source
 from app.providers.repository import overrides_of, source_of, tools_of
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, opened_body
-from app.providers.texts import Tags
+from app.providers.texts import OverlayText, Tags
 from app.schemas import Closed, ProviderName, ShortText, Text
 from app.security.principal import Principal
 from app.utcp.text import pointer, refuse_unstorable
@@ -52,6 +52,9 @@ class ExportedProvider(Closed):
     media_type: ShortText = ""
     document: str | None = None
     document_base64: str | None = None
+    root: ShortText | None = None
+    overlay: OverlayText | None = None
+    follow_references: bool = False
     call_template: dict[str, Any] = Field(default_factory=dict)
     slots: list[dict[str, Any]] = Field(default_factory=list)
     tools: list[dict[str, Any]] = Field(default_factory=list)
@@ -121,6 +124,7 @@ class Exporter:
         if source is not None and source.format == "openapi":
             body = opened_body(source, vault=self.registry.vault)
             form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
+            form |= {"root": source.root, "overlay": source.overlay, "follow_references": source.follows}
             tools = [tool for tool in tools if tool.revision_id is None]
         form["slots"] = [{key: slot[key] for key in slot if key != "inline"} for slot in row.slots]
         form["tools"] = [_tool(row.name, tool) for tool in tools]
@@ -171,7 +175,8 @@ def _source(body: ExportedProvider, at: str) -> Source:
         except ValueError:
             fault = Fault(pointer(at, "document_base64"), "This is not base64.")
             raise InvalidInput("The document cannot be read.", errors=[fault]) from None
-    return Source("tools", raw, body.media_type, value=value, at=at, url=body.url)
+    how = DocumentOptions(body.root, body.overlay, body.follow_references)
+    return Source("tools", raw, body.media_type, value=value, at=at, url=body.url, how=how)
 
 
 def _override(row: Override) -> Json:

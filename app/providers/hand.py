@@ -13,6 +13,7 @@ from app.providers.drafting import stored_destination
 from app.providers.drafts import DEFAULT_SLOT, InlineCredential, ToolDraft
 from app.providers.handmade import open_template, slot_entries, tool_security
 from app.providers.inputs import HandToolInput
+from app.providers.judging import judged_tool
 from app.providers.keeping import fingerprint, new_credential, new_variable, overlaid
 from app.providers.origins import origin_of
 from app.providers.reading import given_variable
@@ -52,7 +53,8 @@ class HandTools:
                 raise Conflict(f"A tool named {canonical!r} exists already.")
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
-            tool, book = self._draft(body, provider, variables, stored)
+            drafted, book = self._draft(body, provider, variables, stored)
+            tool = judged_tool(drafted)
             self._store_credentials(session, provider, book.entries(), stored)
             touched(provider, {"slots": _slots(provider, book, tool)})
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))

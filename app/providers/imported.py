@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.errors import Conflict, NotFound
-from app.models import Credential, Provider
+from app.models import Credential, Provider, Revision
+from app.providers.comparing import NOTHING, Comparison
 from app.providers.drafts import Draft, Json
 from app.providers.storing import Written
 
@@ -20,6 +21,8 @@ class Imported:
     names: Mapping[str, str] = field(default_factory=dict)
     tool_count: int = 0
     difference: Mapping[str, list[str]] | None = None
+    comparison: Comparison = NOTHING
+    pending: Revision | None = None
     exists: bool = False
 
 
@@ -52,4 +55,5 @@ def imported_of(
         names=written.names,
         tool_count=len(written.names) if count is None else count,
         difference=written.difference,
+        comparison=written.comparison,
     )

@@ -11,6 +11,7 @@ from app.providers.texts import (
     NO_OTHERS,
     PRINTABLE,
     Origin,
+    OverlayText,
     SecretText,
     SlotName,
     Tags,
@@ -191,8 +192,21 @@ class Described(Closed):
     ] = Field(default_factory=dict)
 
 
+class ReadingInput(Closed):
+    """How an uploaded OpenAPI document is read."""
+
+    root: Annotated[ShortText, Field(min_length=1)] | None = Field(
+        default=None, description="Path of the document in a zip archive that holds several."
+    )
+    overlay: OverlayText | None = Field(
+        default=None, description="An OpenAPI Overlay 1.0 document; it is laid over at each refresh, too."
+    )
+
+
 class SourceInput(Closed):
-    """Exactly one of url, document, manual and call_template; `headers` and `auth` go with a url."""
+    """Exactly one of url, document, manual and call_template; `headers` and `auth` go with a url, `root`,
+    `overlay` and `follow_references` with an OpenAPI document.
+    """
 
     url: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
     headers: dict[str, Any] | None = None
@@ -201,6 +215,17 @@ class SourceInput(Closed):
     document: dict[str, Any] | str | None = None
     manual: dict[str, Any] | None = None
     call_template: dict[str, Any] | None = None
+    root: Annotated[ShortText, Field(min_length=1)] | None = Field(
+        default=None, description="Path of the document in a zip archive that holds several."
+    )
+    overlay: dict[str, Any] | OverlayText | None = Field(
+        default=None, description="An OpenAPI Overlay 1.0 document; it is laid over at each refresh, too."
+    )
+    follow_references: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether files that the document refers to are fetched from its origin.",
+    )
 
 
 class CanonicalRegistration(Described):

@@ -6,7 +6,7 @@ from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel
 
 from app.access import requires
-from app.providers.inputs import CanonicalRegistration, Described
+from app.providers.inputs import CanonicalRegistration, Described, ReadingInput
 from app.providers.texts import SLOT, VARIABLE_NAME
 from app.schemas import PROVIDER_NAME
 from app.security.principal import Principal
@@ -117,7 +117,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
 
 def registration_body() -> dict[str, Any]:
     """The request body of a registration: every form that is told apart."""
-    form = inlined(Described)["properties"]
+    form = inlined(Described)["properties"] | inlined(ReadingInput)["properties"]
     parts = {
         "file": {"type": "string", "format": "binary"},
         "name": {"type": "string", "pattern": PROVIDER_NAME},
@@ -126,6 +126,7 @@ def registration_body() -> dict[str, Any]:
     content = {
         "application/json": {"schema": kinds, "example": _EXAMPLE},
         "application/yaml": {"schema": {"type": "string"}},
+        "application/zip": {"schema": {"type": "string", "format": "binary"}},
         "multipart/form-data": {
             "schema": {"type": "object", "properties": {**parts, **form}, "required": ["file"]}
         },

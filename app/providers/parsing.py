@@ -6,6 +6,7 @@ from typing import Any, Final
 import orjson
 
 from app.errors import BadRequest, Fault, InvalidDocument, InvalidInput
+from app.openapi.archive import is_archive
 from app.openapi.load import is_openapi, sniff
 from app.openapi.model import DocumentLimits
 from app.openapi.yaml_load import load_yaml
@@ -20,6 +21,8 @@ _DEEPEST: Final = 100
 
 async def looks_like_openapi(body: bytes, *, media_type: str = "") -> bool:
     """Whether the bytes are to be read by the converter. Small ones are parsed for that."""
+    if is_archive(body):
+        return True
     if len(body) > PARSED_AT_ONCE:
         return sniff(body)
     try:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from app.errors import Fault, InvalidInput
 from app.providers.faults import validated
 from app.providers.inputs import CanonicalRegistration, Described, VariableInput
 from app.providers.registration import (
+    PLAIN,
+    DocumentOptions,
     GivenVariable,
     RefusedEntry,
     Registration,
@@ -123,6 +126,25 @@ def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
 
 
 def _source(given: dict[str, Any], *, at: str) -> Source:
+    how = document_options(given)
+    source = _plain_source(given, at=at)
+    if how != PLAIN and source.kind == "manual":
+        fault = Fault(at, "root, overlay and follow_references go with an OpenAPI document.")
+        raise InvalidInput("The source is a manual, which has none of these.", errors=[fault])
+    if how.follows and source.kind == "document":
+        fault = Fault(pointer(at, "follow_references"), "This goes with a url or a call_template.")
+        raise InvalidInput("The source holds what it cannot use.", errors=[fault])
+    return replace(source, how=how)
+
+
+def document_options(given: Mapping[str, Any]) -> DocumentOptions:
+    """`root`, `overlay` and `follow_references` of a validated source."""
+    overlay = given.get("overlay")
+    text = orjson.dumps(overlay).decode() if isinstance(overlay, Mapping) else overlay
+    return DocumentOptions(given.get("root"), text, bool(given.get("follow_references")))
+
+
+def _plain_source(given: dict[str, Any], *, at: str) -> Source:
     kinds = [key for key in ("url", "document", "manual", "call_template") if key in given]
     if len(kinds) != 1:
         fault = Fault(at, "Give exactly one of url, document, manual and call_template.")

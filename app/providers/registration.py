@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from app.errors import GatewayError
 from app.security.credentials import CredentialKind
@@ -32,6 +32,21 @@ class GivenVariable:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentOptions:
+    """How an OpenAPI document is read: `root` and `overlay` as in `ConvertOptions`.
+
+    `follows`: the files that a document at a URL refers to are fetched, too, if they lie at its origin.
+    """
+
+    root: str | None = None
+    overlay: str | None = None
+    follows: bool = False
+
+
+PLAIN: Final = DocumentOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Where the tools come from.
 
@@ -46,6 +61,7 @@ class Source:
     value: Any = field(default=None, repr=False)
     at: str = ""
     url: str | None = None
+    how: DocumentOptions = PLAIN
 
 
 @dataclass(frozen=True, slots=True)

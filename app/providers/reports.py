@@ -47,16 +47,23 @@ def warning(detail: str, *, pointer: str = "") -> Json:
     return {"pointer": pointer, "detail": detail}
 
 
-def difference(existing: Mapping[str, tuple[str, Json]], drafts: Iterable[ToolDraft]) -> dict[str, list[str]]:
-    """Source keys by what a re-import does with them: added, changed, unchanged, removed.
+def difference(
+    existing: Mapping[str, tuple[str, Json]],
+    drafts: Iterable[ToolDraft],
+    *,
+    held: frozenset[str] = frozenset(),
+) -> dict[str, list[str]]:
+    """Source keys by what a re-import does with them: added, changed, unchanged, removed, held.
 
     `existing` maps a source key to the tool's name and the columns that a draft would replace.
     """
-    found: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "removed": []}
+    found: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "removed": [], "held": []}
     seen: set[str] = set()
     for draft in drafts:
         seen.add(draft.source_key)
-        if draft.source_key not in existing:
+        if draft.source_key in held:
+            found["held"].append(draft.source_key)
+        elif draft.source_key not in existing:
             found["added"].append(draft.source_key)
         elif existing[draft.source_key][1] == draft.columns():
             found["unchanged"].append(draft.source_key)

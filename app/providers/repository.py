@@ -70,9 +70,13 @@ async def source_of(session: AsyncSession, provider_id: UUID) -> Source | None:
 async def source_facts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, Json]:
     """What may be shown of the sources of providers, without their bytes."""
     size = func.length(col(Source.body))
-    columns = (col(Source.provider_id), Source.format, Source.url, Source.media_type, Source.sha256, size)
+    overlay = func.encode(func.sha256(func.convert_to(col(Source.overlay), "UTF8")), "hex")
+    columns = (
+        col(Source.provider_id), Source.format, Source.url, Source.media_type, Source.sha256, size,
+        Source.root, overlay, Source.follows,
+    )  # fmt: skip
     query = select(*columns).where(col(Source.provider_id).in_(ids)).order_by(col(Source.id))  # type: ignore[call-overload]
-    keys = ("format", "url", "media_type", "sha256", "bytes")
+    keys = ("format", "url", "media_type", "sha256", "bytes", "root", "overlay_sha256", "follow_references")
     return {row[0]: dict(zip(keys, row[1:], strict=True)) for row in await session.execute(query)}
 
 
@@ -83,6 +87,26 @@ async def report_of(session: AsyncSession, provider_id: UUID) -> Json:
     )
     found = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
     return found.scalar_one_or_none() or {}
+
+
+async def pending_of(session: AsyncSession, provider_id: UUID) -> Revision | None:
+    """What waits for approval."""
+    query = select(Revision).where(col(Revision.provider_id) == provider_id, col(Revision.state) == "pending")
+    return (await session.execute(query.order_by(col(Revision.id).desc()).limit(1))).scalar_one_or_none()
+
+
+async def drop_pending(session: AsyncSession, provider: Provider) -> None:
+    """Forgets what waits for approval."""
+    pending = (col(Revision.provider_id) == provider.id, col(Revision.state) == "pending")
+    await session.execute(delete(Revision).where(*pending))
+
+
+async def active_revision(session: AsyncSession, provider_id: UUID) -> UUID | None:
+    """The import whose tools are in use."""
+    query = select(col(Revision.id)).where(
+        col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
+    )
+    return (await session.execute(query.order_by(col(Revision.id).desc()).limit(1))).scalar_one_or_none()
 
 
 async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
@@ -209,4 +233,5 @@ def columns_of(tool: Tool) -> dict[str, Any]:
         "security": tool.security,
         "deprecated": tool.deprecated,
         "average_response_size": tool.average_response_size,
+        "shown": tool.shown,
     }

@@ -10,16 +10,18 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
 from app.errors import BadRequest, Fault, InvalidInput, TooLarge, UnsupportedMediaType
-from app.openapi.load import sniff
+from app.openapi.load import decoded, sniff
 from app.providers.faults import validated
-from app.providers.inputs import Described
+from app.providers.inputs import Described, ReadingInput
 from app.providers.parsing import PARSED_AT_ONCE, looks_like_openapi, parsed, parsed_json
-from app.providers.reading import described, named, read_registrations
-from app.providers.registration import Registration, Registrations, Source
+from app.providers.reading import described, document_options, named, read_registrations
+from app.providers.registration import PLAIN, DocumentOptions, Registration, Registrations, Source
 
 _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain",
                           "application/vnd.yaml", "application/vnd.oai.openapi", ""})  # fmt: skip
+_ZIP: Final = frozenset({"application/zip", "application/x-zip-compressed"})
 _FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "limits", "description")
+_READING: Final = ("root", "overlay")
 _TEXT_FIELDS: Final = frozenset({"name", "description"})
 # The first key of a canonical body; no OpenAPI document begins with one of these.
 _CANONICAL: Final = re.compile(rb'\s*\{\s*"(?:name|source|credentials|options|variables|limits)"\s*:')
@@ -34,9 +36,14 @@ async def read_request(request: Request, *, name: str | None, largest: int) -> R
     essence = media_type.partition(";")[0].strip().lower()
     if essence == "multipart/form-data":
         return Registrations((await _multipart(request, name=name, largest=largest),))
+    if essence in _ZIP:
+        body = await read_body(request, largest=largest)
+        return Registrations((Registration(named(None, name), Source("document", body, media_type)),))
     is_json = essence == "application/json" or essence.endswith("+json")
     if not is_json and essence not in _YAML and not essence.endswith("+yaml"):
-        raise UnsupportedMediaType(f"Send JSON, YAML or multipart/form-data, not {essence[:100]!r}.")
+        raise UnsupportedMediaType(
+            f"Send JSON, YAML, a zip archive or multipart/form-data, not {essence[:100]!r}."
+        )
     body = await read_body(request, largest=largest)
     if not body.strip():
         raise BadRequest("The body is empty.")
@@ -78,7 +85,7 @@ async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
 
 async def _multipart(request: Request, *, name: str | None, largest: int) -> Registration:
     try:
-        form = await request.form(max_files=1, max_fields=200, max_part_size=1 << 20)
+        form = await request.form(max_files=2, max_fields=200, max_part_size=1 << 20)
     except MultiPartException:
         raise BadRequest("The multipart body cannot be read.") from None
     try:
@@ -91,7 +98,7 @@ async def _from_form(form: FormData, *, name: str | None, largest: int) -> Regis
     file = form.get("file")
     if not isinstance(file, UploadFile):
         raise InvalidInput("There is no file.", errors=[Fault("/file", "Give the document as a file part.")])
-    unknown = sorted(set(form) - {"file", *_FIELDS})
+    unknown = sorted(set(form) - {"file", *_READING, *_FIELDS})
     if unknown:
         faults = [Fault(f"/{field[:100]}", "This field is not known.") for field in unknown]
         raise InvalidInput("The form has unknown fields.", errors=faults)
@@ -103,10 +110,27 @@ async def _from_form(form: FormData, *, name: str | None, largest: int) -> Regis
     if own is not None and not isinstance(own, str):
         raise InvalidInput("The name is not text.", errors=[Fault("/name", "Give text.")])
     media_type = file.content_type or ""
-    source = Source("document", body, media_type, at="/file")
-    if not await looks_like_openapi(body, media_type=media_type):
+    source = Source("document", body, media_type, at="/file", how=await _how(form))
+    if source.how == PLAIN and not await looks_like_openapi(body, media_type=media_type):
         source = Source("manual", value=await parsed(body, media_type=media_type), at="/file")
     return described(validated(Described, fields), name=named(own, name), source=source)
+
+
+async def _how(form: FormData) -> DocumentOptions:
+    """`root` as text, `overlay` as text or as a file."""
+    given: dict[str, Any] = {}
+    for field in _READING:
+        parts = form.getlist(field)
+        if len(parts) > 1:
+            fault = Fault(f"/{field}", "Give it once.")
+            raise InvalidInput("A field stands twice in the form.", errors=[fault])
+        for part in parts:
+            text = part if isinstance(part, str) else decoded(await part.read())
+            if isinstance(part, UploadFile) and field != "overlay":
+                raise InvalidInput("A field is a file.", errors=[Fault(f"/{field}", "Give text.")])
+            given[field] = text
+    read = validated(ReadingInput, given)
+    return document_options(read.model_dump(exclude_none=True))
 
 
 def _field(field: str, parts: list[Any]) -> Any:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from app.errors import Forbidden
 from app.parameters import Cursor, IfMatch, cursor_behind, name_before
 from app.providers.answers import Answering, answered, model_response
-from app.providers.dependencies import UsesChanges, UsesJobs, UsesRegistry, UsesSettings
+from app.providers.dependencies import UsesApprovals, UsesChanges, UsesJobs, UsesRegistry, UsesSettings
 from app.providers.inputs import ProviderPatch
 from app.providers.parameters import (
     ETAG,
@@ -17,6 +17,7 @@ from app.providers.parameters import (
     Prefer,
     ProviderPath,
     ReadsProviders,
+    WritesCredentials,
     WritesProviders,
     registration_body,
 )
@@ -179,11 +180,26 @@ async def refresh_provider(
     *,
     prefer: Prefer = None,
 ) -> Response:
-    """Read the source again. Names and what people changed stay; credentials go where they went before."""
+    """Read the source again. Names and what people changed stay; credentials go where they went before; a
+    change of origin, token URL or security waits for approval.
+    """
     work = partial(Answering(registry, principal).refresh, name)
     return await answered(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
     )
+
+
+@router.post(
+    "/providers/{name}/approve",
+    operation_id="approveProvider",
+    response_model=ProviderView,
+    responses={200: ETAG, **problems(404, 409, 412)},
+)
+async def approve_provider(
+    name: ProviderPath, principal: WritesCredentials, approvals: UsesApprovals, *, if_match: IfMatch = None
+) -> Response:
+    """Put to use what refreshes held back (`pending`): other origins, token URLs and security."""
+    return model_response(200, view_of(await approvals.approve(name, if_match=if_match, principal=principal)))
 
 
 def _refuse_secrets(asked: Registrations, principal: Principal) -> None:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
+from app.providers.schemas_changes import Difference, Pending
 from app.schemas import Problem
 
 
@@ -68,6 +69,14 @@ class VariablesImported(BaseModel):
     created: list[str] = Field(description="Those of `stored` that did not exist before.")
 
 
+class Finding(BaseModel):
+    """What makes a tool harder to choose or to call for a model."""
+
+    rule: str = Field(examples=["no-description"])
+    detail: str
+    suggestion: str
+
+
 class OperationVerdict(BaseModel):
     """What became of one operation or tool of a source."""
 
@@ -77,6 +86,9 @@ class OperationVerdict(BaseModel):
     reason: str | None = None
     pointer: str
     notes: list[str]
+    tokens: int | None = Field(default=None, description="About what it costs a model: bytes / 4.")
+    slimmed: list[str] = Field(default_factory=list, description="How it was brought to what models see.")
+    lint: list[Finding] = Field(default_factory=list)
 
 
 class ReportCounts(BaseModel):
@@ -101,6 +113,7 @@ class Report(BaseModel):
     counts: ReportCounts
     operations: list[OperationVerdict]
     warnings: list[Remark]
+    tokens: int = Field(default=0, description="About what all tools together cost a model.")
 
 
 class Consent(BaseModel):
@@ -119,6 +132,9 @@ class SourceView(BaseModel):
     media_type: str
     sha256: str = Field(description="Of the document; of a manual, which may hold secrets, a keyed hash.")
     bytes: int
+    root: str | None = Field(description="Path of the document, where it had to be named in an archive.")
+    overlay_sha256: str | None = Field(description="Of the overlay that is laid over at each refresh.")
+    follow_references: bool
 
 
 class ProviderSummary(BaseModel):
@@ -155,6 +171,7 @@ class ProviderView(ProviderSummary):
     credentials: list[CredentialView]
     source: SourceView | None
     report: Report | None
+    pending: Pending | None = Field(default=None, description="What waits for `POST .../approve`.")
 
 
 class Registered(ProviderView):
@@ -162,15 +179,6 @@ class Registered(ProviderView):
 
     missing_slots: list[str] = Field(description="Slots that have no credential yet.")
     needs_consent: list[Consent]
-
-
-class Difference(BaseModel):
-    """Source keys by what an import did with their tools."""
-
-    added: list[str]
-    changed: list[str]
-    unchanged: list[str]
-    removed: list[str]
 
 
 class Refreshed(Registered):

@@ -4,8 +4,9 @@ A source is fetched and converted first, while no database connection is held; t
 one transaction, so that nothing is ever half there.
 """
 
+import asyncio
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import orjson
 from sqlalchemy.exc import IntegrityError
@@ -17,16 +18,18 @@ from app.database import Database
 from app.errors import Conflict, Forbidden
 from app.models import Credential, Provider, Variable, new_id
 from app.models import Source as SourceRow
+from app.providers.comparing import NOTHING
 from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
 from app.providers.imported import Imported, imported_of, name_taken, not_found
 from app.providers.keeping import new_variable, overlaid, stored_form
-from app.providers.registration import Registration, Source
+from app.providers.registration import PLAIN, DocumentOptions, Registration, Source
 from app.providers.reports import difference
 from app.providers.repository import (
     columns_of,
     credentials_of,
     lock_names,
+    pending_of,
     provider_named,
     source_of,
     tool_counts,
@@ -36,6 +39,7 @@ from app.providers.repository import (
 from app.providers.sources import Reading, SourceReader
 from app.providers.storing import (
     DEFINITION,
+    compared_with,
     named_report,
     opened_body,
     refreshed_columns,
@@ -109,6 +113,12 @@ class Registry:
         if provider is not None and not principal.may_use(provider.name, provider.tags):
             raise name_taken(registration.name)
         existing = {tool.source_key: (tool.name, columns_of(tool)) for tool in tools if tool.revision_id}
+        columns = {key: held[1] for key, held in existing.items()}
+        compared = (
+            NOTHING
+            if provider is None
+            else await asyncio.to_thread(compared_with, provider, columns, drafted)
+        )
         names = {
             tool.source_key: existing.get(tool.source_key, (f"{subject.name}.{tool.name}",))[0]
             for tool in drafted.tool_set.tools
@@ -129,7 +139,8 @@ class Registry:
             report=named_report(drafted.tool_set.report, names),
             names=names,
             tool_count=len(names),
-            difference=difference(existing, drafted.tool_set.tools),
+            difference=difference(existing, drafted.tool_set.tools, held=compared.held),
+            comparison=compared,
             exists=provider is not None,
         )
 
@@ -155,13 +166,14 @@ class Registry:
                 raise not_found(name)
             await write_credentials(session, current, drafted, vault=self.vault)
             written = await write_tools(session, current, drafted, vault=self.vault)
-            touched(current, await refreshed_columns(session, current, drafted))
+            touched(current, await refreshed_columns(session, current, drafted, written.comparison))
+            pending = await pending_of(session, current.id)
             credentials = await credentials_of(session, [current.id])
             counts = {what: len(keys) for what, keys in written.difference.items()}
             count = (await tool_counts(session, [current.id])).get(current.id, 0)
             await self.recorded(session, current, "refreshed", actor=principal.key_id, detail=counts)
         await self.feed.catch_up()
-        return imported_of(current, drafted, written, credentials, count=count)
+        return replace(imported_of(current, drafted, written, credentials, count=count), pending=pending)
 
     async def prepare(self, registration: Registration) -> tuple[Subject, Draft]:
         """Reads the source of a new provider; holds no connection while something else is awaited."""
@@ -222,6 +234,9 @@ class Registry:
         for key in ("at", "name"):
             said.pop(key)
         said["source"].pop("at")
+        if registration.source.how == PLAIN:
+            # As it was hashed before there were such options.
+            said["source"].pop("how")
         text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
         return self.vault.digest("definition", text, body).hex()
 
@@ -235,10 +250,11 @@ class Registry:
         return provider if same else None
 
     async def _read_again(self, provider: Provider, source: SourceRow, subject: Subject) -> Reading:
+        how = DocumentOptions(source.root, source.overlay, source.follows)
         if provider.call_template.get("url"):
-            return await self.reader.rediscover(provider.call_template, subject)
+            return await self.reader.rediscover(provider.call_template, subject, how=how)
         body = opened_body(source, vault=self.vault)
-        again = Source("document", body=body, media_type=source.media_type, url=source.url)
+        again = Source("document", body=body, media_type=source.media_type, url=source.url, how=how)
         return await self.reader.read(again, subject)
 
     def _stored_subject(

@@ -9,17 +9,23 @@ import orjson
 
 from app.catalog.loader import limits_of
 from app.errors import Fault, InvalidDocument, InvalidInput
+from app.openapi.archive import is_archive
+from app.openapi.model import Conversion
 from app.outbound.egress import EgressSettings
+from app.protocols.base import Discovered
 from app.providers.conversion import Converter
 from app.providers.documents import from_conversion, with_auth_tools
 from app.providers.drafts import Json, StoredSource, ToolSet
 from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
+from app.providers.following import Fetch, follow
 from app.providers.handmade import SERVED, ManualReading, NotServed, not_served, read_tools
+from app.providers.judging import judged_set
 from app.providers.keeping import fingerprint, sealed_form, stored_form
 from app.providers.origins import origin_of, origins_of
 from app.providers.parsing import looks_like_openapi, parsed
-from app.providers.registration import GivenCredential, Source
+from app.providers.registration import PLAIN, DocumentOptions, GivenCredential, Source
+from app.providers.reports import with_warnings
 from app.providers.sealing import split_template, with_origins
 from app.providers.slots import Binding, SlotBook, complete
 from app.providers.subject import Subject
@@ -53,6 +59,9 @@ class _Document:
     fetched: bool = False
     auth_tools: GivenCredential | None = None
     at: str = ""
+    how: DocumentOptions = PLAIN
+    fetch: Fetch | None = None
+    """How to get the files beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +83,15 @@ class SourceReader:
         named = (base,) if base else ()
         if source.kind == "manual":
             stored = StoredSource("manual", orjson.dumps(source.value), "application/json", sealed=True)
-            document = _Document(b"", "", at=source.at)
+            document = _Document(b"", "", at=source.at, how=source.how)
             tool_set = await self._manual(source.value, document, subject, stored)
             return Reading(tool_set, named_origins=named)
-        document = _Document(source.body, source.media_type, url=source.url, at=source.at)
+        document = _Document(source.body, source.media_type, url=source.url, at=source.at, how=source.how)
         return Reading(await self._document(document, subject), named_origins=named)
 
-    async def rediscover(self, template: Mapping[str, Any], subject: Subject) -> Reading:
+    async def rediscover(
+        self, template: Mapping[str, Any], subject: Subject, *, how: DocumentOptions
+    ) -> Reading:
         """Fetches again with the stored template and the stored credentials for that."""
         target = str(subject.scope.resolved(template["url"]))
         credentials = {
@@ -88,7 +99,7 @@ class SourceReader:
             for slot, row in subject.stored.items()
             if slot in ("discovery", "discovery-static")
         }
-        return await self._fetched(dict(template), target, credentials, subject)
+        return await self._fetched(dict(template), target, credentials, subject, how=how)
 
     async def _discover(self, source: Source, subject: Subject) -> Reading:
         template = read_template(source.value, at=source.at)
@@ -112,19 +123,19 @@ class SourceReader:
             discovery["discovery"] = complete(auth, slot=None, binding=binding, at=pointer(source.at, "auth"))
         sealed = {slot: self._sealed(given, slot, subject) for slot, given in discovery.items()}
         reading = await self._fetched(
-            split.fields, split.target, sealed, subject, auth_tools=split.auth_tools
+            split.fields, split.target, sealed, subject, how=source.how, auth_tools=split.auth_tools
         )
         return replace(reading, discovery=discovery)
 
     async def _exported(self, source: Source, subject: Subject) -> Reading:
-        tool_set = read_exported(source.value, scope=subject.scope, at=source.at)
+        tool_set = judged_set(read_exported(source.value, scope=subject.scope, at=source.at))
         template = source.value["call_template"]
         if template:
             template = open_fields(template, at=pointer(source.at, "call_template"))
         base = subject.options.get("base_url")
         urls = [str(subject.scope.resolved(url)) for url in (source.url, template.get("url"), base) if url]
         if source.body:
-            document = _Document(source.body, source.media_type, url=source.url, at=source.at)
+            document = _Document(source.body, source.media_type, url=source.url, at=source.at, how=source.how)
             converted = await self._openapi(document, subject)
             by_hand = tuple(tool for tool in tool_set.tools if tool.by_hand)
             known = {slot["slot"] for slot in converted.slots}
@@ -139,15 +150,23 @@ class SourceReader:
         credentials: Mapping[str, SealedCredential],
         subject: Subject,
         *,
+        how: DocumentOptions,
         auth_tools: GivenCredential | None = None,
     ) -> Reading:
-        found = await self.fetcher.fetch(
-            {**subject.scope.resolved(template), "url": target},
-            credentials=credentials,
-            limits=limits_of(subject.limits, self.settings),
-            egress=_egress(subject),
+        resolved = subject.scope.resolved(template)
+
+        async def fetch(url: str) -> Discovered:
+            return await self.fetcher.fetch(
+                {**resolved, "url": url},
+                credentials=credentials,
+                limits=limits_of(subject.limits, self.settings),
+                egress=_egress(subject),
+            )
+
+        found = await fetch(target)
+        document = _Document(
+            found.raw, found.media_type, url=target, fetched=True, auth_tools=auth_tools, how=how, fetch=fetch
         )
-        document = _Document(found.raw, found.media_type, url=target, fetched=True, auth_tools=auth_tools)
         tool_set = await self._document(document, subject)
         base = subject.options.get("base_url")
         named = (origin_of(target), origin_of(str(base)) if base else None)
@@ -172,14 +191,40 @@ class SourceReader:
         return await self._manual(raw, document, subject, stored)
 
     async def _openapi(self, document: _Document, subject: Subject) -> ToolSet:
-        base_url = subject.options.get("base_url")
-        conversion = await self.converter.convert(
-            document.body, url=document.url, base_url=base_url, media_type=document.media_type
-        )
-        stored = StoredSource("openapi", document.body, document.media_type, document.url)
-        return with_auth_tools(from_conversion(conversion, source=stored), document.auth_tools)
+        how, url, base_url = document.how, document.url, subject.options.get("base_url")
+        if not how.follows or document.fetch is None or url is None:
+            conversion = await self.converter.convert(
+                document.body, url=url, base_url=base_url, media_type=document.media_type, how=how
+            )
+            stored = StoredSource("openapi", document.body, document.media_type, url, how=how)
+            return with_auth_tools(from_conversion(conversion, source=stored), document.auth_tools)
+
+        # The root of an archive that was put together here is told anew each time.
+        given = how if is_archive(document.body) else replace(how, root=None)
+
+        async def convert(body: bytes, root: str | None, gathers: bool) -> Conversion:
+            inside = given if root is None else replace(given, root=root)
+            return await self.converter.convert(
+                body,
+                url=url,
+                base_url=base_url,
+                media_type=document.media_type,
+                how=inside,
+                gathers=gathers,
+            )
+
+        largest = self.settings.max_document_bytes
+        found = await follow(document.body, url=url, fetch=document.fetch, convert=convert, largest=largest)
+        kept = replace(given, root=found.root or given.root)
+        stored = StoredSource("openapi", found.body, document.media_type, url, how=kept)
+        tool_set = from_conversion(found.conversion, source=stored)
+        tool_set = replace(tool_set, report=with_warnings(tool_set.report, *found.remarks))
+        return with_auth_tools(tool_set, document.auth_tools)
 
     async def _manual(self, raw: Any, document: _Document, subject: Subject, stored: StoredSource) -> ToolSet:
+        if document.how != PLAIN:
+            fault = Fault(document.at, "root, overlay and follow_references go with an OpenAPI document.")
+            raise InvalidInput("The source is a manual, which has none of these.", errors=[fault])
         scope = subject.scope.narrowed() if document.fetched else subject.scope
         book = SlotBook(
             lambda given: fingerprint(given, vault=self.vault),
@@ -196,7 +241,7 @@ class SourceReader:
         )
 
         def read() -> ToolSet:
-            return read_tools(read_manual(raw), raw=raw, how=how, source=stored)
+            return judged_set(read_tools(read_manual(raw), raw=raw, how=how, source=stored))
 
         # Pure Python over a document of up to 64 MB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)

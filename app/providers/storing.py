@@ -1,5 +1,6 @@
 """Drafts into tables, inside the caller's transaction."""
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +9,9 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.models import Credential, Override, Provider, Source, Tool, new_id, now
+from app.models import Credential, Override, Provider, Revision, Source, Tool, new_id, now
 from app.providers import conversion
+from app.providers.comparing import NOTHING, Comparison, compare, held_form
 from app.providers.drafts import Draft, Json, StoredSource
 from app.providers.keeping import new_credential
 from app.providers.origins import origin_of
@@ -20,6 +22,7 @@ from app.providers.repository import (
     columns_of,
     credentials_of,
     delete_tools,
+    drop_pending,
     insert_tools,
     tools_of,
     update_tools,
@@ -39,6 +42,7 @@ class Written:
     names: dict[str, str]
     report: Json
     difference: dict[str, list[str]]
+    comparison: Comparison = NOTHING
 
 
 async def write_provider(
@@ -92,12 +96,21 @@ async def write_credentials(
 
 
 async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft, *, vault: Vault) -> Written:
-    """Makes the provider's tools those of the draft: added, changed, removed; tools made by hand stay."""
+    """Makes the provider's tools those of the draft: added, changed, removed; tools made by hand stay.
+
+    What waits for approval keeps its old definition, or is not there yet; it is stored as a pending revision.
+    """
     tools = drafted.tool_set.tools
     existing = {
         tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id is not None
     }
-    found = difference({key: (tool.name, columns_of(tool)) for key, tool in existing.items()}, tools)
+    columns = {key: columns_of(tool) for key, tool in existing.items()}
+    # Schemas of a hundred kilobytes are walked: in a thread, so that the event loop gets its turns.
+    compared = await asyncio.to_thread(compared_with, provider, columns, drafted)
+    found = difference(
+        {key: (tool.name, columns[key]) for key, tool in existing.items()}, tools, held=compared.held
+    )
+    await drop_pending(session, provider)
     await delete_tools(session, [existing[key] for key in found["removed"]])
     source = _source_row(drafted.tool_set.source, provider, vault=vault)
     revision = await activate(session, provider, source, report={})
@@ -107,8 +120,24 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
         session, provider, [tool for tool in tools if tool.source_key in added], revision_id=revision.id
     )
     revision.report = named_report(drafted.tool_set.report, names)
+    if compared.held:
+        waiting = [tool for tool in tools if tool.source_key in compared.held]
+        form = held_form(waiting, slots=drafted.tool_set.slots)
+        report: Json = {"operations": compared.waiting}
+        session.add(Revision(provider_id=provider.id, state="pending", report=report, held=form))
     await session.flush()
-    return Written(names, revision.report, found)
+    return Written(names, revision.report, found, compared)
+
+
+def compared_with(provider: Provider, columns: Mapping[str, Json], drafted: Draft) -> Comparison:
+    """What a re-import would change on a provider; a new one has the origins and slots of its draft."""
+    return compare(
+        columns,
+        drafted.tool_set.tools,
+        old_slots=provider.slots,
+        new_slots=drafted.tool_set.slots,
+        origins=[*provider.origins, *drafted.named_origins],
+    )
 
 
 def named_report(report: Json, names: Mapping[str, str]) -> Json:
@@ -120,17 +149,26 @@ def named_report(report: Json, names: Mapping[str, str]) -> Json:
     return {**report, "operations": operations}
 
 
-async def refreshed_columns(session: AsyncSession, provider: Provider, drafted: Draft) -> Json:
-    """What a refresh changes on the provider itself; the slots of tools made by hand stay."""
-    by_hand = [tool for tool in await tools_of(session, provider.id) if tool.revision_id is None]
-    fresh = {slot["slot"] for slot in drafted.tool_set.slots}
-    used = set().union(*(slots_of(tool.security) for tool in by_hand)) - fresh
-    kept = [slot for slot in provider.slots if slot["slot"] in used]
-    origins = [origin_of(str(tool.call_template.get("url", ""))) or "" for tool in by_hand]
+async def refreshed_columns(
+    session: AsyncSession, provider: Provider, drafted: Draft, compared: Comparison
+) -> Json:
+    """What a refresh changes on the provider itself.
+
+    Slots of tools made by hand, and of those that keep their old definition until approval, stay.
+    """
+    old = {slot["slot"]: slot for slot in provider.slots}
+    tools = await tools_of(session, provider.id)
+    kept = [tool for tool in tools if tool.revision_id is None or tool.source_key in compared.held]
+    fresh = [old[slot["slot"]] if slot["slot"] in compared.slots else slot for slot in drafted.tool_set.slots]
+    used = set().union(*(slots_of(tool.security) for tool in kept)) - {slot["slot"] for slot in fresh}
+    applied = [one.origin for one in drafted.tool_set.tools if one.source_key not in compared.held]
+    origins = [origin_of(str(tool.call_template.get("url", ""))) or "" for tool in kept]
+    # The origin of a template with variables is known from before only.
+    before = provider.origins if any(tool.revision_id is not None for tool in kept) else []
     return {
         "title": drafted.tool_set.title or provider.title,
-        "slots": [*drafted.tool_set.slots, *kept],
-        "origins": list(dict.fromkeys(origin for origin in (*drafted.origins, *origins) if origin)),
+        "slots": [*fresh, *(slot for slot in provider.slots if slot["slot"] in used)],
+        "origins": list(dict.fromkeys(origin for origin in (*applied, *origins, *before) if origin)),
     }
 
 
@@ -162,6 +200,9 @@ def _source_row(source: StoredSource, provider: Provider, *, vault: Vault) -> So
         media_type=source.media_type[:200],
         body=body,
         sha256=digest.hex(),
+        root=source.how.root,
+        overlay=source.how.overlay,
+        follows=source.how.follows,
         converter=conversion.VERSION,
     )
 

@@ -38,6 +38,13 @@ def stored_secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def storable_text(value: str) -> str:
+    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        msg = "must not contain NUL or lone surrogates"
+        raise ValueError(msg)
+    return value
+
+
 def _origin(value: str) -> str:
     origin = origin_of(value)
     if origin is None or not is_origin(value):
@@ -65,5 +72,10 @@ Origin = Annotated[
     str,
     Field(max_length=300, examples=["https://api.example.com"], json_schema_extra=dict(_ORIGIN)),
     AfterValidator(_origin),
+]
+OverlayText = Annotated[
+    str,
+    Field(min_length=1, max_length=1 << 20, json_schema_extra=dict(NO_NUL)),
+    AfterValidator(storable_text),
 ]
 Tags = Annotated[list[Tag], Field(max_length=64)]

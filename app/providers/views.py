@@ -1,6 +1,6 @@
 """Turns rows and imports into what the control plane answers with."""
 
-from app.models import Credential, Provider, Variable
+from app.models import Credential, Provider, Revision, Variable
 from app.providers.changes import ProviderFacts
 from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.imported import Imported
@@ -26,7 +26,8 @@ def summary_of(facts: ProviderFacts) -> ProviderSummary:
 def view_of(facts: ProviderFacts) -> ProviderView:
     """A provider with everything but secrets."""
     view = _view(facts.provider, facts.tool_count, list(facts.credentials))
-    return ProviderView(**view, source=facts.source, report=facts.report)
+    pending = pending_of(facts.pending)
+    return ProviderView(**view, source=facts.source, report=facts.report, pending=pending)
 
 
 def registered_of(imported: Imported, *, source: Json | None) -> Registered:
@@ -36,7 +37,20 @@ def registered_of(imported: Imported, *, source: Json | None) -> Registered:
 
 def refreshed_of(imported: Imported, *, source: Json | None) -> Refreshed:
     """The answer to a refresh."""
-    return Refreshed(**_registered(imported, source), difference=dict(imported.difference or {}))
+    view = _registered(imported, source)
+    return Refreshed(**view, difference=difference_of(imported), pending=pending_of(imported.pending))
+
+
+def difference_of(imported: Imported) -> Json:
+    """The difference of a refresh or a preview."""
+    compared = imported.comparison
+    found = dict(imported.difference or {})
+    return {**found, "verdict": compared.verdict, "operations": list(compared.operations)}
+
+
+def pending_of(row: Revision | None) -> Json | None:
+    """What waits for approval."""
+    return None if row is None else {"since": row.created_at, "operations": row.report["operations"]}
 
 
 def preview_of(imported: Imported) -> Preview:
@@ -65,7 +79,7 @@ def preview_of(imported: Imported) -> Preview:
         origins=provider.origins,
         slots=[_slot(slot, stored) for slot in provider.slots],
         tools=tools,
-        difference=dict(imported.difference or {}),
+        difference=difference_of(imported),
         needs_consent=list(imported.drafted.needs_consent),
         report=imported.report,
     )

@@ -101,9 +101,13 @@ async def get_tool(
     database: UsesDatabase,
     settings: UsesSettings,
     response: Response,
+    *,
+    full: Annotated[
+        bool, Query(description="Of a large tool, all that calls are validated against.")
+    ] = False,
 ) -> ToolOut:
-    """One tool, by canonical name or alias."""
-    tool = await service.get_tool(database, principal=principal, name=name)
+    """One tool, by canonical name or alias, as a model sees it."""
+    tool = await service.get_tool(database, principal=principal, name=name, full=full)
     response.headers["ETag"] = service.etag(tool)
     return ToolOut.of(tool, base_url=settings.base_url)
 

@@ -46,6 +46,7 @@ class ToolOut(ToolSummary):
 
     inputs: dict[str, Any] = Field(description="JSON Schema of the arguments object.")
     outputs: dict[str, Any] = Field(description="JSON Schema of the answer, `{}` where unknown.")
+    slimmed: list[str] = Field(description="How a large tool was brought to what models see of it.")
     call_template: dict[str, Any]
     security: list[list[dict[str, Any]]] = Field(
         description="Credential slots that it needs: alternatives of slots that go together."
@@ -60,6 +61,7 @@ class ToolOut(ToolSummary):
             **_summary(tool, base_url),
             inputs=tool.inputs,
             outputs=tool.outputs,
+            slimmed=tool.slimmed,
             call_template=tool.call_template,
             security=tool.security,
             average_response_size=tool.average_response_size,

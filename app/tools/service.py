@@ -50,10 +50,13 @@ async def list_tools(
     return page, cursor_behind(page[-1].name) if len(tools) > limit else None
 
 
-async def get_tool(database: Database, *, principal: Principal, name: str) -> ToolView:
-    """One tool by canonical name or alias; NotFound where there is none, or none for this principal."""
+async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:
+    """One tool by canonical name or alias; NotFound where there is none, or none for this principal.
+
+    `full` gives the schemas that calls are validated against, where models see slimmed ones.
+    """
     async with database.reading() as session:
-        return await _found(session, _visible(name, principal), name)
+        return await _found(session, _visible(name, principal, full=full), name)
 
 
 async def change_tool(
@@ -131,10 +134,10 @@ async def _locked(
     return tool
 
 
-def _visible(name: str, principal: Principal) -> Select[Any]:
+def _visible(name: str, principal: Principal, *, full: bool = False) -> Select[Any]:
     if _NAME.fullmatch(name) is None:
         raise NotFound("There is no tool of this name.")
-    return tool_select().where(named(name), principal_filter(principal))
+    return tool_select(full=full).where(named(name), principal_filter(principal))
 
 
 def _visible_by_id(tool: ToolView) -> Select[Any]:

@@ -16,6 +16,11 @@ async def registered(admin, upstream, **more):
     return made
 
 
+def changed(answer):
+    difference = answer.json()["difference"]
+    return {what: difference[what] for what in ("added", "changed", "unchanged", "removed")}
+
+
 async def test_a_refresh_answers_with_the_difference_and_keeps_names_and_overrides(admin, upstream):
     await registered(admin, upstream)
     await admin.patch("/tools/pets.listA", json={"description": "mine", "tags": ["my"], "enabled": False})
@@ -25,13 +30,17 @@ async def test_a_refresh_answers_with_the_difference_and_keeps_names_and_overrid
     upstream.pages["/openapi.json"] = document
     answer = await admin.post("/providers/pets/refresh")
     assert answer.status_code == 200, answer.text
-    difference = answer.json()["difference"]
-    assert difference == {"added": ["GET /c"], "changed": ["GET /a"], "unchanged": [], "removed": ["GET /b"]}
+    assert changed(answer) == {
+        "added": ["GET /c"],
+        "changed": ["GET /a"],
+        "unchanged": [],
+        "removed": ["GET /b"],
+    }
     kept = (await admin.get("/tools/pets.listA")).json()
     assert (kept["description"], kept["tags"], kept["enabled"]) == ("mine", ["my"], False)
     assert (await admin.get("/tools/pets.listB")).status_code == 404
     assert (await admin.get("/tools/pets.listC")).status_code == 200
-    again = (await admin.post("/providers/pets/refresh")).json()["difference"]
+    again = changed(await admin.post("/providers/pets/refresh"))
     assert again == {"added": [], "changed": [], "unchanged": ["GET /a", "GET /c"], "removed": []}
 
 

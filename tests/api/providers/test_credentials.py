@@ -121,10 +121,12 @@ async def test_a_refresh_moves_no_credential(admin, upstream, elsewhere):
     answer = await admin.post("/providers/pets/refresh")
     assert answer.status_code == 200, answer.text
     body = answer.json()
-    assert body["difference"]["changed"] == ["GET /pets"]
+    assert body["difference"]["held"] == ["GET /pets"]
     assert body["needs_consent"] == [
         {"slot": "oauth", "origins": [elsewhere.url], "token_url": f"{elsewhere.url}/token"}
     ]
+    # Not even once somebody approved of the new places: the credential's owner did not.
+    assert (await admin.post("/providers/pets/approve")).status_code == 200
     assert (await admin.get("/providers/pets/credentials")).json() == before
     assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 403
     assert elsewhere.seen == []

@@ -274,3 +274,71 @@ def test_export_and_import_carry_the_same_bytes(run: Run, stub: Any, tmp_path: P
     assert stub.seen[-1].json() == document
     assert run("export", "no/such/folder.json").code == 2
     assert (tmp_path / "out.json").stat().st_size > 10
+
+
+def test_an_overlay_and_the_root_of_an_archive_go_along(run: Run, stub: Any, tmp_path: Any) -> None:
+    (tmp_path / "overlay.yaml").write_text("overlay: 1.0.0\n")
+    (tmp_path / "api.zip").write_bytes(b"PK\x03\x04rest")
+    stub.on("POST", "/providers", {"name": "pets", "report": None}, status=201)
+    options = ("--overlay", str(tmp_path / "overlay.yaml"), "--root", "a/openapi.yaml")
+    assert run("providers", "add", str(tmp_path / "api.zip"), "--name", "pets", *options).code == 0
+    body = stub.seen[-1].body
+    assert b'name="overlay"\r\nContent-Type: text/plain\r\n\r\noverlay: 1.0.0\n\r\n' in body
+    assert b'name="root"\r\nContent-Type: text/plain\r\n\r\na/openapi.yaml\r\n' in body
+    assert b"Content-Type: application/zip\r\n\r\nPK\x03\x04rest" in body
+    url = "https://docs.example.com/openapi.yaml"
+    assert run("providers", "add", url, "--name", "pets", *options, "--follow-references").code == 0
+    assert stub.seen[-1].json()["source"] == {
+        "url": url,
+        "overlay": "overlay: 1.0.0\n",
+        "root": "a/openapi.yaml",
+        "follow_references": True,
+    }
+    refused = run("providers", "add", str(tmp_path / "api.zip"), "--follow-references")
+    assert (refused.code, len(stub.seen)) == (2, 2)
+
+
+HELD = {
+    "source_key": "GET /pets",
+    "change": "changed",
+    "verdict": "breaking",
+    "held": True,
+    "differences": [
+        {
+            "aspect": "server",
+            "effect": "changed",
+            "breaking": True,
+            "pointer": "",
+            "detail": "Calls would go to https://b.example instead of https://a.example.",
+        }
+    ],
+}
+
+
+def test_a_refresh_shows_verdicts_and_what_waits(run: Run, stub: Any) -> None:
+    keys = {"added": [], "changed": [], "unchanged": [], "removed": [], "held": ["GET /pets"]}
+    difference = {**keys, "verdict": "breaking", "operations": [HELD]}
+    pending = {"since": "2030-01-01T00:00:00Z", "operations": [HELD]}
+    stub.on("POST", "/providers/pets/refresh", {"name": "pets", "difference": difference, "pending": pending})
+    ran = run("providers", "refresh", "pets")
+    assert ran.code == 0
+    line = next(line for line in ran.out.splitlines() if "GET /pets" in line)
+    assert "breaking" in line
+    assert "waits for approval" in line
+    assert "https://b.example" in line
+    assert "utcp-gateway providers approve pets" in ran.err
+
+
+def test_what_is_shown_is_what_is_approved(run: Run, stub: Any) -> None:
+    provider = {"name": "pets", "pending": {"since": "x", "operations": [HELD]}}
+    stub.on("GET", "/providers/pets", provider, headers={"ETag": '"7"'})
+    stub.on("POST", "/providers/pets/approve", {"name": "pets", "origins": ["https://b.example"]})
+    refused = run("providers", "approve", "pets", stdin="n\n")
+    assert (refused.code, len(stub.seen)) == (1, 1)
+    assert "https://b.example" in refused.out
+    ran = run("providers", "approve", "pets", "--yes")
+    assert ran.code == 0
+    assert stub.seen[-1].headers["if-match"] == '"7"'
+    assert "https://b.example" in ran.err
+    stub.problem("POST", "/providers/pets/approve", status=412, title="It has changed")
+    assert run("providers", "approve", "pets", "--yes").code == 1

@@ -1,0 +1,186 @@
+"""Several files -> one document: relative references become local ones, and the converter sees one file.
+
+Each file that is referred to, directly or not, comes to stand once under `x-files` of the root document, by
+its path; `pets.yaml#/Pet` becomes `#/x-files/pets.yaml/Pet`. Nothing is inlined, so cycles between files are
+cycles of local references. Pure: `read` gives a file's value, and knows no network.
+"""
+
+import posixpath
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from app.errors import InvalidDocument, TooLarge
+from app.openapi.load import is_openapi
+from app.openapi.model import DocumentLimits, Json
+from app.openapi.refs import escape
+
+FILES: Final = "x-files"
+"""The member of the root document that holds the other files by path."""
+
+MOST_MISSING: Final = 1_000
+# Below these, keys are names that the author chose; below the others of VALUES, `$ref` is mere data.
+_MAPS: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "schemas", "parameters",
+     "responses", "requestBodies", "headers", "securitySchemes", "pathItems", "paths", "content", "callbacks",
+     "links", "encoding", "webhooks", "mapping", "securityDefinitions"}
+)  # fmt: skip
+_VALUES: Final = frozenset({"enum", "const", "default", "example", "examples"})
+
+Read = Callable[[str], Any]
+"""Path -> value; raises KeyError for what is not there, InvalidDocument for what cannot be read."""
+Warn = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """One document, and the paths of files that it wants and that were not there."""
+
+    raw: Json
+    missing: tuple[str, ...] = ()
+
+
+def gather(root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: str | None = None) -> Gathered:
+    """The document at path `root` with all files that it refers to.
+
+    `base` is the URL that paths are relative to: absolute references to its origin count as paths, too. A
+    reference that cannot be followed stays as it is, with a remark. Raises InvalidDocument if the root is no
+    OpenAPI document, TooLarge beyond `limits.nodes`, and what reading the root raises.
+    """
+    gathering = _Gathering(root, read, warn, limits, base)
+    raw = gathering.rewritten(root, read(root))
+    if not isinstance(raw, dict):
+        raise InvalidDocument(f"{root[:200]!r} is not an object")
+    files: Json = {}
+    while gathering.waiting:
+        path = gathering.waiting.popleft()
+        files[path] = gathering.rewritten(path, gathering.values.pop(path))
+    if files:
+        _inline_paths(raw, files)
+        # A document that has such a member already means something else by it, which nobody reads.
+        raw[FILES] = files
+    return Gathered(raw, tuple(gathering.missing))
+
+
+def _inline_paths(raw: Json, files: Json) -> None:
+    """Puts a path that is a file of its own into its place, as bundlers do: overlays expect it there."""
+    paths = raw.get("paths")
+    if not isinstance(paths, dict):
+        return
+    for path, item in paths.items():
+        reference = item.get("$ref") if isinstance(item, dict) and len(item) == 1 else None
+        if not isinstance(reference, str) or not reference.startswith(f"#/{FILES}/"):
+            continue
+        tokens = [token.replace("~1", "/").replace("~0", "~") for token in reference.split("/")[2:]]
+        node: Any = files
+        for token in tokens:
+            node = node.get(token) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            paths[path] = node
+
+
+@dataclass(slots=True)
+class _Gathering:
+    root: str
+    read: Read
+    warn: Warn
+    limits: DocumentLimits
+    base: str | None
+    waiting: deque[str] = field(default_factory=deque)
+    values: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, bool] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
+    nodes: int = 0
+
+    def rewritten(self, path: str, value: Any) -> Any:
+        """A copy of a file's value with local references; a fragment may be a map of names itself."""
+        return self._node(value, path, keywords=path == self.root or is_openapi(value), names=False)
+
+    def _node(self, node: Any, path: str, *, keywords: bool, names: bool) -> Any:
+        self.nodes += 1
+        if self.nodes > self.limits.nodes:
+            raise TooLarge(f"The files have more than {self.limits.nodes} values together")
+        if isinstance(node, list):
+            return [self._node(member, path, keywords=True, names=False) for member in node]
+        if not isinstance(node, dict):
+            return node
+        made: Json = {}
+        for key, value in node.items():
+            if key == "$ref" and isinstance(value, str) and not names:
+                made[key] = self._reference(value, path)
+            elif key in _VALUES and keywords and not names:
+                made[key] = value
+            else:
+                made[key] = self._node(value, path, keywords=True, names=key in _MAPS and not names)
+        return made
+
+    def _reference(self, reference: str, path: str) -> str:
+        file, mark, fragment = reference.partition("#")
+        target = path if not file else self._target(file, path)
+        if target is None or (fragment and not fragment.startswith("/")):
+            # Another origin, or an anchor: left to the converter, which says so where it matters.
+            return reference
+        if target == self.root:
+            return f"#{fragment}" if fragment else reference if not mark else "#"
+        return f"#/{FILES}/{escape(target)}{fragment}"
+
+    def _target(self, file: str, path: str) -> str | None:
+        """The path of the file that a reference names; None if there is none that can be read."""
+        wanted = self._path(file, path)
+        if wanted is None:
+            return None
+        for spelling in dict.fromkeys((wanted, unquote(wanted))):
+            if self._is_there(spelling):
+                return spelling
+        if len(self.missing) < MOST_MISSING and not self.known.get(wanted):
+            self.missing[wanted] = None
+        return None
+
+    def _path(self, file: str, path: str) -> str | None:
+        if "://" in file or file.startswith("//"):
+            base = urlsplit(self.base or "")
+            split = urlsplit(file if "://" in file else f"{base.scheme}:{file}")
+            if not base.netloc or (split.scheme, split.netloc) != (base.scheme, base.netloc):
+                return None
+            file = split.path + (f"?{split.query}" if split.query else "")
+        elif ":" in file.partition("/")[0]:
+            return None
+        joined = posixpath.normpath(posixpath.join("/", posixpath.dirname(path), file))
+        climbs = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)).startswith("..")
+        return None if climbs and not file.startswith("/") else joined.lstrip("/") or None
+
+    def _is_there(self, path: str) -> bool:
+        if path == self.root:
+            return True
+        if path not in self.known:
+            self.known[path] = self._opened(path)
+        return self.known[path]
+
+    def _opened(self, path: str) -> bool:
+        try:
+            self.values[path] = self.read(path)
+        except KeyError:
+            return False
+        except InvalidDocument as problem:
+            self.warn("", f"the file {path[:200]} is left out: {problem.detail}")
+            return False
+        self.waiting.append(path)
+        return True
+
+
+def find_root(files: Mapping[str, Any]) -> str:
+    """The path of the one OpenAPI document among parsed files that stands nearest to the top.
+
+    Raises InvalidDocument if there is none, or if several stand equally near.
+    """
+    found = [path for path, value in files.items() if is_openapi(value)]
+    if not found:
+        raise InvalidDocument("None of the files says `openapi` or `swagger`")
+    nearest = min(path.count("/") for path in found)
+    candidates = sorted(path for path in found if path.count("/") == nearest)
+    if len(candidates) > 1:
+        several = ", ".join(candidates[:10])
+        raise InvalidDocument(f"Several files could be the document: {several}. Name one as `root`.")
+    return candidates[0]

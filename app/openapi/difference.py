@@ -1,0 +1,160 @@
+"""Two versions of a tool -> what changed, and whether a caller of the old one can go on; for any source.
+
+Inputs may accept more (compatible) and never less (breaking); answers may promise more and never less. What
+cannot be compared for sure counts as breaking. A change of the origin, of the needed credentials or of what
+those are is held back for a person (`HELD`).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from app.openapi.compare import MOST_PAIRS, Change, compare_schemas
+from app.openapi.model import Json
+
+Aspect = Literal["input", "output", "auth", "server", "placing", "description"]
+Effect = Literal["widened", "narrowed", "changed"]
+
+HELD: Final = frozenset({"auth", "server"})
+"""Difference that wait for approval."""
+_ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*")
+_MOST: Final = 20
+_SLOT_FACTS: Final = ("kind", "location", "name", "token_url")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference: in which aspect, to what effect, where (RFC 6901, into that aspect), and in words."""
+
+    aspect: Aspect
+    effect: Effect
+    breaking: bool
+    detail: str
+    pointer: str = ""
+
+    def as_json(self) -> Json:
+        """The difference as an answer has it."""
+        return {
+            "aspect": self.aspect,
+            "effect": self.effect,
+            "breaking": self.breaking,
+            "pointer": self.pointer,
+            "detail": self.detail,
+        }
+
+
+def compare_tools(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    old_slots: Mapping[str, Json],
+    new_slots: Mapping[str, Json],
+    most_pairs: int = MOST_PAIRS,
+) -> list[Difference]:
+    """The differences between two versions of a tool, at most some twenty for each schema.
+
+    Both have description, inputs, outputs, call_template and security; the slots are those of each version,
+    by name. `most_pairs` bounds the work on each schema.
+    """
+    found: list[Difference] = []
+    found += _server(str(old["call_template"].get("url", "")), str(new["call_template"].get("url", "")))
+    found += _auth(old["security"], new["security"], old_slots, new_slots)
+    found += _schemas("input", old["inputs"], new["inputs"], most_pairs)
+    found += _schemas("output", old["outputs"], new["outputs"], most_pairs)
+    if _placing(old["call_template"]) != _placing(new["call_template"]):
+        detail = "The same inputs are sent in another way; callers need not know."
+        found.append(Difference("placing", "changed", breaking=False, detail=detail))
+    if any(old.get(key) != new.get(key) for key in ("description", "tags", "deprecated")):
+        detail = "Its description, tags or deprecation changed."
+        found.append(Difference("description", "changed", breaking=False, detail=detail))
+    return found
+
+
+def changed_slots(old: Mapping[str, Json], new: Mapping[str, Json]) -> frozenset[str]:
+    """The slots of both versions that mean something else now: a kind, a place, a token URL."""
+    return frozenset(
+        name
+        for name in old.keys() & new.keys()
+        if any(old[name].get(fact) != new[name].get(fact) for fact in _SLOT_FACTS)
+    )
+
+
+def origin(url: str) -> str:
+    """Scheme and authority of a URL; of one that begins with a variable, that."""
+    match = _ORIGIN.match(url)
+    return match[0].lower() if match and match[1] else url.partition("/")[0]
+
+
+def slots_in(security: Sequence[Sequence[Mapping[str, Any]]]) -> frozenset[str]:
+    """The slots that any alternative names."""
+    return frozenset(str(need["slot"]) for alternative in security for need in alternative)
+
+
+def is_held(found: Sequence[Difference]) -> bool:
+    """Whether a person must approve of these."""
+    return any(one.aspect in HELD and one.breaking for one in found)
+
+
+def _server(old: str, new: str) -> list[Difference]:
+    if old == new:
+        return []
+    before, after = origin(old), origin(new)
+    if before != after:
+        detail = f"Calls would go to {after} instead of {before}."
+        return [Difference("server", "changed", breaking=True, detail=detail)]
+    detail = f"The path at {after} is another."
+    return [Difference("server", "changed", breaking=False, detail=detail)]
+
+
+def _auth(
+    old: list[list[Json]], new: list[list[Json]], old_slots: Mapping[str, Json], new_slots: Mapping[str, Json]
+) -> list[Difference]:
+    found: list[Difference] = []
+    if old != new:
+        detail = f"It needs {_needs(new)} instead of {_needs(old)}."
+        found.append(Difference("auth", "changed", breaking=True, detail=detail))
+    for slot in sorted(changed_slots(old_slots, new_slots) & slots_in(new)):
+        before, after = old_slots[slot], new_slots[slot]
+        facts = [fact for fact in _SLOT_FACTS if before.get(fact) != after.get(fact)]
+        detail = "; ".join(
+            f"{fact} of slot {slot}: {after.get(fact)} instead of {before.get(fact)}" for fact in facts
+        )
+        found.append(Difference("auth", "changed", breaking=True, detail=detail))
+    return found
+
+
+def _needs(security: list[list[Json]]) -> str:
+    ways = [" and ".join(_need(need) for need in alternative) or "nothing" for alternative in security]
+    return " or ".join(ways) or "nothing"
+
+
+def _need(need: Json) -> str:
+    scopes = " ".join(need.get("scopes") or ())
+    return f"{need['slot']} ({scopes})" if scopes else str(need["slot"])
+
+
+def _schemas(aspect: Literal["input", "output"], old: Json, new: Json, most_pairs: int) -> list[Difference]:
+    if old == new:
+        return []
+    changes = compare_schemas(old, new, most_pairs=most_pairs)
+    found: list[Difference] = []
+    for change in changes[:_MOST]:
+        breaking = _breaks(aspect, change)
+        found.append(Difference(aspect, change.effect, breaking, change.detail, change.pointer))
+    more = changes[_MOST:]
+    if more:
+        breaking = any(_breaks(aspect, change) for change in more)
+        found.append(Difference(aspect, "changed", breaking, f"{len(more)} further changes."))
+    return found
+
+
+def _breaks(aspect: Literal["input", "output"], change: Change) -> bool:
+    """A caller sends inputs and reads answers: what is more for one is less for the other."""
+    if aspect == "input":
+        return change.effect != "widened"
+    return change.member == "gone" or (change.effect != "narrowed" and change.member != "added")
+
+
+def _placing(template: Json) -> Json:
+    return {key: value for key, value in template.items() if key != "url"}

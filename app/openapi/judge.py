@@ -1,0 +1,93 @@
+"""What each tool costs a model, what it is shown of large ones, how ready it is for a model: the last stage.
+
+Works on the tools of any source, so that manuals and tools by hand are judged alike.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import orjson
+
+from app.openapi.lint import Finding, Linter
+from app.openapi.model import Conversion, Json
+from app.openapi.slim import Shown, Slimmer
+
+BYTES_PER_TOKEN = 4
+"""Decision 13 says why this, and not a tokeniser."""
+
+
+class Judgeable(Protocol):
+    """The parts of a tool that are judged."""
+
+    @property
+    def source_key(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def inputs(self) -> Json: ...
+    @property
+    def outputs(self) -> Json: ...
+    @property
+    def deprecated(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`shown` is None where a model sees the tool as it is; `tokens` is about what that costs."""
+
+    shown: Shown | None
+    tokens: int
+    findings: tuple[Finding, ...]
+
+    def as_json(self) -> Json:
+        """The members that the verdict on the operation gets."""
+        return {
+            "tokens": self.tokens,
+            "slimmed": list(self.shown.steps) if self.shown else [],
+            "lint": [finding.as_json() for finding in self.findings],
+        }
+
+
+def judge(tools: Sequence[Judgeable]) -> dict[str, Judgement]:
+    """A judgement of each tool, by source key; names and descriptions are compared among them."""
+    slimmer, linter = Slimmer(), Linter(tools)
+    made: dict[str, Judgement] = {}
+    for tool in tools:
+        shown = slimmer.slim(
+            name=tool.name, description=tool.description, inputs=tool.inputs, outputs=tool.outputs
+        )
+        seen = (shown.description, shown.inputs) if shown else (tool.description, tool.inputs)
+        made[tool.source_key] = Judgement(shown, token_cost(tool.name, *seen), linter.findings(tool, shown))
+    return made
+
+
+def token_cost(name: str, description: str, inputs: Json) -> int:
+    """About how many tokens a model reads for a tool: bytes of its JSON / 4, rounded up."""
+    seen = {"name": name, "description": description, "inputs": inputs}
+    return math.ceil(len(orjson.dumps(seen)) / BYTES_PER_TOKEN)
+
+
+def judged(conversion: Conversion) -> Conversion:
+    """The conversion with its tools judged."""
+    made = judge(conversion.tools)
+    tools = tuple(
+        tool if (shown := made[tool.source_key].shown) is None else replace(tool, shown=shown.to_json())
+        for tool in conversion.tools
+    )
+    return replace(conversion, tools=tools, report=judged_report(conversion.report, made))
+
+
+def judged_report(report: Json, made: Mapping[str, Judgement]) -> Json:
+    """The report with the judgement beside each verdict, and the tokens of all tools."""
+    operations: Iterable[Any] = (
+        {**one, **made[one["source_key"]].as_json()}
+        if one["verdict"] != "skipped" and one["source_key"] in made
+        else one
+        for one in report["operations"]
+    )
+    tokens = sum(one.tokens for one in made.values())
+    return {**report, "operations": list(operations), "tokens": tokens}

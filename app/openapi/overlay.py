@@ -1,0 +1,160 @@
+"""OpenAPI Overlay 1.0: a list of changes that is laid over a document before it is converted.
+
+Overlay Specification 1.0.0 section 4.4: actions in order, each with a JSONPath (RFC 9535) `target` and
+`update` (merged into each object, appended to each array) or `remove`. Pure; the child process bounds time.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from jsonpath import JSONPathEnvironment
+from jsonpath.exceptions import JSONPathError
+
+from app.errors import Fault, InvalidDocument, TooLarge
+from app.openapi.load import load_value, measure
+from app.openapi.model import DocumentLimits, Json
+
+MOST_ACTIONS: Final = 1_000
+LARGEST: Final = 1 << 20
+"""Bytes of an overlay document."""
+_VERSION: Final = re.compile(r"1(?:\.\d+){0,2}")
+_LONGEST_TARGET: Final = 2_000
+_PATHS: Final = JSONPathEnvironment(strict=True)
+
+Parts = tuple[str | int, ...]
+Warn = Callable[[str, str], None]
+
+
+def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
+    """The actions of an overlay document in JSON or YAML.
+
+    Raises InvalidDocument with pointers below `/overlay`, or TooLarge.
+    """
+    content = text.encode("utf-8", "replace")
+    if len(content) > LARGEST:
+        raise TooLarge(f"An overlay may have at most {LARGEST} bytes")
+    try:
+        raw = load_value(content, media_type="", limits=limits, warn=lambda _pointer, _detail: None)
+    except InvalidDocument as problem:
+        detail = problem.detail.replace("The document", "The overlay", 1)
+        raise InvalidDocument(detail, errors=[Fault("/overlay", detail)]) from None
+    if not isinstance(raw, dict) or not _VERSION.fullmatch(str(raw.get("overlay"))):
+        raise _refused("", "Give an Overlay 1.0 document, with `overlay: 1.0.0` and `actions`.")
+    actions = raw.get("actions")
+    if not isinstance(actions, list) or not actions or len(actions) > MOST_ACTIONS:
+        raise _refused("/actions", f"Give 1 to {MOST_ACTIONS} actions.")
+    for number, action in enumerate(actions):
+        _check_action(action, f"/actions/{number}")
+    return actions
+
+
+def lay_over(raw: Json, actions: list[Json], *, limits: DocumentLimits, warn: Warn) -> Json:
+    """A changed copy of the document. An action that finds nothing is a remark.
+
+    Raises InvalidDocument for what is no longer an object, TooLarge beyond `limits.nodes`.
+    """
+    # Aliases of YAML are one object in several places, of which an action may mean only one.
+    laid: Any = _copied(raw)
+    added = 0
+    for number, action in enumerate(actions):
+        found = _found(action["target"], laid, number)
+        if not found:
+            warn("", f"action {number} of the overlay finds nothing: {action['target'][:200]}")
+        elif action.get("remove") is True:
+            laid = _removed(laid, found)
+        elif "update" in action:
+            added += len(found) * _count(action["update"])
+            if added > limits.nodes:
+                raise TooLarge(f"The overlay adds more than {limits.nodes} values")
+            for parts in found:
+                _update(laid, parts, action["update"], number, warn)
+    if not isinstance(laid, dict):
+        raise InvalidDocument("The overlay leaves nothing of the document")
+    # Files of a bundle stand two levels deeper than in their own document.
+    measure(laid, replace(limits, depth=limits.depth + 2))
+    return laid
+
+
+def _check_action(action: Any, at: str) -> None:
+    if not isinstance(action, dict) or not isinstance(action.get("target"), str):
+        raise _refused(at, "Give an object with a `target`.")
+    if "update" not in action and action.get("remove") is not True:
+        raise _refused(at, "Give `update`, or `remove: true`.")
+    try:
+        if len(action["target"]) > _LONGEST_TARGET:
+            raise _refused(f"{at}/target", f"A target has at most {_LONGEST_TARGET} characters.")
+        _PATHS.compile(action["target"])
+    except (JSONPathError, ValueError, RecursionError):
+        raise _refused(f"{at}/target", "This is not a JSONPath (RFC 9535).") from None
+
+
+def _found(target: str, laid: Any, number: int) -> list[Parts]:
+    try:
+        matches = [match.parts for match in _PATHS.finditer(target, laid)]
+    except (JSONPathError, RecursionError):
+        raise _refused(f"/actions/{number}/target", "This JSONPath cannot be followed.") from None
+    return list(dict.fromkeys(matches))
+
+
+def _removed(laid: Any, found: list[Parts]) -> Any:
+    # From the back, so that the indexes of a list stay true.
+    for parts in sorted(
+        found, key=lambda parts: (len(parts), [_order(part) for part in parts]), reverse=True
+    ):
+        if not parts:
+            return None
+        parent = _node(laid, parts[:-1])
+        if parent is not None:
+            del parent[parts[-1]]
+    return laid
+
+
+def _order(part: str | int) -> tuple[int, int, str]:
+    return (0, part, "") if isinstance(part, int) else (1, 0, part)
+
+
+def _update(laid: Any, parts: Parts, update: Any, number: int, warn: Warn) -> None:
+    node = _node(laid, parts)
+    if isinstance(node, list):
+        node.append(_copied(update))
+    elif isinstance(node, dict) and isinstance(update, dict):
+        _merge(node, update)
+    else:
+        warn("", f"action {number} of the overlay updates what is neither an object nor a list")
+
+
+def _merge(node: Json, update: Mapping[str, Any]) -> None:
+    for key, value in update.items():
+        mine = node.get(key)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            _merge(mine, value)
+        elif isinstance(mine, list) and isinstance(value, list):
+            mine.extend(_copied(value))
+        else:
+            node[key] = _copied(value)
+
+
+def _node(laid: Any, parts: Parts) -> Any:
+    node = laid
+    for part in parts:
+        node = node[part]
+    return node
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(member) for key, member in value.items()}
+    return [_copied(member) for member in value] if isinstance(value, list) else value
+
+
+def _count(value: Any) -> int:
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_count, members))
+
+
+def _refused(pointer: str, detail: str) -> InvalidDocument:
+    return InvalidDocument(
+        f"The overlay cannot be used: {detail}", errors=[Fault(f"/overlay{pointer}", detail)]
+    )

@@ -1,0 +1,126 @@
+"""Bytes -> the one raw document that is converted: a single file, or a zip archive of several."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from app.errors import InvalidDocument, TooLarge
+from app.openapi.archive import is_archive, unpack
+from app.openapi.bundle import Warn, find_root, gather
+from app.openapi.load import load, load_value, sniff
+from app.openapi.model import ConvertOptions, DocumentLimits, Json
+from app.openapi.overlay import lay_over, read_overlay
+
+_DEFAULT_ROOT: Final = "openapi"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The raw document, the bytes that it was read from, and the paths of files that are not there."""
+
+    raw: Json
+    size: int
+    missing: tuple[str, ...] = ()
+
+
+def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> Found:
+    """The document that says it is OpenAPI, with its overlay. Raises InvalidDocument or TooLarge."""
+    # An overlay is short: what is wrong with it is said before the document is read.
+    actions = None if options.overlay is None else read_overlay(options.overlay, limits=options.limits)
+    found = _read(document, options, warn)
+    if actions is None:
+        return found
+    return replace(found, raw=lay_over(found.raw, actions, limits=options.limits, warn=warn))
+
+
+def _read(document: bytes, options: ConvertOptions, warn: Warn) -> Found:
+    if len(document) > options.limits.size:
+        raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
+    if is_archive(document):
+        return _from_archive(document, options, warn)
+    if options.root is not None:
+        raise InvalidDocument("A `root` goes with a zip archive only")
+    raw = load(document, options=options, warn=warn)
+    if not options.gathers:
+        return Found(raw, len(document))
+    root = root_of(options.url)
+
+    def only(path: str) -> Any:
+        return {root: raw}[path]
+
+    gathered = gather(root, read=only, warn=warn, limits=options.limits, base=options.url)
+    return Found(gathered.raw, len(document), gathered.missing)
+
+
+def root_of(url: str | None) -> str:
+    """The path that the document of a URL has among its files."""
+    split = urlsplit(url or "")
+    path = split.path.lstrip("/") + (f"?{split.query}" if split.query else "")
+    return path or _DEFAULT_ROOT
+
+
+def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> Found:
+    files = unpack(document, limits=options.limits)
+    parser = _Parser(files, options.limits, warn)
+    root = options.root
+    if root is None:
+        likely = {path: parser.tried(path) for path, content in files.items() if sniff(content)}
+        root = find_root(likely)
+    elif root not in files:
+        raise InvalidDocument(f"The zip archive holds no file {root[:200]!r}")
+    base = options.url if root == root_of(options.url) else None
+    gathered = gather(root, read=parser.parsed, warn=warn, limits=options.limits, base=base)
+    if not isinstance(gathered.raw.get("openapi", gathered.raw.get("swagger")), str | int | float):
+        raise InvalidDocument(f"{root[:200]!r} says neither `openapi` nor `swagger`")
+    return Found(gathered.raw, sum(map(len, files.values())), gathered.missing)
+
+
+class _Parser:
+    """Parses files when they are asked for; YAML may take as much together as in one document."""
+
+    def __init__(self, files: dict[str, bytes], limits: DocumentLimits, warn: Warn) -> None:
+        self._files = files
+        self._limits = limits
+        self._warn = warn
+        self._values: dict[str, Any] = {}
+
+    def tried(self, path: str) -> Any:
+        """The value, or None for what cannot be read."""
+        try:
+            return self.parsed(path)
+        except InvalidDocument:
+            return None
+
+    def parsed(self, path: str) -> Any:
+        """Raises KeyError, InvalidDocument, and TooLarge once all files together are."""
+        if path not in self._values:
+            self._values[path] = self._parse(path, self._files[path])
+        return self._values[path]
+
+    def _parse(self, path: str, content: bytes) -> Any:
+        def warn(pointer: str, detail: str) -> None:
+            self._warn(pointer, f"{path[:200]}: {detail}")
+
+        value = load_value(content, media_type="", limits=self._limits, warn=warn)
+        nodes = _count(value)
+        limits = self._limits
+        yaml = 0 if content.lstrip()[:1] in (b"{", b"[") else len(content)
+        self._limits = replace(
+            limits,
+            nodes=max(0, limits.nodes - nodes),
+            yaml_size=limits.yaml_size - yaml,
+            yaml_nodes=max(0, limits.yaml_nodes - (nodes if yaml else 0)),
+        )
+        return value
+
+
+def _count(root: Any) -> int:
+    count, stack = 0, [root]
+    while stack:
+        node = stack.pop()
+        count += 1
+        if isinstance(node, dict):
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+    return count

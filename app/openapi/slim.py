@@ -1,0 +1,204 @@
+"""What a model sees of a large tool: at most 30 kB, reached by named steps; calls are validated in full.
+
+The steps, each taken only while the tool is still too large: examples, long descriptions, descriptions but
+those of the inputs, long enumerations, the other descriptions, optional branches (of the answer first),
+optional properties. Every result accepts at least what the full schema accepts. Deterministic; what is given
+is not changed.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from app.openapi.model import Json
+from app.openapi.slim_forms import LEVELS, Form, Forms, fitted, formed, joined, measured
+
+LARGEST: Final = 30_000
+"""Bytes of JSON that a model is shown of one tool."""
+# What a manual writes around a tool: its tags, its call template, the wrapping of its inputs.
+_AROUND: Final = 1_500
+_LONGEST_TEXT: Final = 8_000
+_CUT_TEXT: Final = 2_000
+_LEAST_ANSWER: Final = 2_000
+_LAST: Final = len(LEVELS) - 1
+_LEAST: Final = 64
+_BRACKETS: Final = 12
+# `:{},` behind a name.
+_OPEN: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The slimmed parts of a tool, and the steps that were taken."""
+
+    description: str
+    inputs: Json
+    outputs: Json
+    steps: tuple[str, ...]
+
+    def to_json(self) -> Json:
+        """The parts as they are stored."""
+        return {
+            "description": self.description,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "steps": list(self.steps),
+        }
+
+
+class Slimmer:
+    """Slims the tools of one document; definitions that they share are worked on once."""
+
+    def __init__(self, *, largest: int = LARGEST) -> None:
+        self._most = largest - _AROUND
+        self._forms = Forms()
+        self._sums: dict[tuple[int, int], tuple[Any, int]] = {}
+
+    def slim(self, *, name: str, description: str, inputs: Json, outputs: Json) -> Shown | None:
+        """The tool as a model sees it; None where that is the tool as it is."""
+        steps: list[str] = []
+        text = len(orjson.dumps(description))
+        if text > _LONGEST_TEXT:
+            description = description[:_CUT_TEXT].rstrip() + "…"
+            steps.append("description of the tool shortened")
+            text = len(orjson.dumps(description))
+        room = self._most - text - len(name)
+        level = self._level(inputs, outputs, room)
+        if level == 0 and not steps:
+            return None
+        steps += LEVELS[1 : _LAST + 1 if level is None else level + 1]
+        if level is not None:
+            made = self._whole(inputs, level, keep=2), self._whole(outputs, level, keep=1)
+            return Shown(description, *made, tuple(steps))
+        outputs = self._answer(outputs, room - self._size(inputs, _LAST, keep=2), steps)
+        inputs = self._inputs(inputs, room - len(orjson.dumps(outputs)), steps)
+        return Shown(description, inputs, outputs, tuple(steps))
+
+    def _level(self, inputs: Json, outputs: Json, room: int) -> int | None:
+        """The first level at which both fit; None where they do at none."""
+
+        def fits(level: int) -> bool:
+            return self._size(inputs, level, keep=2) + self._size(outputs, level, keep=1) <= room
+
+        if fits(0):
+            return 0
+        # The last one is asked early: of very large tools, the others need not be made.
+        if not fits(_LAST):
+            return None
+        return next(level for level in range(1, _LAST + 1) if fits(level))
+
+    def _answer(self, outputs: Json, room: int, steps: list[str]) -> Json:
+        if room >= _LEAST_ANSWER:
+            steps.append("optional branches of the answer left open")
+            return self._opened(outputs, room, keep=1)[0]
+        if outputs:
+            steps.append("schema of the answer left out")
+        return {}
+
+    def _inputs(self, inputs: Json, room: int, steps: list[str]) -> Json:
+        if self._size(inputs, _LAST, keep=2) <= room:
+            return self._whole(inputs, _LAST, keep=2)
+        steps.append("optional branches left open")
+        made, dropped = self._opened(inputs, room, keep=2)
+        if dropped:
+            steps.append("optional properties left out")
+        return made
+
+    def _size(self, schema: Json, level: int, *, keep: int) -> int:
+        root, defs = _split(schema)
+        size = measured(formed(root, level, keep))[1]
+        known = self._sums.get((id(defs), level))
+        if known is None:
+            known = self._sums[id(defs), level] = (defs, self._forms.total(defs, level))
+        return size + known[1]
+
+    def _whole(self, schema: Json, level: int, *, keep: int) -> Json:
+        root, defs = _split(schema)
+        made: Json = formed(root, level, keep)
+        if defs:
+            made = {**made, "$defs": {name: self._forms.of(one, level)[0] for name, one in defs.items()}}
+        return made
+
+    def _opened(self, schema: Json, room: int, *, keep: int) -> tuple[Json, bool]:
+        """The schema within `room` bytes: the nearest definitions, those that are required first; others are
+        `{}`. And whether properties had to go.
+        """
+        root, defs = _split(schema)
+        opening = _Opening(self._forms, defs, room - _BRACKETS)
+        # A root takes at most three quarters where definitions stand behind it.
+        made = opening.root(measured(formed(root, _LAST, keep)))
+        kept = opening.definitions()
+        return ({**made, "$defs": kept} if kept else made), opening.dropped
+
+
+@dataclass(slots=True)
+class _Opening:
+    """Takes definitions in as long as there is room; a name that is referred to has its place kept."""
+
+    forms: Forms
+    defs: Json
+    left: int
+    dropped: bool = False
+    seen: set[str] = field(default_factory=set)
+    queue: deque[tuple[str, bool]] = field(default_factory=deque)
+
+    def root(self, form: Form) -> Json:
+        limit = self.left * 3 // 4 if self.defs else self.left
+        made, size = form
+        while limit >= _LEAST:
+            if self._take(made, size, limit, optional=False):
+                return made
+            # What it refers to needs room, too: less of it each time.
+            limit = limit if made is form[0] else limit * 3 // 4
+            made, size, less = fitted(form[0], limit)
+            self.dropped = self.dropped or less
+        self.dropped = True
+        return {"type": "object"}
+
+    def definitions(self) -> Json:
+        kept: Json = {}
+        while self.queue:
+            name, optional = self.queue.popleft()
+            kept[name] = self._one(self.forms.of(self.defs[name], _LAST), optional)
+        return kept
+
+    def _one(self, form: Form, optional: bool) -> Json:
+        if self._take(*form, self.left, optional=optional, edges=self.forms.edges(form[0])):
+            return form[0]
+        if not optional:
+            # Half, because what remains of it may refer to others.
+            made, size, less = fitted(form[0], max(0, self.left // 2))
+            if self._take(made, size, self.left, optional=False):
+                self.dropped = self.dropped or less
+                return made
+        return {}
+
+    def _take(
+        self, made: Json, size: int, limit: int, *, optional: bool, edges: dict[str, bool] | None = None
+    ) -> bool:
+        """Pays for a schema, and for the names that it is the first to refer to; False if it cannot."""
+        refers = joined(made) if edges is None else edges
+        found = {name: may for name, may in refers.items() if name in self.defs and name not in self.seen}
+        need = size + sum(len(orjson.dumps(name)) + _OPEN for name in found)
+        if (size > limit or need > self.left) and made:
+            return False
+        self.left -= need
+        self.seen.update(found)
+        for name, may in sorted(found.items(), key=lambda edge: edge[1]):
+            if may or optional:
+                self.queue.append((name, True))
+            else:
+                self.queue.appendleft((name, False))
+        return True
+
+
+def _split(schema: Json) -> tuple[Json, Json]:
+    defs = schema.get("$defs")
+    if not isinstance(defs, dict):
+        return schema, _NOTHING
+    return {key: value for key, value in schema.items() if key != "$defs"}, defs
+
+
+_NOTHING: Final[Json] = {}

@@ -1,0 +1,65 @@
+"""Approving what a refresh held back: changed origins, token URLs and security."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.errors import Conflict
+from app.models import Provider, Revision
+from app.providers.changes import ProviderChanges, ProviderFacts, refuse_stale
+from app.providers.comparing import stored_drafts
+from app.providers.drafts import Json
+from app.providers.repository import (
+    active_revision,
+    drop_pending,
+    insert_tools,
+    lock_names,
+    pending_of,
+    tools_of,
+    update_tools,
+)
+from app.providers.service import Registry
+from app.providers.storing import touched
+from app.security.principal import Principal
+
+_MOST_NAMED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """Puts pending changes to use, exactly as they were shown: nothing is fetched again."""
+
+    registry: Registry
+
+    async def approve(self, name: str, *, if_match: str | None, principal: Principal) -> ProviderFacts:
+        """Raises NotFound, Conflict where nothing waits, PreconditionFailed for another version."""
+        registry = self.registry
+        async with registry.database.writing() as session:
+            await lock_names(session)
+            provider = await registry.visible_provider(session, name, principal=principal, locked=True)
+            refuse_stale(provider.version, if_match)
+            pending = await pending_of(session, provider.id)
+            if pending is None or pending.held is None:
+                raise Conflict(f"Nothing of {name!r} waits for approval.")
+            values = await _apply(session, provider, pending, pending.held)
+            keys = [one["source_key"] for one in pending.report["operations"]]
+            await drop_pending(session, provider)
+            touched(provider, values)
+            detail = {"operations": keys[:_MOST_NAMED], "count": len(keys), "origins": values["origins"]}
+            await registry.recorded(session, provider, "approved", actor=principal.key_id, detail=detail)
+        await registry.feed.catch_up()
+        return await ProviderChanges(registry).get(name, principal=principal)
+
+
+async def _apply(session: AsyncSession, provider: Provider, pending: Revision, held: Json) -> Json:
+    """Writes the tools; gives the slots and origins that the provider has with them."""
+    drafts = stored_drafts(held)
+    existing = {tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id}
+    await update_tools(session, existing, [one for one in drafts if one.source_key in existing])
+    revision = await active_revision(session, provider.id)
+    added = [one for one in drafts if one.source_key not in existing]
+    await insert_tools(session, provider, added, revision_id=revision or pending.id)
+    fresh = {slot["slot"] for slot in held["slots"]}
+    slots = [*held["slots"], *(slot for slot in provider.slots if slot["slot"] not in fresh)]
+    origins = [*provider.origins, *(one.origin for one in drafts)]
+    return {"slots": slots, "origins": list(dict.fromkeys(origin for origin in origins if origin))}

@@ -1,0 +1,173 @@
+"""Documents of several files, from an archive or from a URL, and overlays that stay with their provider."""
+
+import orjson
+import pytest
+import yaml
+from aiohttp import web
+
+from app.openapi.archive import pack
+
+from .documents import manual, openapi, tool
+
+
+def files(url):
+    root = {**openapi(url, paths=()), "security": []}
+    root["paths"] = {"/pets": {"$ref": "paths/pets.yaml"}, "/lost": {"$ref": "paths/lost.yaml"}}
+    pets = {"post": {"operationId": "addPet", "responses": {},
+                     "requestBody": {"content": {"application/json": {"schema": {"$ref": "../pet.yaml#/Pet"}}}}}}  # fmt: skip
+    lost = {"get": {"operationId": "lose", "parameters": [{"$ref": "gone.yaml"}], "responses": {}}}
+    pet = {"Pet": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}
+    return {"openapi.json": orjson.dumps(root), "paths/pets.yaml": yaml.safe_dump(pets).encode(),
+            "paths/lost.yaml": yaml.safe_dump(lost).encode(), "pet.yaml": yaml.safe_dump(pet).encode()}  # fmt: skip
+
+
+OVERLAY = {
+    "overlay": "1.0.0",
+    "info": {"title": "Ours", "version": "1"},
+    "actions": [{"target": "$.paths.*[?@.operationId]", "update": {"summary": "From the overlay"}}],
+}
+
+
+@pytest.mark.parametrize("send", ["raw", "multipart"])
+async def test_a_zip_archive_is_a_document(admin, upstream, send):
+    archive = pack(files(upstream.url))
+    if send == "raw":
+        made = await admin.post(
+            "/providers?name=pets", content=archive, headers={"Content-Type": "application/zip"}
+        )
+    else:
+        made = await admin.post("/providers?name=pets", files={"file": ("pets.zip", archive)}, data={"root": "openapi.json"})  # fmt: skip
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert body["report"]["counts"] == {"operations": 2, "accepted": 1, "renamed": 0, "skipped": 1}
+    assert (body["kind"], body["source"]["root"]) == (
+        "openapi",
+        "openapi.json" if send == "multipart" else None,
+    )
+    called = await admin.post("/tools/pets.addPet/call", json={"body": {"name": "Rex"}})
+    assert called.status_code == 200, called.text
+    assert (await admin.post("/tools/pets.addPet/call", json={"body": {}})).status_code == 422
+    again = await admin.post("/providers/pets/refresh")
+    assert again.status_code == 200, again.text
+    assert again.json()["difference"]["unchanged"] == ["POST /pets"]
+
+
+async def test_an_archive_comes_back_from_an_export(admin, upstream):
+    archive = pack({**files(upstream.url), "other.json": orjson.dumps(openapi(upstream.url))})
+    made = await admin.post("/providers?name=pets", files={"file": ("p.zip", archive), "overlay": orjson.dumps(OVERLAY)},
+                            data={"root": "openapi.json"})  # fmt: skip
+    assert made.status_code == 201, made.text
+    export = (await admin.get("/export")).json()
+    assert (await admin.delete("/providers/pets")).status_code == 204
+    brought = await admin.post("/import", json=export)
+    assert brought.json()["counts"]["registered"] == 1, brought.text
+    found = (await admin.get("/tools/pets.addPet")).json()
+    assert found["description"] == "From the overlay"
+    assert (await admin.get("/providers/pets")).json()["source"]["root"] == "openapi.json"
+
+
+async def test_a_url_may_lead_to_further_files_if_asked_for(admin, upstream):
+    upstream.pages |= {f"/docs/{name}": orjson.loads(body) if name.endswith("json") else body
+                       for name, body in files(upstream.url).items()}  # fmt: skip
+
+    async def gone():
+        return web.Response(status=404)
+
+    upstream.pages["/docs/paths/gone.yaml"] = gone
+    source = {"url": f"{upstream.url}/docs/openapi.json", "headers": {"X-Docs": "secret"}}
+    alone = await admin.post("/providers", json={"name": "alone", "source": source})
+    assert alone.json()["report"]["counts"]["operations"] == 0, alone.text
+    upstream.seen.clear()
+    upstream.guard = lambda request: request.headers.get("X-Docs") == "secret"
+    made = await admin.post(
+        "/providers", json={"name": "pets", "source": {**source, "follow_references": True}}
+    )
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert body["report"]["counts"] == {"operations": 2, "accepted": 1, "renamed": 0, "skipped": 1}
+    assert body["source"]["follow_references"] is True
+    assert any("gone.yaml" in one["detail"] for one in body["report"]["warnings"])
+    assert [path for _, path, _, _ in upstream.seen] == [
+        "/docs/openapi.json", "/docs/paths/pets.yaml", "/docs/paths/lost.yaml", "/docs/pet.yaml", "/docs/paths/gone.yaml",
+    ]  # fmt: skip
+    upstream.pages["/docs/pet.yaml"] = b"Pet: {type: object, properties: {kind: {type: string}}}"
+    again = await admin.post("/providers/pets/refresh")
+    assert again.json()["difference"]["changed"] == ["POST /pets"], again.text
+    assert again.json()["source"]["root"] == "docs/openapi.json"
+    export = (await admin.get("/export")).json()
+    assert (await admin.delete("/providers/pets")).status_code == 204
+    brought = (await admin.post("/import", json=export)).json()["entries"][-1]
+    assert brought["report"]["counts"]["accepted"] == 1, brought
+    assert (await admin.get("/providers/pets")).json()["source"]["follow_references"] is True
+
+
+async def test_files_of_another_origin_are_not_fetched(admin, upstream, elsewhere):
+    document = openapi(upstream.url)
+    document["paths"]["/far"] = {"$ref": f"{elsewhere.url}/far.yaml"}
+    upstream.pages["/openapi.json"] = document
+    source = {"url": f"{upstream.url}/openapi.json", "follow_references": True}
+    made = await admin.post("/providers", json={"name": "pets", "source": source})
+    assert made.status_code == 201, made.text
+    assert made.json()["report"]["counts"]["operations"] == 1
+    assert elsewhere.seen == []
+
+
+async def test_files_that_are_too_large_together_are_refused(admin, upstream):
+    document = openapi(upstream.url)
+    document["paths"] = {f"/{n}": {"$ref": f"{n}.json"} for n in range(5)}
+    upstream.pages["/openapi.json"] = document
+    upstream.pages |= {f"/{n}.json": {"get": {"description": "x" * (1 << 19)}} for n in range(5)}
+    source = {"url": f"{upstream.url}/openapi.json", "follow_references": True}
+    made = await admin.post("/providers", json={"name": "pets", "source": source})
+    assert made.status_code == 413, made.text
+
+
+@pytest.mark.parametrize("send", ["canonical", "text", "multipart", "file"])
+async def test_an_overlay_stays_with_its_provider(admin, upstream, send):
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    url = f"{upstream.url}/openapi.json"
+    document = orjson.dumps(openapi(upstream.url))
+    if send == "canonical":
+        made = await admin.post(
+            "/providers", json={"name": "pets", "source": {"url": url, "overlay": OVERLAY}}
+        )
+    elif send == "text":
+        source = {"document": document.decode(), "overlay": yaml.safe_dump(OVERLAY)}
+        made = await admin.post("/providers", json={"name": "pets", "source": source})
+    elif send == "multipart":
+        made = await admin.post("/providers?name=pets", files={"file": document}, data={"overlay": yaml.safe_dump(OVERLAY)})  # fmt: skip
+    else:
+        overlay = ("o.yaml", yaml.safe_dump(OVERLAY))
+        made = await admin.post("/providers?name=pets", files={"file": document, "overlay": overlay})
+    assert made.status_code == 201, made.text
+    assert len(made.json()["source"]["overlay_sha256"]) == 64
+    assert (await admin.get("/tools/pets.listPets")).json()["description"] == "From the overlay"
+    again = await admin.post("/providers/pets/refresh")
+    assert again.json()["difference"]["unchanged"] == ["GET /pets"], again.text
+    assert (await admin.get("/tools/pets.listPets")).json()["description"] == "From the overlay"
+
+
+async def test_what_cannot_be_used_is_refused_with_its_place(admin, upstream):
+    document = openapi(upstream.url)
+    broken = await admin.post(
+        "/providers", json={"name": "p", "source": {"document": document, "overlay": {"overlay": "1.0.0"}}}
+    )
+    assert broken.status_code == 422
+    assert broken.json()["errors"][0]["pointer"] == "/overlay/actions"
+    for source in (
+        {"manual": manual(tool("a", f"{upstream.url}/a")), "overlay": OVERLAY},
+        {"document": document, "follow_references": True},
+        {"document": document, "root": "a.yaml"},
+    ):
+        assert (await admin.post("/providers", json={"name": "p", "source": source})).status_code == 422
+    upstream.pages["/utcp"] = manual(tool("a", f"{upstream.url}/a"))
+    refused = await admin.post(
+        "/providers", json={"name": "p", "source": {"url": f"{upstream.url}/utcp", "overlay": OVERLAY}}
+    )
+    assert refused.status_code == 422, refused.text
+    hostile = pack({"a/openapi.json": orjson.dumps(document)}).replace(b"a/openapi", b"../penapi")
+    refused = await admin.post(
+        "/providers?name=p", content=hostile, headers={"Content-Type": "application/zip"}
+    )
+    assert refused.status_code == 422, refused.text
+    assert "not allowed" in refused.json()["detail"]

@@ -1,0 +1,156 @@
+"""Two versions of a tool: what changed, and whether callers of the old one can go on."""
+
+from typing import Any
+
+import pytest
+
+from app.openapi.compare import compare_schemas
+from app.openapi.difference import compare_tools, is_held
+
+Json = dict[str, Any]
+
+
+def tool(**changes: Any) -> Json:
+    form: Json = {
+        "description": "d",
+        "tags": [],
+        "deprecated": False,
+        "inputs": {"type": "object", "properties": {}},
+        "outputs": {},
+        "call_template": {"http_method": "GET", "url": "https://a.example/x"},
+        "security": [[{"slot": "key", "scopes": []}]],
+    }
+    return {**form, **changes}
+
+
+KEY: Json = {"key": {"slot": "key", "kind": "api_key", "location": "header", "name": "X-Key"}}
+
+
+def found(old: Json, new: Json, *, slots: Json = KEY) -> list[tuple[str, str, bool]]:
+    differences = compare_tools(old, new, old_slots=KEY, new_slots=slots)
+    return [(one.aspect, one.effect, one.breaking) for one in differences]
+
+
+def closed(*required: str, **properties: Any) -> Json:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
+
+
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(("old", "new", "effects"), [
+    (closed(a=TEXT), closed(a=TEXT), []),
+    (closed(a=TEXT), closed(a={**TEXT, "description": "x", "examples": ["y"], "title": "z"}), []),
+    (closed(a=TEXT), closed(a=TEXT, b=TEXT), [("widened", "/b")]),
+    (closed(a=TEXT, b=TEXT), closed(a=TEXT), [("narrowed", "/b")]),
+    (closed(a=TEXT), closed("a", a=TEXT), [("narrowed", "/a")]),
+    (closed("a", a=TEXT), closed(a=TEXT), [("widened", "/a")]),
+    (closed(a=TEXT), closed("b", a=TEXT, b=TEXT), [("narrowed", "/b"), ("widened", "/b")]),
+    (closed(a=TEXT), closed(a={"type": ["string", "null"]}), [("widened", "/a")]),
+    (closed(a={}), closed(a=TEXT), [("narrowed", "/a")]),
+    (closed(a=TEXT), closed(a={"type": "integer"}), [("changed", "/a")]),
+    (closed(a={"type": "integer"}), closed(a={"type": "number"}), [("widened", "/a")]),
+    (closed(a={"enum": [1, 2]}), closed(a={"enum": [2, 1]}), []),
+    (closed(a={"enum": [1, 2]}), closed(a={"enum": [2, 3]}), [("narrowed", "/a"), ("widened", "/a")]),
+    (closed(a={"const": 1}), closed(a={"enum": [1, 2]}), [("widened", "/a")]),
+    (closed(a={"maximum": 5}), closed(a={"maximum": 4}), [("narrowed", "/a")]),
+    (closed(a={"minLength": 5}), closed(a={"minLength": 4}), [("widened", "/a")]),
+    (closed(a={"minLength": 5}), closed(a={}), [("widened", "/a")]),
+    (closed(a={}), closed(a={"pattern": "x"}), [("narrowed", "/a")]),
+    (closed(a={"pattern": "x"}), closed(a={"pattern": "y"}), [("changed", "/a")]),
+    (closed(a={"items": TEXT}), closed(a={"items": {"type": ["string", "null"]}}), [("widened", "/a/*")]),
+    (closed(a={"items": TEXT}), closed(a={}), [("widened", "/a/*")]),
+    (closed(a={"anyOf": [TEXT]}), closed(a={"anyOf": [TEXT, {"type": "null"}]}), [("widened", "/a")]),
+    (closed(a={"oneOf": [TEXT, {}]}), closed(a={"oneOf": [TEXT]}), [("narrowed", "/a")]),
+    (closed(a={"anyOf": [TEXT, {}]}), closed(a={"anyOf": [{"type": "integer"}, {}]}), [("changed", "/a")]),
+    (closed(a=True), closed(a=False), [("narrowed", "/a")]),
+    (closed(**{"a/b~": TEXT}), closed(**{"a/b~": {}}), [("widened", "/a~1b~0")]),
+    ({**closed(a={"$ref": "#/$defs/A"}), "$defs": {"A": closed(x=TEXT)}},
+     {**closed(a={"$ref": "#/$defs/B"}), "$defs": {"B": closed(x=TEXT)}}, []),
+    ({**closed(a={"$ref": "#/$defs/A"}), "$defs": {"A": closed(x={"$ref": "#/$defs/A"})}},
+     {**closed(a={"$ref": "#/$defs/A"}), "$defs": {"A": closed("x", x={"$ref": "#/$defs/A"})}}, [("narrowed", "/a/x")]),
+])  # fmt: skip
+def test_schemas_are_compared_by_what_they_accept(old: Json, new: Json, effects: list[Any]) -> None:
+    assert [(one.effect, one.pointer) for one in compare_schemas(old, new)] == effects
+
+
+def test_schemas_without_end_are_compared_to_an_end() -> None:
+    def wide(leaf: Json) -> Json:
+        defs = {
+            f"D{n}": closed(**{f"p{m}": {"$ref": f"#/$defs/D{(n * m + 1) % 40}"} for m in range(30)})
+            for n in range(40)
+        }
+        return {**closed(a={"$ref": "#/$defs/D0"}, z=leaf), "$defs": defs}
+
+    changes = compare_schemas(wide(TEXT), wide({"type": "integer"}))
+    assert ("changed", "/z") in [(one.effect, one.pointer) for one in changes]
+    assert len(changes) < 6_000
+
+
+def test_the_same_is_the_same() -> None:
+    assert found(tool(), tool()) == []
+
+
+def test_inputs_may_widen_and_answers_may_promise_more() -> None:
+    narrow, wide = closed(a=TEXT), closed(a=TEXT, b=TEXT)
+    assert found(tool(inputs=narrow), tool(inputs=wide)) == [("input", "widened", False)]
+    assert found(tool(inputs=wide), tool(inputs=narrow)) == [("input", "narrowed", True)]
+    opened, more = {"properties": {"a": TEXT}}, {"properties": {"a": TEXT, "b": TEXT}}
+    assert found(tool(outputs=opened), tool(outputs=more)) == [("output", "narrowed", False)]
+    assert found(tool(outputs=more), tool(outputs=opened)) == [("output", "widened", True)]
+    assert found(tool(outputs=wide), tool(outputs=narrow)) == [("output", "narrowed", True)]
+    assert found(tool(outputs=narrow), tool(outputs=wide)) == [("output", "widened", False)]
+
+
+@pytest.mark.parametrize(("old", "new", "held"), [
+    ("https://a.example/x", "https://b.example/x", True),
+    ("https://a.example/x", "http://a.example/x", True),
+    ("https://a.example/x", "https://a.example:8443/x", True),
+    ("https://a.example/x", "https://a.example.evil/x", True),
+    ("https://a.example/x", "https://A.example/v2/x", False),
+    ("${A}/x", "${B}/x", True),
+    ("${A}/x", "${A}/y", False),
+    ("https://${H}/x", "https://evil.example/x", True),
+])  # fmt: skip
+def test_another_origin_is_held_and_another_path_is_not(old: str, new: str, held: bool) -> None:
+    before, after = (tool(call_template={"url": url}) for url in (old, new))
+    differences = compare_tools(before, after, old_slots=KEY, new_slots=KEY)
+    assert [one.aspect for one in differences] == ["server"]
+    assert is_held(differences) is held
+
+
+@pytest.mark.parametrize("security", [
+    [], [[]], [[{"slot": "key", "scopes": ["write"]}]], [[{"slot": "other", "scopes": []}]],
+    [[{"slot": "key", "scopes": []}], []],
+])  # fmt: skip
+def test_other_security_is_held(security: Any) -> None:
+    differences = compare_tools(tool(), tool(security=security), old_slots=KEY, new_slots=KEY)
+    assert [one.aspect for one in differences] == ["auth"]
+    assert is_held(differences)
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "X-Other"}, {"location": "query"}, {"token_url": "https://t.example"}]
+)
+def test_a_slot_that_means_something_else_is_held_and_its_description_is_not(change: Json) -> None:
+    assert found(tool(), tool(), slots={"key": {**KEY["key"], **change}}) == [("auth", "changed", True)]
+    assert found(tool(), tool(), slots={"key": {**KEY["key"], "description": "x", "scopes": ["a"]}}) == []
+    assert found(tool(security=[]), tool(security=[]), slots={"key": {**KEY["key"], **change}}) == []
+
+
+def test_how_inputs_are_sent_and_words_break_nothing() -> None:
+    after = tool(description="new", call_template={"http_method": "POST", "url": "https://a.example/x"})
+    assert found(tool(), after) == [("placing", "changed", False), ("description", "changed", False)]
+
+
+def test_the_work_is_bounded_and_what_was_not_looked_at_counts_as_changed() -> None:
+    old = closed(**{f"p{n}": TEXT for n in range(100)})
+    new = closed(**{f"p{n}": {"type": ["string", "null"]} for n in range(100)})
+    effects = [one.effect for one in compare_schemas(old, new, most_pairs=50)]
+    assert set(effects) == {"widened", "changed"}
+    assert len(effects) == 100

@@ -1,0 +1,140 @@
+"""OpenAPI Overlay 1.0, laid over a document before it is converted."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from app.errors import InvalidDocument, TooLarge
+from app.openapi import ConvertOptions, convert
+from app.openapi.model import DocumentLimits
+from app.openapi.overlay import lay_over, read_overlay
+
+from .conftest import document
+
+LIMITS = DocumentLimits()
+Json = dict[str, Any]
+
+
+def overlay(*actions: Json, version: str = "1.0.0") -> str:
+    form = {"overlay": version, "info": {"title": "O", "version": "1"}, "actions": list(actions)}
+    return orjson.dumps(form).decode()
+
+
+def laid(raw: Json, *actions: Json) -> tuple[Json, list[str]]:
+    remarks: list[str] = []
+    read = read_overlay(overlay(*actions), limits=LIMITS)
+    return lay_over(raw, read, limits=LIMITS, warn=lambda _, detail: remarks.append(detail)), remarks
+
+
+def test_an_update_is_merged_into_every_object_that_is_found() -> None:
+    raw = {"paths": {"/a": {"get": {"tags": ["x"], "x": {"a": 1}}}, "/b": {"get": {"summary": "old"}}}}
+    found, remarks = laid(
+        raw, {"target": "$.paths.*.get", "update": {"summary": "new", "x": {"b": 2}, "tags": ["y"]}}
+    )
+    assert found["paths"]["/a"]["get"] == {"tags": ["x", "y"], "x": {"a": 1, "b": 2}, "summary": "new"}
+    assert found["paths"]["/b"]["get"] == {"summary": "new", "x": {"b": 2}, "tags": ["y"]}
+    assert remarks == []
+    assert raw["paths"]["/b"]["get"] == {"summary": "old"}
+
+
+def test_an_update_of_a_list_is_one_more_entry() -> None:
+    found, _ = laid({"servers": [{"url": "a"}]}, {"target": "$.servers", "update": {"url": "b"}})
+    assert found["servers"] == [{"url": "a"}, {"url": "b"}]
+
+
+def test_everything_that_is_found_is_removed() -> None:
+    raw = {"list": [1, 2, 3, 4], "paths": {"/a": {"x-internal": True}, "/b": {}}}
+    found, _ = laid(
+        raw,
+        {"target": "$.paths[?@['x-internal'] == true]", "remove": True},
+        {"target": "$.list[?@ > 1]", "remove": True},
+    )
+    assert found == {"list": [1], "paths": {"/b": {}}}
+
+
+def test_remove_goes_before_update_and_nested_finds_are_no_trouble() -> None:
+    raw = {"a": {"a": {"a": {}}}}
+    found, _ = laid(raw, {"target": "$..a", "remove": True, "update": {"x": 1}})
+    assert found == {}
+
+
+def test_actions_go_one_after_the_other() -> None:
+    found, _ = laid(
+        {},
+        {"target": "$", "update": {"paths": {"/x": {}}}},
+        {"target": "$.paths['/x']", "update": {"get": {}}},
+    )
+    assert found == {"paths": {"/x": {"get": {}}}}
+
+
+def test_what_finds_nothing_or_no_object_is_a_remark() -> None:
+    _, remarks = laid({"a": 1}, {"target": "$.b", "remove": True}, {"target": "$.a", "update": {"x": 1}})
+    assert remarks == [
+        "action 0 of the overlay finds nothing: $.b",
+        "action 1 of the overlay updates what is neither an object nor a list",
+    ]
+
+
+def test_an_alias_of_yaml_is_changed_in_one_place_only() -> None:
+    shared = {"x": {}}
+    found, _ = laid({"a": shared, "b": shared}, {"target": "$.a.x", "update": {"y": 1}})
+    assert found == {"a": {"x": {"y": 1}}, "b": {"x": {}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        ("{", "/overlay"),
+        ("[]", "/overlay"),
+        ("overlay: 2.0.0\nactions: [{target: $, remove: true}]", "/overlay"),
+        ("openapi: 3.0.0", "/overlay"),
+        ("overlay: 1.0.0", "/overlay/actions"),
+        ("overlay: 1.0.0\nactions: []", "/overlay/actions"),
+        ("overlay: 1.0.0\nactions: [1]", "/overlay/actions/0"),
+        ("overlay: 1.0.0\nactions: [{target: $}]", "/overlay/actions/0"),
+        ("overlay: 1.0.0\nactions: [{target: '$.[', remove: true}]", "/overlay/actions/0/target"),
+        ("overlay: 1.0.0\nactions: [{target: 'paths', remove: true}]", "/overlay/actions/0/target"),
+    ],
+)
+def test_what_is_no_overlay_is_refused_with_the_place(text: str, pointer: str) -> None:
+    with pytest.raises(InvalidDocument) as refused:
+        read_overlay(text, limits=LIMITS)
+    assert [fault.pointer for fault in refused.value.errors] == [pointer]
+
+
+def test_an_overlay_in_yaml_with_a_number_for_its_version_is_read() -> None:
+    assert read_overlay("overlay: 1.0\nactions: [{target: $, update: {a: 1}}]", limits=LIMITS)
+
+
+def test_an_overlay_cannot_make_a_document_grow_beyond_the_limits() -> None:
+    many = {"target": "$..*", "update": {str(n): {} for n in range(1000)}}
+    with pytest.raises(TooLarge):
+        lay_over(
+            {str(n): {} for n in range(10_000)},
+            read_overlay(overlay(many, many), limits=LIMITS),
+            limits=LIMITS,
+            warn=lambda *_: None,
+        )
+    deep: Any = {}
+    for _ in range(60):
+        deep = {"d": deep}
+    with pytest.raises(InvalidDocument, match="nested"):
+        laid({"a": {}}, *[{"target": "$" + ".d" * (60 * n), "update": deep} for n in range(3)])
+    with pytest.raises(InvalidDocument):
+        laid({}, {"target": "$", "remove": True})
+
+
+def test_the_converter_sees_the_document_with_its_overlay() -> None:
+    paths = {
+        "/a": {"get": {"operationId": "a", "responses": {}}},
+        "/b": {"get": {"operationId": "b", "responses": {}}},
+    }
+    text = overlay(
+        {"target": "$.paths['/a']", "remove": True},
+        {"target": "$.paths['/b'].get", "update": {"description": "Finds b."}},
+        {"target": "$.nothing", "remove": True},
+    )
+    conversion = convert(orjson.dumps(document(paths)), options=ConvertOptions(overlay=text))
+    assert [(tool.name, tool.description) for tool in conversion.tools] == [("b", "Finds b.")]
+    assert "$.nothing" in conversion.report["warnings"][0]["detail"]
