@@ -10,8 +10,8 @@ from app.utcp.references import resolve
 _ERROR: Final = 15.0
 _LEVEL: Final = 3.0
 _VALUE: Final = 0.5
-_MOST_STEPS: Final = 2_000
-_MOST_VALUES: Final = 20_000
+_MOST_STEPS: Final = 1_000
+_MOST_VALUES: Final = 4_000
 _DEEPEST: Final = 32
 
 _HARMLESS: Final = frozenset({
@@ -36,7 +36,7 @@ def affordable(root: Mapping[str, Any], schema: Any, instance: Any, *, limit: fl
 
 
 class _Count:
-    """One estimate. Each pair of subschema and value is judged once, so that it takes 10 ms at most."""
+    """One estimate. Each pair of subschema and value is judged once, so that it takes 3 ms at most."""
 
     __slots__ = ("_limit", "_prices", "_root", "_sizes", "_steps")
 

@@ -152,6 +152,8 @@ def _schemas(node: Any) -> Iterator[Schema]:
     for key, value in list(node.items()):
         if key in VALUES:
             continue
-        members = value.values() if key in MAPS and isinstance(value, dict) else value
-        for member in members if isinstance(value, list) or key in MAPS else [value]:
+        members = value if isinstance(value, list) else [value]
+        if key in MAPS:
+            members = list(value.values()) if isinstance(value, dict) else []
+        for member in members:
             yield from _schemas(member)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
-from app.utcp.references import inline, rebase, resolve
+from app.utcp.references import drop_dangling, inline, rebase, resolve
 from app.utcp.schemas import normalise_inputs, normalise_schema, publishable
 
 
@@ -225,3 +225,9 @@ class TestReferences:
     def test_what_is_not_there(self, reference):
         with pytest.raises(LookupError):
             resolve({"a": [1]}, reference)
+
+
+@pytest.mark.parametrize("nothing", [None, 5, "x", [None]])
+def test_what_should_hold_schemas_and_does_not_harms_nothing(nothing):
+    schema = {"properties": nothing, "$defs": nothing, "items": nothing, "not": {"$ref": "#/$defs/lost"}}
+    assert drop_dangling(schema) == ["#/$defs/lost"]
