@@ -8,6 +8,7 @@ from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.loader import VariableFinder
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider
 from app.parameters import fits
@@ -25,7 +26,6 @@ from app.providers.repository import (
 )
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, touched
-from app.providers.subject import Subject
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 
@@ -98,7 +98,7 @@ class ProviderChanges:
         """Secret options that the body names are replaced, those that it sets to null are removed."""
         rows = {row.slot: row for row in await credentials_of(session, [provider.id])}
         row = rows.get(EGRESS_SLOT)
-        finder = Subject(provider.id, provider.name, (), {}, {}).finder
+        finder = VariableFinder(provider.name, (), {})
         vault = self.registry.vault
         old = open_credential(stored_form(row, finder=finder), vault=vault) if row is not None else {}
         merged = {key: value for key, value in old.items() if key not in named} | dict(secrets)

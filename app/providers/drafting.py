@@ -19,7 +19,7 @@ def draft(reading: Reading, subject: Subject, *, reader: SourceReader) -> Draft:
     """Completes every credential.
 
     Raises InvalidInput for a credential in a slot that the source does not have, or that nobody can tell
-    where to send. What is stored already is left as it is.
+    where to send, and Forbidden where the caller may store none. What is stored already is left as it is.
     """
     tools, named = reading.tool_set.tools, reading.named_origins
     slots = {str(slot["slot"]): slot for slot in reading.tool_set.slots}
@@ -45,6 +45,8 @@ def draft(reading: Reading, subject: Subject, *, reader: SourceReader) -> Draft:
             unsent.append({"slot": inline.slot, "origins": [*inline.origins], "token_url": token_url})
         else:
             ready[inline.slot] = bound
+    if ready:
+        subject.reach.permit_sealing()
     stored = {slot: stored_destination(row) for slot, row in subject.stored.items()}
     lacking = without_consent(
         tools, slots=reading.tool_set.slots, credentials={**stored, **ready}, named=named

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, true, update
+from sqlalchemy import ColumnElement, Text, and_, cast, delete, func, insert, or_, select, text, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
@@ -12,6 +12,7 @@ from app.models import TENANT, Credential, Override, Provider, Revision, Source,
 from app.providers.drafts import Json, ToolDraft
 from app.security.principal import Principal
 from app.utcp.names import alias_for, legal_name
+from app.utcp.variables import find_variables
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
 _CHUNK: Final = 200
@@ -68,6 +69,17 @@ async def variables_for(session: AsyncSession, provider_id: UUID | None) -> list
     own = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
     query = select(Variable).where(col(Variable.tenant_id) == TENANT, own)
     return list((await session.execute(query)).scalars())
+
+
+async def names_in_use(session: AsyncSession, provider: Provider) -> set[str]:
+    """The variables that a provider's stored templates and credentials name, as they are stored."""
+    query = select(col(Tool.call_template)).where(
+        col(Tool.provider_id) == provider.id, cast(col(Tool.call_template), Text).contains("$")
+    )
+    templates = [provider.call_template, *(await session.execute(query)).scalars()]
+    # One made from OpenAPI has none (`/$count` is a path).
+    named = {name for one in templates if "parameters" not in one for name in find_variables(one)}
+    return named.union(*(row.variable_names for row in await credentials_of(session, [provider.id])))
 
 
 async def source_of(session: AsyncSession, provider_id: UUID) -> Source | None:

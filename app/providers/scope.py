@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from app.errors import Fault, InvalidInput, UnsetVariable
 from app.models import Variable
+from app.providers.reach import Reach
 from app.utcp.text import pointer
 from app.utcp.variables import candidates, find_variables, substitute
 
@@ -36,6 +37,7 @@ class VariableScope:
 
     provider: str
     layers: Mapping[Layer, Mapping[str, KnownVariable]]
+    reach: Reach
     fetched: bool = False
 
     def narrowed(self) -> "VariableScope":
@@ -43,7 +45,7 @@ class VariableScope:
         return replace(self, fetched=True)
 
     def find(self, name: str) -> KnownVariable | None:
-        """The variable that a name as written means."""
+        """The variable that a name as written means; Forbidden for a secret that the caller may not lend."""
         spellings = candidates(name, self.provider)
         for layer in ("provider", "tenant", "environment"):
             known = self.layers.get(layer, {})
@@ -51,6 +53,8 @@ class VariableScope:
                 if index and self.fetched and layer != "provider":
                     break
                 if spelling in known:
+                    if layer != "provider" and known[spelling].secret:
+                        self.reach.permit_shared(name)
                     return known[spelling]
         return None
 
@@ -106,7 +110,12 @@ class VariableScope:
 
 
 def scope_of(
-    provider: str, rows: Iterable[Variable], *, environment: Mapping[str, str], fetched: bool = False
+    provider: str,
+    rows: Iterable[Variable],
+    *,
+    environment: Mapping[str, str],
+    reach: Reach,
+    fetched: bool = False,
 ) -> VariableScope:
     """The scope over variables (stored or not yet); `environment` holds what the operator listed."""
     layers: dict[Layer, dict[str, KnownVariable]] = {"provider": {}, "tenant": {}}
@@ -116,7 +125,7 @@ def scope_of(
     layers["environment"] = {
         name: KnownVariable(name, secret=False, value=value) for name, value in environment.items() if value
     }
-    return VariableScope(provider, layers, fetched)
+    return VariableScope(provider, layers, reach, fetched)
 
 
 def _strings(value: Any, at: str) -> Iterator[tuple[str, str]]:

@@ -21,12 +21,14 @@ from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
 from app.providers.imported import Imported, imported_of, name_taken, not_found
 from app.providers.keeping import new_variable, overlaid, stored_form
+from app.providers.reach import Reach, reach_of
 from app.providers.registration import Registration, Source
 from app.providers.reports import difference
 from app.providers.repository import (
     columns_of,
     credentials_of,
     lock_names,
+    names_in_use,
     provider_named,
     source_of,
     tool_counts,
@@ -73,11 +75,11 @@ class Registry:
         Raises Conflict where the name is taken, Forbidden where it lies outside the limits of the caller
         and what reading the source raises; then nothing is stored.
         """
-        self._refuse_outside(registration, principal)
+        self.permit(registration, principal=principal)
         async with self.database.reading() as session:
             if await provider_named(session, registration.name) is not None:
                 raise name_taken(registration.name)
-        subject, drafted = await self.prepare(registration)
+        subject, drafted = await self.prepare(registration, principal=principal)
         try:
             async with self.database.writing() as session:
                 await lock_names(session)
@@ -101,8 +103,8 @@ class Registry:
 
     async def preview(self, registration: Registration, *, principal: Principal) -> Imported:
         """What `register` would store, or would change where the name exists; stores nothing."""
-        self._refuse_outside(registration, principal)
-        subject, drafted = await self.prepare(registration)
+        self.permit(registration, principal=principal)
+        subject, drafted = await self.prepare(registration, principal=principal)
         async with self.database.reading() as session:
             provider = await provider_named(session, registration.name)
             tools = [] if provider is None else await tools_of(session, provider.id)
@@ -144,9 +146,11 @@ class Registry:
             source = await source_of(session, provider.id)
             rows = await credentials_of(session, [provider.id])
             variables = await variables_for(session, provider.id)
+            used = await names_in_use(session, provider)
         if source is None or (source.format == "export" and not provider.call_template):
             raise Conflict(f"The tools of {name!r} were written by hand: there is no source to read again.")
-        subject = self._stored_subject(provider, rows, variables)
+        reach = reach_of(principal).using(used)
+        subject = self._stored_subject(provider, rows, variables, reach=reach)
         drafted = draft(await self._read_again(provider, source, subject), subject, reader=self.reader)
         async with self.database.writing() as session:
             await lock_names(session)
@@ -163,7 +167,7 @@ class Registry:
         await self.feed.catch_up()
         return imported_of(current, drafted, written, credentials, count=count)
 
-    async def prepare(self, registration: Registration) -> tuple[Subject, Draft]:
+    async def prepare(self, registration: Registration, *, principal: Principal) -> tuple[Subject, Draft]:
         """Reads the source of a new provider; holds no connection while something else is awaited."""
         provider_id = new_id()
         async with self.database.reading() as session:
@@ -178,6 +182,7 @@ class Registry:
             variables=overlaid(stored, given),
             environment=self.environment,
             options=registration.options,
+            reach=reach_of(principal),
             option_secrets=registration.option_secrets,
             limits=registration.limits,
             given=registration.credentials,
@@ -185,6 +190,15 @@ class Registry:
         )
         reading = await self.reader.read(registration.source, subject)
         return subject, draft(reading, subject, reader=self.reader)
+
+    def permit(self, registration: Registration, *, principal: Principal) -> None:
+        """Raises Forbidden for what lies outside of the caller's limits, or has secrets beyond its scopes."""
+        if not principal.may_use(registration.name, registration.tags):
+            raise Forbidden(
+                "The API key is limited to certain providers or tags; this registration is outside of them."
+            )
+        if registration.credentials or registration.variables or registration.option_secrets:
+            reach_of(principal).permit_sealing()
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
@@ -242,7 +256,7 @@ class Registry:
         return await self.reader.read(again, subject)
 
     def _stored_subject(
-        self, provider: Provider, rows: list[Credential], variables: list[Variable]
+        self, provider: Provider, rows: list[Credential], variables: list[Variable], *, reach: Reach
     ) -> Subject:
         subject = Subject(
             id=provider.id,
@@ -250,6 +264,7 @@ class Registry:
             variables=variables,
             environment=self.environment,
             options=provider.options,
+            reach=reach,
             limits=provider.limits,
             stored=stored_slots(rows),
             slots=provider.slots,
@@ -259,9 +274,3 @@ class Registry:
             return subject
         secrets = open_credential(stored_form(egress, finder=subject.finder), vault=self.vault)
         return subject.with_option_secrets(secrets)
-
-    def _refuse_outside(self, registration: Registration, principal: Principal) -> None:
-        if not principal.may_use(registration.name, registration.tags):
-            raise Forbidden(
-                "The API key is limited to certain providers or tags; this registration is outside of them."
-            )

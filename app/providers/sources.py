@@ -103,6 +103,8 @@ class SourceReader:
         if origin is None:
             fault = Fault(pointer(source.at, "url"), "Give an absolute URL whose host is fixed and legal.")
             raise InvalidInput("The source's URL cannot be used.", errors=[fault])
+        if split.auth or split.auth_tools or split.static:
+            subject.reach.permit_sealing()
         binding = self.binding((origin,))
         discovery: dict[str, GivenCredential] = {}
         if split.static is not None:

@@ -8,6 +8,7 @@ from uuid import UUID
 from app.catalog.loader import VariableFinder
 from app.models import Credential, Variable
 from app.providers.drafts import Json
+from app.providers.reach import Reach
 from app.providers.registration import GivenCredential
 from app.providers.scope import VariableScope, scope_of
 
@@ -24,6 +25,7 @@ class Subject:
     variables: Sequence[Variable]
     environment: Mapping[str, str]
     options: Mapping[str, Any]
+    reach: Reach
     option_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, GivenCredential] = field(default_factory=dict)
@@ -34,7 +36,7 @@ class Subject:
     @property
     def scope(self) -> VariableScope:
         """Which variables its texts mean."""
-        return scope_of(self.name, self.variables, environment=self.environment)
+        return scope_of(self.name, self.variables, environment=self.environment, reach=self.reach)
 
     @property
     def finder(self) -> VariableFinder:
