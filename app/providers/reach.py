@@ -30,9 +30,16 @@ class Reach:
                 extra={"missing_scopes": [_SCOPE]},
             )
 
-    def permit_shared(self, name: str) -> None:
-        """Raises Forbidden where a limited key names a secret that belongs to all providers."""
-        if not self.shared and name not in self.used:
+    def permit_shared(self, name: str, *, environment: bool) -> None:
+        """Raises Forbidden where a limited key names a secret that belongs to all providers.
+
+        To name one of the environment takes the scope, too: it may stand where it is shown.
+        """
+        if name in self.used:
+            return
+        if environment:
+            self.permit_sealing()
+        if not self.shared:
             raise Forbidden(
                 "The API key is limited to certain providers or tags; "
                 f"the secret variable {name} belongs to all. Give the provider a variable of its own."

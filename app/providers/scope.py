@@ -2,6 +2,9 @@
 
 A manual that was fetched is the upstream's text, not the registrar's: it may name the provider's own
 variables and those that carry its namespace (`my__gw_KEY`), but not reach for whatever else there is.
+
+Nobody says of an environment value whether it is secret, so all are: they are opened at the call only, and
+masked. But the registrar, who knows what they hold, may name one in an open field, too (`${BASE_URL}/pets`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,11 +27,15 @@ Layer = Literal["provider", "tenant", "environment"]
 
 @dataclass(frozen=True, slots=True)
 class KnownVariable:
-    """A variable that has a value; `value` is None where it is secret."""
+    """A variable that has a value; `value` is None where it is sealed."""
 
     name: str
     secret: bool
     value: str | None = field(default=None, repr=False)
+
+    def may_show(self, *, fetched: bool) -> bool:
+        """Whether it may stand in a field that is shown, of a text that was fetched or not."""
+        return not self.secret or (self.value is not None and not fetched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class VariableScope:
                     break
                 if spelling in known:
                     if layer != "provider" and known[spelling].secret:
-                        self.reach.permit_shared(name)
+                        self.reach.permit_shared(known[spelling].name, environment=layer == "environment")
                     return known[spelling]
         return None
 
@@ -89,10 +96,10 @@ class VariableScope:
     def refuse_secrets(self, value: Any, *, at: str) -> None:
         """Raises MisplacedSecret where a secret variable stands in a field that is shown."""
         faults = [
-            Fault(place, f"The variable {name} is secret; here stand only variables that are not.")
+            Fault(place, f"The variable {name} may be secret; here stand only variables that are not.")
             for place, text in _strings(value, at)
             for name in find_variables(text)
-            if (known := self.find(name)) is not None and known.secret
+            if (known := self.find(name)) is not None and not known.may_show(fetched=self.fetched)
         ]
         if faults:
             raise MisplacedSecret(
@@ -123,7 +130,7 @@ def scope_of(
         layer: Layer = "tenant" if row.provider_id is None else "provider"
         layers[layer][row.name] = KnownVariable(row.name, row.secret, None if row.secret else row.value)
     layers["environment"] = {
-        name: KnownVariable(name, secret=False, value=value) for name, value in environment.items() if value
+        name: KnownVariable(name, secret=True, value=value) for name, value in environment.items() if value
     }
     return VariableScope(provider, layers, reach, fetched)
 

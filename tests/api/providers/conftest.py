@@ -113,7 +113,7 @@ async def gateway_app(servers):
         redis_url=servers.redis_url,
         sealing_keys=KeyRing.generate("test"),
         allow_networks=("127.0.0.0/8", "::1/128"),
-        variable_env_names=("GATEWAY_TEST_REGION",),
+        variable_env_names=("GATEWAY_TEST_REGION", "gw_KEY"),
         max_document_bytes=2 << 20,
         log_format="json",
         log_level="error",
