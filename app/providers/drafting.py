@@ -73,8 +73,9 @@ def _bound(inline: InlineCredential, reading: Reading, binding: Binding) -> Give
     the origin that the registrar named, and to no other token endpoint.
     """
     given = inline.given
-    borrowed = reading.fetched and bool(inline.origins) and bool(named_variables(given.secrets))
-    origins = reading.named_origins if borrowed or not inline.origins else inline.origins
+    theirs = bool(inline.origins) and not inline.shared
+    borrowed = reading.fetched and theirs and bool(named_variables(given.secrets))
+    origins = inline.origins if theirs and not borrowed else reading.named_origins
     token_url = given.public.get("token_url")
     if borrowed and token_url and origin_of(str(token_url)) not in reading.named_origins:
         return None

@@ -49,12 +49,16 @@ class ToolDraft:
 
 @dataclass(frozen=True, slots=True)
 class InlineCredential:
-    """A credential that stood in a template itself, and the origins of the tools that it stood at."""
+    """A credential that stood in a template itself, and the origins of the tools that it stood at.
+
+    `shared`: it is that of `auth_tools`, the registrar's own, whether or not it stood at tools as well.
+    """
 
     slot: str
     given: GivenCredential
     fingerprint: str
     origins: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class SlotForm(Closed):
     token_url: Annotated[str, Field(max_length=2048)] | None = None
     scopes: Annotated[list[ShortText], Field(max_length=1000)] | None = None
     description: Text | None = None
+    fallback: bool | None = None
 
 
 class ToolForm(Closed):

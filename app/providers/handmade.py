@@ -25,7 +25,7 @@ _TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "too
 class ManualReading:
     """How a manual is read. `auth_tools` supplies the tools without auth of their own.
 
-    `open_default`: such tools may use the slot `default` although the manual has auth elsewhere.
+    `fallback_slot`: what such tools may use although the manual has auth elsewhere.
     """
 
     provider: str
@@ -33,7 +33,7 @@ class ManualReading:
     book: SlotBook
     at: str = ""
     auth_tools: GivenCredential | None = None
-    open_default: bool = False
+    fallback_slot: str | None = None
 
 
 def not_served(protocol: str) -> str:
@@ -77,7 +77,7 @@ def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSo
         tools=tuple(drafts.values()),
         report=report(verdicts, warnings=warnings),
         source=source,
-        slots=tuple(slot_entries(how.book, tuple(drafts.values()))),
+        slots=tuple(slot_entries(how.book, tuple(drafts.values()), fallback=fallback[0])),
         inline=how.book.entries(),
     )
 
@@ -122,7 +122,7 @@ def tool_security(
     return [[*static, _need(fallback)], *([static] if optional else [])]
 
 
-def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...]) -> list[Json]:
+def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...], *, fallback: str | None = None) -> list[Json]:
     """The slots of a manual, with the fingerprint of what stood in it, as the provider keeps them."""
     entries: list[Json] = []
     for inline in book.entries():
@@ -133,15 +133,18 @@ def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...]) -> list[Json]:
         entries.append({**entry, "inline": inline.fingerprint} if inline.origins else entry)
     named = {entry["slot"] for entry in entries}
     used = dict.fromkeys(slot for tool in tools for slot in sorted(slots_of(tool.security)))
-    return [*entries, *({"slot": slot, "kind": "any"} for slot in used if slot not in named)]
+    entries += ({"slot": slot, "kind": "any"} for slot in used if slot not in named)
+    return [{**entry, "fallback": True} if entry["slot"] == fallback else entry for entry in entries]
 
 
 def _fallback(manual: Manual, how: ManualReading) -> tuple[str | None, bool]:
     """The slot of tools without auth of their own, and whether they can do without it."""
     if how.auth_tools is not None:
         return how.book.place(how.auth_tools), True
+    if how.fallback_slot is not None:
+        return how.fallback_slot, True
     inline = any(tool.template.http is not None and tool.template.http.auth for tool in manual.tools)
-    return (DEFAULT_SLOT, True) if how.open_default or not inline else (None, False)
+    return (None, False) if inline else (DEFAULT_SLOT, True)
 
 
 def _draft(

@@ -28,14 +28,19 @@ class SlotBook:
         self._placed: dict[str, InlineCredential] = {}
 
     def place(self, given: GivenCredential, *, origin: str = "") -> str:
-        """The slot of this credential, remembered together with the origin that it was written for."""
+        """The slot of this credential, remembered together with the origin that it was written for.
+
+        Without an origin it is that of `auth_tools`.
+        """
         key = self._fingerprint(given)
         found = self._placed.get(key)
         if found is None:
             slot = self._known.get(key) or self._free("static" if given.kind == "static" else DEFAULT_SLOT)
             self._taken.add(slot)
             found = InlineCredential(slot, given, key)
-        if origin and origin not in found.origins:
+        if not origin:
+            found = replace(found, shared=True)
+        elif origin not in found.origins:
             found = replace(found, origins=(*found.origins, origin))
         self._placed[key] = found
         return found.slot

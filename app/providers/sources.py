@@ -194,7 +194,7 @@ class SourceReader:
             book=book,
             at=document.at,
             auth_tools=document.auth_tools,
-            open_default=subject.open_default or "default" in subject.given,
+            fallback_slot=subject.fallback_slot,
         )
 
         def read() -> ToolSet:

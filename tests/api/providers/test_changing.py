@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from sqlalchemy import text
 
 from .documents import manual, openapi, tool
@@ -44,6 +45,24 @@ async def test_a_refresh_of_an_uploaded_document_reads_its_stored_bytes(admin, u
     assert len(answer.json()["credentials"]) == 1
     assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
     assert upstream.seen[-1][2]["X-S"] == "hidden-one"
+
+
+@pytest.mark.parametrize("key", ["${AKEY}", "literal"])
+async def test_a_refresh_keeps_auth_tools_that_a_tool_of_the_manual_has_too(admin, upstream, key):
+    await admin.put("/variables/m_AKEY", json={"value": "literal"})
+    auth = {"auth_type": "api_key", "api_key": key, "var_name": "X-Key"}
+    one = tool("one", f"{upstream.url}/one", auth={**auth, "api_key": "${m_AKEY}"} if "$" in key else auth)
+    upstream.pages["/utcp"] = manual(one, tool("two", f"{upstream.url}/two"))
+    source = {"url": f"{upstream.url}/utcp", "auth_tools": auth}
+    made = await admin.post("/providers", json={"name": "m", "source": source})
+    assert made.status_code == 201, made.text
+    for _ in range(3):
+        for name in ("one", "two"):
+            assert (await admin.post(f"/tools/m.{name}/call", json={})).status_code == 200
+            assert upstream.seen[-1][2]["X-Key"] == "literal"
+        again = await admin.post("/providers/m/refresh")
+        assert again.status_code == 200, again.text
+        assert again.json()["difference"]["changed"] == []
 
 
 async def test_a_failing_refresh_leaves_everything_as_it_was(admin, upstream):
