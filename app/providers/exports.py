@@ -12,13 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.errors import Fault, InvalidInput
-from app.models import TENANT, Override, Provider, Tool, Variable
+from app.models import TENANT, Provider, Tool, Variable
 from app.providers.drafts import Json
 from app.providers.faults import validated
 from app.providers.inputs import LimitsInput, OptionsInput
+from app.providers.overrides import overrides_of
 from app.providers.reading import MOST_ENTRIES, attempt
 from app.providers.registration import RefusedEntry, Registration, Registrations, Source
-from app.providers.repository import overrides_of, source_of, tools_of, visible
+from app.providers.repository import source_of, tools_of, visible
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, opened_body
 from app.providers.texts import Tags
@@ -101,7 +102,6 @@ class Exporter:
     async def _provider(self, session: AsyncSession, row: Provider) -> Json:
         source = await source_of(session, row.id)
         tools = await tools_of(session, row.id)
-        overrides = await overrides_of(session, row.id)
         query = select(col(Variable.name)).where(col(Variable.provider_id) == row.id)
         form: Json = {
             "name": row.name,
@@ -113,9 +113,7 @@ class Exporter:
             "options": {key: value for key, value in row.options.items() if key != DEFINITION},
             "call_template": row.call_template,
             "variables": sorted((await session.execute(query)).scalars()),
-            "overrides": {
-                tool.source_key: _override(overrides[tool.id]) for tool in tools if tool.id in overrides
-            },
+            "overrides": await overrides_of(session, row),
         }
         if source is not None and source.format == "openapi":
             body = opened_body(source, vault=self.registry.vault)
@@ -171,10 +169,6 @@ def _source(body: ExportedProvider, at: str) -> Source:
             fault = Fault(pointer(at, "document_base64"), "This is not base64.")
             raise InvalidInput("The document cannot be read.", errors=[fault]) from None
     return Source("tools", raw, body.media_type, value=value, at=at, url=body.url)
-
-
-def _override(row: Override) -> Json:
-    return {"description": row.description, "tags": row.tags, "enabled": row.enabled}
 
 
 def _tool(provider: str, tool: Tool) -> Json:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Text, and_, cast, delete, func, insert, or
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.models import TENANT, Credential, Override, Provider, Revision, Source, Tool, Variable, new_id, now
+from app.models import TENANT, Credential, Provider, Revision, Source, Tool, Variable, new_id, now
 from app.providers.drafts import Json, ToolDraft
 from app.security.principal import Principal
 from app.utcp.names import alias_for, legal_name
@@ -112,13 +112,6 @@ async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
     return list((await session.execute(query)).scalars())
 
 
-async def overrides_of(session: AsyncSession, provider_id: UUID) -> dict[UUID, Override]:
-    """What people changed on the tools of a provider."""
-    query = select(Override).join(Tool, col(Tool.id) == col(Override.tool_id))
-    found = await session.execute(query.where(col(Tool.provider_id) == provider_id))
-    return {row.tool_id: row for row in found.scalars()}
-
-
 async def insert_tools(
     session: AsyncSession, provider: Provider, drafts: Sequence[ToolDraft], *, revision_id: UUID | None
 ) -> dict[str, str]:
@@ -159,7 +152,7 @@ async def update_tools(
 
 
 async def delete_tools(session: AsyncSession, tools: Iterable[Tool]) -> None:
-    """Deletes tools, with what people changed on them."""
+    """Deletes tools, with what people changed on them and was not kept."""
     ids = [tool.id for tool in tools]
     for start in range(0, len(ids), 5_000):
         await session.execute(delete(Tool).where(col(Tool.id).in_(ids[start : start + 5_000])))

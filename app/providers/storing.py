@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.models import Credential, Override, Provider, Source, Tool, new_id, now
+from app.models import Credential, Provider, Source, new_id, now
 from app.providers import conversion
 from app.providers.drafts import Draft, Json, StoredSource
 from app.providers.keeping import new_credential
 from app.providers.origins import origin_of
+from app.providers.overrides import keep_overrides, restore_overrides, write_overrides
 from app.providers.registration import Registration
 from app.providers.reports import difference
 from app.providers.repository import (
@@ -74,7 +74,7 @@ async def write_provider(
     session.add_all([row for row in subject.variables if row.provider_id == provider.id])
     await write_credentials(session, provider, drafted, vault=vault)
     written = await write_tools(session, provider, drafted, vault=vault)
-    await _write_overrides(session, provider, registration.overrides)
+    await write_overrides(session, provider, registration.overrides)
     return provider, written
 
 
@@ -98,7 +98,9 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
         tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id is not None
     }
     found = difference({key: (tool.name, columns_of(tool)) for key, tool in existing.items()}, tools)
-    await delete_tools(session, [existing[key] for key in found["removed"]])
+    removed = [existing[key] for key in found["removed"]]
+    await keep_overrides(session, removed)
+    await delete_tools(session, removed)
     source = _source_row(drafted.tool_set.source, provider, vault=vault)
     revision = await activate(session, provider, source, report={})
     changed, added = set(found["changed"]), set(found["added"])
@@ -106,6 +108,7 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
     names = await insert_tools(
         session, provider, [tool for tool in tools if tool.source_key in added], revision_id=revision.id
     )
+    await restore_overrides(session, provider)
     revision.report = named_report(drafted.tool_set.report, names)
     await session.flush()
     return Written(names, revision.report, found)
@@ -164,25 +167,6 @@ def _source_row(source: StoredSource, provider: Provider, *, vault: Vault) -> So
         sha256=digest.hex(),
         converter=conversion.VERSION,
     )
-
-
-async def _write_overrides(
-    session: AsyncSession, provider: Provider, overrides: Mapping[str, Mapping[str, Any]]
-) -> None:
-    if not overrides:
-        return
-    tools: dict[str, Tool] = {tool.source_key: tool for tool in await tools_of(session, provider.id)}
-    rows = [
-        {
-            "tool_id": tools[key].id,
-            "tenant_id": provider.tenant_id,
-            **{name: changed.get(name) for name in ("description", "tags", "enabled")},
-        }
-        for key, changed in overrides.items()
-        if key in tools
-    ]
-    if rows:
-        await session.execute(insert(Override), rows)
 
 
 def stored_slots(rows: list[Credential]) -> dict[str, Credential]:

@@ -47,6 +47,25 @@ async def test_a_refresh_of_an_uploaded_document_reads_its_stored_bytes(admin, u
     assert upstream.seen[-1][2]["X-S"] == "hidden-one"
 
 
+async def test_what_a_person_changed_comes_back_with_its_tool(admin, upstream):
+    await registered(admin, upstream)
+    changed = {"enabled": False, "tags": ["kept"]}
+    assert (await admin.patch("/tools/pets.listA", json=changed)).status_code == 200
+    for _ in range(2):
+        upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/b",))
+        assert (await admin.post("/providers/pets/refresh")).json()["difference"]["removed"] == ["GET /a"]
+        export = (await admin.get("/export")).json()
+        assert export["providers"][0]["overrides"] == {"GET /a": {**changed, "description": None}}
+        upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/a", "/b"))
+        assert (await admin.post("/providers/pets/refresh")).json()["difference"]["added"] == ["GET /a"]
+        found = (await admin.get("/tools/pets.listA")).json()
+        assert (found["enabled"], found["tags"]) == (False, ["kept"])
+    await admin.delete("/providers/pets")
+    assert (await admin.post("/import", json=export)).status_code == 200
+    assert (await admin.post("/providers/pets/refresh")).status_code == 200
+    assert (await admin.get("/tools/pets.listA")).json()["enabled"] is False
+
+
 @pytest.mark.parametrize("key", ["${AKEY}", "literal"])
 async def test_a_refresh_keeps_auth_tools_that_a_tool_of_the_manual_has_too(admin, upstream, key):
     await admin.put("/variables/m_AKEY", json={"value": "literal"})
