@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ForeignKey, LargeBinary, UniqueConstraint
+from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, cascade, jsonb, moment, new_id, now, texts
@@ -121,7 +121,7 @@ class Tool(Row, table=True):
     call_template: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     security: list[list[dict[str, Any]]] = Field(default_factory=list, sa_column=jsonb())
     deprecated: bool = False
-    average_response_size: int | None = None
+    average_response_size: int | None = Field(default=None, sa_column=Column(BigInteger))
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=moment())
     updated_at: datetime = Field(default_factory=now, sa_column=moment())

@@ -60,7 +60,9 @@ class HandTools:
             self._store_credentials(session, provider, book.entries(), stored)
             touched(provider, {"slots": _slots(provider, book, tool)})
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
-            await insert_tools(session, provider, [tool], revision_id=None)
+            _, refused = await insert_tools(session, provider, [tool], revision_id=None)
+            if refused:
+                raise InvalidInput("The tool holds a value that the database cannot store.")
             row = (await session.execute(tool_select().where(named(canonical)))).one()
             await record_event(
                 session,

@@ -1,6 +1,6 @@
 """Import reports and the difference of a re-import, as plain JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from app.providers.drafts import Json, ToolDraft
 
@@ -35,6 +35,24 @@ def report(operations: Sequence[Json], *, warnings: Iterable[Json] = ()) -> Json
         "skipped": words.count("skipped"),
     }
     return {"counts": counts, "operations": list(operations), "warnings": list(warnings)}
+
+
+def named_report(report_: Json, names: Mapping[str, str], *, refused: Collection[str] = ()) -> Json:
+    """The report with the canonical name of each tool that is there.
+
+    `refused` are the source keys of tools that could not be stored.
+    """
+    operations: list[Json] = []
+    for one in report_.get("operations", ()):
+        key = one["source_key"]
+        if one["verdict"] == "skipped":
+            operations.append(one)
+        elif key in refused:
+            reason = "It holds a value that the database cannot store."
+            operations.append({**one, "name": "", "verdict": "skipped", "reason": reason})
+        else:
+            operations.append({**one, "name": names.get(key, one["name"])})
+    return {**report_, **report(operations, warnings=report_.get("warnings", ()))}
 
 
 def with_warnings(form: Json, *more: Json) -> Json:

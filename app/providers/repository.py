@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Text, and_, cast, delete, func, insert, or
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.database import each_that_can
 from app.models import TENANT, Credential, Provider, Revision, Source, Tool, Variable, new_id, now
 from app.providers.drafts import Json, ToolDraft
 from app.security.principal import Principal
@@ -114,10 +115,17 @@ async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
 
 async def insert_tools(
     session: AsyncSession, provider: Provider, drafts: Sequence[ToolDraft], *, revision_id: UUID | None
-) -> dict[str, str]:
-    """Stores tools under new names; gives source key -> canonical name. The names are locked."""
+) -> tuple[dict[str, str], list[str]]:
+    """Stores tools under new names; gives source key -> canonical name of all tools, and the source keys of
+    those that PostgreSQL refuses. The names are locked.
+    """
     names = await _local_names(session, provider)
     used = set(names.values())
+    refused: list[str] = []
+
+    async def store(rows: Sequence[Json]) -> None:
+        await session.execute(insert(Tool), [*rows])
+
     for chunk in _chunks(drafts):
         rows: list[Json] = []
         for draft in chunk:
@@ -128,27 +136,28 @@ async def insert_tools(
             local = names[draft.source_key]
             alias = alias_for(provider.name, local, taken)
             taken.add(alias)
-            rows.append(
-                _row(
-                    draft,
-                    provider,
-                    None if draft.by_hand else revision_id,
-                    name=f"{provider.name}.{local}",
-                    alias=alias,
-                )
-            )
-        await session.execute(insert(Tool), rows)
-    return {key: f"{provider.name}.{local}" for key, local in names.items()}
+            revision = None if draft.by_hand else revision_id
+            rows.append(_row(draft, provider, revision, name=f"{provider.name}.{local}", alias=alias))
+        refused += [row["source_key"] for row in await each_that_can(session, rows, store)]
+    return {key: f"{provider.name}.{local}" for key, local in names.items() if key not in refused}, refused
 
 
 async def update_tools(
-    session: AsyncSession, existing: Mapping[str, Tool], drafts: Iterable[ToolDraft]
-) -> None:
-    """Replaces what the source says of tools that exist; their names, aliases and overrides stay."""
-    for draft in drafts:
-        tool = existing[draft.source_key]
-        changed = {**draft.columns(), "version": tool.version + 1, "updated_at": now()}
-        await session.execute(update(Tool).where(col(Tool.id) == tool.id).values(**changed))
+    session: AsyncSession, existing: Mapping[str, Tool], drafts: Sequence[ToolDraft]
+) -> list[str]:
+    """Replaces what the source says of tools that exist; their names, aliases and overrides stay.
+
+    Gives the source keys of those that PostgreSQL refuses, which stay as they are.
+    """
+
+    async def store(part: Sequence[ToolDraft]) -> None:
+        for draft in part:
+            tool = existing[draft.source_key]
+            changed = {**draft.columns(), "version": tool.version + 1, "updated_at": now()}
+            await session.execute(update(Tool).where(col(Tool.id) == tool.id).values(**changed))
+
+    refused = [await each_that_can(session, chunk, store) for chunk in _chunks(drafts)]
+    return [draft.source_key for part in refused for draft in part]
 
 
 async def delete_tools(session: AsyncSession, tools: Iterable[Tool]) -> None:

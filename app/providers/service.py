@@ -23,7 +23,7 @@ from app.providers.imported import Imported, imported_of, name_taken, not_found
 from app.providers.keeping import new_variable, overlaid, stored_form
 from app.providers.reach import Reach, reach_of
 from app.providers.registration import Registration, Source
-from app.providers.reports import difference
+from app.providers.reports import difference, named_report
 from app.providers.repository import (
     columns_of,
     credentials_of,
@@ -38,7 +38,6 @@ from app.providers.repository import (
 from app.providers.sources import Reading, SourceReader
 from app.providers.storing import (
     DEFINITION,
-    named_report,
     opened_body,
     refreshed_columns,
     stored_slots,

@@ -14,7 +14,7 @@ from app.providers.keeping import new_credential
 from app.providers.origins import origin_of
 from app.providers.overrides import keep_overrides, restore_overrides, write_overrides
 from app.providers.registration import Registration
-from app.providers.reports import difference
+from app.providers.reports import difference, named_report
 from app.providers.repository import (
     activate,
     columns_of,
@@ -104,23 +104,17 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
     source = _source_row(drafted.tool_set.source, provider, vault=vault)
     revision = await activate(session, provider, source, report={})
     changed, added = set(found["changed"]), set(found["added"])
-    await update_tools(session, existing, [tool for tool in tools if tool.source_key in changed])
-    names = await insert_tools(
+    refused = await update_tools(session, existing, [tool for tool in tools if tool.source_key in changed])
+    names, lost = await insert_tools(
         session, provider, [tool for tool in tools if tool.source_key in added], revision_id=revision.id
     )
     await restore_overrides(session, provider)
-    revision.report = named_report(drafted.tool_set.report, names)
+    refused += lost
+    revision.report = named_report(drafted.tool_set.report, names, refused=refused)
     await session.flush()
+    for what in ("added", "changed"):
+        found[what] = [key for key in found[what] if key not in refused]
     return Written(names, revision.report, found)
-
-
-def named_report(report: Json, names: Mapping[str, str]) -> Json:
-    """The report with the canonical name of each tool that is there."""
-    operations = [
-        one if one["verdict"] == "skipped" else {**one, "name": names.get(one["source_key"], one["name"])}
-        for one in report.get("operations", ())
-    ]
-    return {**report, "operations": operations}
 
 
 async def refreshed_columns(session: AsyncSession, provider: Provider, drafted: Draft) -> Json:

@@ -1,6 +1,8 @@
 """POST /providers takes every form, tells them apart by itself, and answers with a report."""
 
 import asyncio
+from random import Random
+from string import ascii_letters
 
 import orjson
 import pytest
@@ -138,6 +140,23 @@ async def test_an_uploaded_manual_keeps_its_inline_auth_and_one_bad_tool_loses_n
     for secret in ("query-secret", "static-secret", "inline-secret"):
         for answer in (made.text, (await admin.get("/providers/m")).text, (await admin.get("/export")).text):
             assert secret not in answer
+
+
+async def test_a_tool_that_the_database_cannot_store_loses_no_other(admin, upstream):
+    """Three billion bytes are too many for an int4; a key of 5,000 characters for an index."""
+    big = {**tool("big", f"{upstream.url}/b"), "average_response_size": 3_000_000_000}
+    made = await admin.post("/providers?name=m", json=manual(big, tool("good", f"{upstream.url}/g")))
+    assert made.status_code == 201, made.text
+    assert (await admin.get("/tools/m.big")).json()["average_response_size"] == 3_000_000_000
+    path = "/" + "".join(Random(1).choices(ascii_letters, k=5_000))
+    document = openapi(upstream.url, paths=("/a", "/b", "/c"))
+    document["paths"][path] = {"get": {"operationId": "long", "responses": {}}}
+    made = await admin.post("/providers?name=o", json=document)
+    assert made.status_code == 201, made.text
+    assert await tools_of(admin, "o") == ["o.listA", "o.listB", "o.listC"]
+    report = made.json()["report"]
+    assert (report["counts"]["skipped"], made.json()["tool_count"]) == (1, 3)
+    assert "cannot store" in report["operations"][3]["reason"]
 
 
 async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, upstream):
