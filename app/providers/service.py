@@ -4,10 +4,10 @@ A source is fetched and converted first, while no database connection is held; t
 one transaction, so that nothing is ever half there.
 """
 
+import asyncio
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-import orjson
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -17,6 +17,7 @@ from app.database import Database
 from app.errors import Conflict, Forbidden
 from app.models import Credential, Provider, Variable, new_id
 from app.models import Source as SourceRow
+from app.providers.definition import definition_of
 from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
 from app.providers.imported import Imported, imported_of, name_taken, not_found
@@ -79,6 +80,7 @@ class Registry:
             if await provider_named(session, registration.name) is not None:
                 raise name_taken(registration.name)
         subject, drafted = await self.prepare(registration, principal=principal)
+        definition = await definition_of(registration, vault=self.vault)
         try:
             async with self.database.writing() as session:
                 await lock_names(session)
@@ -89,7 +91,7 @@ class Registry:
                     registration,
                     subject,
                     drafted,
-                    definition=self.definition_of(registration),
+                    definition=definition,
                     vault=self.vault,
                 )
                 detail = {"kind": provider.kind, "tools": len(written.names), "origins": provider.origins}
@@ -150,7 +152,8 @@ class Registry:
             raise Conflict(f"The tools of {name!r} were written by hand: there is no source to read again.")
         reach = reach_of(principal).using(used)
         subject = self._stored_subject(provider, rows, variables, reach=reach)
-        drafted = draft(await self._read_again(provider, source, subject), subject, reader=self.reader)
+        reading = await self._read_again(provider, source, subject)
+        drafted = await asyncio.to_thread(draft, reading, subject, reader=self.reader)
         async with self.database.writing() as session:
             await lock_names(session)
             current = await provider_named(session, name, locked=True)
@@ -188,7 +191,7 @@ class Registry:
             at=registration.at,
         )
         reading = await self.reader.read(registration.source, subject)
-        return subject, draft(reading, subject, reader=self.reader)
+        return subject, await asyncio.to_thread(draft, reading, subject, reader=self.reader)
 
     def permit(self, registration: Registration, *, principal: Principal) -> None:
         """Raises Forbidden for what lies outside of the caller's limits, or has secrets beyond its scopes."""
@@ -228,23 +231,13 @@ class Registry:
         )
         await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
 
-    def definition_of(self, registration: Registration) -> str:
-        """A keyed hash over everything that a registration says, its secrets included."""
-        said = asdict(registration)
-        body = said["source"].pop("body")
-        for key in ("at", "name"):
-            said.pop(key)
-        said["source"].pop("at")
-        text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
-        return self.vault.digest("definition", text, body).hex()
-
     async def is_unchanged(self, registration: Registration, *, principal: Principal) -> Provider | None:
         """The provider that this very registration made earlier, if it is still there."""
         async with self.database.reading() as session:
             provider = await provider_named(session, registration.name)
         if provider is None or not principal.may_use(provider.name, provider.tags):
             return None
-        same = provider.options.get(DEFINITION) == self.definition_of(registration)
+        same = provider.options.get(DEFINITION) == await definition_of(registration, vault=self.vault)
         return provider if same else None
 
     async def _read_again(self, provider: Provider, source: SourceRow, subject: Subject) -> Reading:

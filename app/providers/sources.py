@@ -73,7 +73,8 @@ class SourceReader:
         base = origin_of(str(subject.options.get("base_url", "")))
         named = (base,) if base else ()
         if source.kind == "manual":
-            stored = StoredSource("manual", orjson.dumps(source.value), "application/json", sealed=True)
+            raw = await asyncio.to_thread(orjson.dumps, source.value)
+            stored = StoredSource("manual", raw, "application/json", sealed=True)
             document = _Document(b"", "", at=source.at)
             tool_set = await self._manual(source.value, document, subject, stored)
             return Reading(tool_set, named_origins=named)
@@ -119,7 +120,7 @@ class SourceReader:
         return replace(reading, discovery=discovery)
 
     async def _exported(self, source: Source, subject: Subject) -> Reading:
-        tool_set = read_exported(source.value, scope=subject.scope, at=source.at)
+        tool_set = await asyncio.to_thread(read_exported, source.value, scope=subject.scope, at=source.at)
         template = source.value["call_template"]
         if template:
             template = open_fields(template, at=pointer(source.at, "call_template"))
