@@ -128,7 +128,7 @@ class HandTools:
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
         book = SlotBook(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
         scope = scope_of(provider.name, variables, environment=registry.environment, reach=reach)
-        split = open_template(template, scope=scope, at="/call_template")
+        split = open_template(template, scope=scope, prepare=registry.reader.prepare, at="/call_template")
         bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
         fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
         tool = ToolDraft(

@@ -1,10 +1,11 @@
 """UTCP manuals and hand-written tools -> a ToolSet, with every secret of their templates taken out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.errors import Fault, InvalidInput, UnsetVariable
+from app.providers.callable import Prepare
 from app.providers.drafts import DEFAULT_SLOT, Json, Security, StoredSource, ToolDraft, ToolSet
 from app.providers.origins import origin_of
 from app.providers.registration import GivenCredential
@@ -31,6 +32,7 @@ class ManualReading:
     provider: str
     scope: VariableScope
     book: SlotBook
+    prepare: Prepare
     at: str = ""
     auth_tools: GivenCredential | None = None
     fallback_slot: str | None = None
@@ -64,7 +66,8 @@ def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSo
         except InvalidInput as error:
             if isinstance(error, MisplacedSecret) and not how.scope.fetched:
                 raise
-            verdicts.append(verdict(tool.name, pointer=tool.pointer, reason=error.detail, notes=tool.notes))
+            place = error.errors[0].pointer.removeprefix(how.at) if error.errors else tool.pointer
+            verdicts.append(verdict(tool.name, pointer=place, reason=error.detail, notes=tool.notes))
             continue
         drafts[draft.source_key] = draft
         names.add(draft.name)
@@ -97,14 +100,23 @@ def joined(errors: list[UnsetVariable]) -> UnsetVariable:
     )
 
 
-def open_template(template: Template, *, scope: VariableScope, at: str) -> SplitTemplate:
-    """An http template of a tool with its secrets apart; its origin must not depend on arguments."""
+def open_template(template: Template, *, scope: VariableScope, prepare: Prepare, at: str) -> SplitTemplate:
+    """An http template of a tool with its secrets apart; its origin must not depend on arguments.
+
+    Raises InvalidInput, pointing below `at`, for one that could never be called.
+    """
     if template.http is None or template.protocol not in SERVED:
         raise NotServed(not_served(template.protocol))
     split = split_template(template.http, scope=scope, at=at)
     if origin_of(split.target) is None:
         fault = Fault(pointer(at, "url"), "Give a URL whose scheme, host and port are fixed.")
         raise NotServed("The URL does not say which host is called.", errors=[fault])
+    try:
+        prepare(scope.resolved(split.fields))
+    except InvalidInput as error:
+        faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
+        reason = faults[0].detail if faults else error.detail
+        raise NotServed(f"It could never be called: {reason}", errors=faults) from None
     return split
 
 
@@ -159,7 +171,7 @@ def _draft(
     if tool.name in drafts:
         raise NotServed("Another tool has this name, too.")
     at = how.at + _template_pointer(raw, tool.pointer)
-    split = open_template(tool.template, scope=how.scope, at=at)
+    split = open_template(tool.template, scope=how.scope, prepare=how.prepare, at=at)
     local = tool.name.removeprefix(f"{how.provider}.")
     return ToolDraft(
         source_key=tool.name,

@@ -20,6 +20,7 @@ from app.models import Source as SourceRow
 from app.providers.definition import definition_of
 from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
+from app.providers.egress import refuse_unusable
 from app.providers.imported import Imported, imported_of, name_taken, not_found
 from app.providers.keeping import new_variable, overlaid, stored_form
 from app.providers.reach import Reach, reach_of
@@ -52,6 +53,7 @@ from app.security.credentials import open_credential
 from app.security.principal import Principal
 from app.security.vault import Vault
 from app.settings import Settings
+from app.utcp.text import pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,8 @@ class Registry:
 
     async def prepare(self, registration: Registration, *, principal: Principal) -> tuple[Subject, Draft]:
         """Reads the source of a new provider; holds no connection while something else is awaited."""
+        at = pointer(registration.at, "options")
+        await refuse_unusable(registration.options, registration.option_secrets, at=at)
         provider_id = new_id()
         async with self.database.reading() as session:
             stored = await variables_for(session, None)

@@ -9,10 +9,11 @@ import orjson
 
 from app.catalog.loader import limits_of
 from app.errors import Fault, InvalidDocument, InvalidInput
-from app.outbound.egress import EgressSettings
+from app.providers.callable import only_callable
 from app.providers.conversion import Converter
 from app.providers.documents import from_conversion, with_auth_tools
 from app.providers.drafts import Json, StoredSource, ToolSet
+from app.providers.egress import egress_from
 from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
 from app.providers.handmade import SERVED, ManualReading, NotServed, not_served, read_tools
@@ -24,7 +25,6 @@ from app.providers.sealing import split_template, with_origins
 from app.providers.slots import Binding, SlotBook, complete
 from app.providers.subject import Subject
 from app.security.credentials import SealedCredential
-from app.security.secret import Secret
 from app.security.vault import Vault
 from app.settings import Settings
 from app.utcp.manuals import detect, read_manual
@@ -121,6 +121,7 @@ class SourceReader:
 
     async def _exported(self, source: Source, subject: Subject) -> Reading:
         tool_set = await asyncio.to_thread(read_exported, source.value, scope=subject.scope, at=source.at)
+        tool_set = await asyncio.to_thread(only_callable, tool_set, prepare=self.prepare, scope=subject.scope)
         template = source.value["call_template"]
         if template:
             template = open_fields(template, at=pointer(source.at, "call_template"))
@@ -148,7 +149,7 @@ class SourceReader:
             {**subject.scope.resolved(template), "url": target},
             credentials=credentials,
             limits=limits_of(subject.limits, self.settings),
-            egress=_egress(subject),
+            egress=egress_from(subject.options, subject.option_secrets),
         )
         document = _Document(found.raw, found.media_type, url=target, fetched=True, auth_tools=auth_tools)
         tool_set = await self._document(document, subject)
@@ -180,7 +181,9 @@ class SourceReader:
             document.body, url=document.url, base_url=base_url, media_type=document.media_type
         )
         stored = StoredSource("openapi", document.body, document.media_type, document.url)
-        return with_auth_tools(from_conversion(conversion, source=stored), document.auth_tools)
+        tool_set = from_conversion(conversion, source=stored)
+        tool_set = await asyncio.to_thread(only_callable, tool_set, prepare=self.prepare)
+        return with_auth_tools(tool_set, document.auth_tools)
 
     async def _manual(self, raw: Any, document: _Document, subject: Subject, stored: StoredSource) -> ToolSet:
         scope = subject.scope.narrowed() if document.fetched else subject.scope
@@ -195,6 +198,7 @@ class SourceReader:
             book=book,
             at=document.at,
             auth_tools=document.auth_tools,
+            prepare=self.prepare,
             fallback_slot=subject.fallback_slot,
         )
 
@@ -204,6 +208,10 @@ class SourceReader:
         # Pure Python over a document of up to 64 MB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)
 
+    def prepare(self, template: Mapping[str, Any]) -> None:
+        """Raises InvalidInput for an http template, variables written out, that could never be called."""
+        self.fetcher.adapters["http"].prepare(template)
+
     def binding(self, named: tuple[str, ...], tools: tuple[str, ...] = ()) -> Binding:
         """Where credentials go by default, and whether a token endpoint may be spoken to in the clear."""
         return Binding(
@@ -212,23 +220,6 @@ class SourceReader:
 
     def _sealed(self, given: GivenCredential, slot: str, subject: Subject) -> SealedCredential:
         return sealed_form(given, provider_id=subject.id, slot=slot, vault=self.vault, finder=subject.finder)
-
-
-def _type_key(value: Mapping[str, Any]) -> str:
-    return next((key for key in ("provider_type", "type") if key in value), "call_template_type")
-
-
-def _egress(subject: Subject) -> EgressSettings | None:
-    options, secrets = subject.options, subject.option_secrets
-    if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
-        return None
-    return EgressSettings(
-        proxy_url=Secret(secrets["proxy_url"]) if secrets.get("proxy_url") else None,
-        ca_bundle=options.get("ca_bundle"),
-        client_certificate=options.get("client_certificate"),
-        client_key=Secret(secrets["client_key"]) if secrets.get("client_key") else None,
-        proxy_resolves=bool(options.get("proxy_resolves")),
-    )
 
 
 def _allows_loopback(settings: Settings) -> bool:
