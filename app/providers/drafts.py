@@ -32,6 +32,8 @@ class ToolDraft:
     average_response_size: int | None = None
     by_hand: bool = False
     """Whether it belongs to no source, so that a refresh leaves it alone."""
+    wanted: str | None = None
+    """The local name that its source has for it; None where the report of a converter knows better."""
 
     def columns(self) -> Json:
         """What a re-import compares and replaces."""

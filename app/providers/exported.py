@@ -116,4 +116,5 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
         security=[[need.model_dump() for need in alternative] for alternative in form.security],
         origin=origin_of(target) or "",
         by_hand=form.hand_made,
+        wanted=form.name,
     )

@@ -184,6 +184,7 @@ def _draft(
         security=tool_security(split, book=how.book, fallback=fallback[0], optional=fallback[1]),
         origin=origin_of(split.target) or "",
         average_response_size=tool.average_response_size,
+        wanted=local,
     )
 
 

@@ -131,7 +131,7 @@ class Registry:
         return Imported(
             provider=shown,
             drafted=drafted,
-            report=named_report(drafted.tool_set.report, names),
+            report=named_report(drafted.tool_set, names, provider=subject.name),
             names=names,
             tool_count=len(names),
             difference=difference(existing, drafted.tool_set.tools),

@@ -110,7 +110,7 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
     )
     await restore_overrides(session, provider)
     refused += lost
-    revision.report = named_report(drafted.tool_set.report, names, refused=refused)
+    revision.report = named_report(drafted.tool_set, names, provider=provider.name, refused=refused)
     await session.flush()
     for what in ("added", "changed"):
         found[what] = [key for key in found[what] if key not in refused]

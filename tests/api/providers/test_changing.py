@@ -47,6 +47,35 @@ async def test_a_refresh_of_an_uploaded_document_reads_its_stored_bytes(admin, u
     assert upstream.seen[-1][2]["X-S"] == "hidden-one"
 
 
+async def test_a_report_says_renamed_of_what_has_another_name_here(admin, upstream):
+    """The name that was given first stays, whatever the source has for it later."""
+
+    def verdicts(answer):
+        operations = answer.json()["report"]["operations"]
+        return {one["source_key"]: (one["verdict"], one["name"]) for one in operations}
+
+    pages = [tool(name, f"{upstream.url}/e") for name in ("a.b", "a_b", "ov.c", "plain")]
+    upstream.pages["/utcp"] = manual(*pages)
+    made = await admin.post("/providers", json={"name": "ov", "source": {"url": f"{upstream.url}/utcp"}})
+    assert made.status_code == 201, made.text
+    first = verdicts(made)
+    assert first["a.b"] == ("renamed", "ov.a_b")
+    assert first["a_b"][0] == "renamed"
+    assert first["ov.c"] == ("accepted", "ov.c")
+    upstream.pages["/utcp"] = manual(*pages[1:])
+    again = await admin.post("/providers/ov/refresh")
+    assert again.json()["report"]["counts"]["renamed"] == 1
+    assert verdicts(again) == {key: first[key] for key in ("a_b", "ov.c", "plain")}
+    await admin.post(
+        "/tools", json={"provider": "ov", "name": "x", "call_template": {"url": f"{upstream.url}/x"}}
+    )
+    export = (await admin.get("/export")).json()
+    await admin.delete("/providers/ov")
+    back = (await admin.post("/import", json=export)).json()["entries"][0]["report"]
+    assert {one["verdict"] for one in back["operations"]} == {"accepted"}
+    assert back["counts"] == {"operations": 4, "accepted": 4, "renamed": 0, "skipped": 0}
+
+
 async def test_what_a_person_changed_comes_back_with_its_tool(admin, upstream):
     await registered(admin, upstream)
     changed = {"enabled": False, "tags": ["kept"]}
