@@ -151,6 +151,7 @@ def _registration(entry: Any, at: str) -> Registration:
         tags=tuple(body.tags),
         limits=body.limits.stored(),
         options=body.options.stored(),
+        option_secrets=body.options.secrets(),
         enabled=body.enabled,
         overrides={key: form.model_dump() for key, form in body.overrides.items()},
         at=at,

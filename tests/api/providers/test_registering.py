@@ -311,3 +311,40 @@ async def test_an_export_comes_in_again_without_any_secret(admin, upstream):
     for one, other in zip(first["providers"], second["providers"], strict=True):
         for key in one:
             assert one[key] == other[key], key
+
+
+async def test_an_import_stores_a_proxy_and_needs_the_scope_for_it(admin, gateway_app, upstream):
+    entry = {"name": "m", "tools": [], "options": {"proxy_url": "http://user:hidden-one@127.0.0.1:9"}}
+    body = {"format": "utcp-gateway/1", "providers": [entry]}
+    writer = await gateway_app.client("providers:read", "providers:write")
+    refused = await writer.post("/import", json=body)
+    assert [one["status"] for one in refused.json()["entries"]] == [403]
+    assert (await admin.post("/import", json=body)).status_code == 200
+    body = {"provider": "m", "name": "echo", "call_template": {"url": f"{upstream.url}/e"}}
+    assert (await admin.post("/tools", json=body)).status_code == 201
+    # The proxy, where nobody listens, is used.
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 502
+    assert "hidden-one" not in (await admin.get("/export")).text
+
+
+async def test_an_import_names_the_variables_that_its_tools_lack(admin, upstream):
+    one = tool("echo", f"{upstream.url}/${{PV}}")
+    body = {
+        "name": "m",
+        "source": {"manual": manual(one)},
+        "variables": {"PV": {"value": "e", "secret": False}},
+    }
+    assert (await admin.post("/providers", json=body)).status_code == 201
+    export = (await admin.get("/export")).json()
+    await admin.delete("/providers/m")
+    back = (await admin.post("/import", json=export)).json()["entries"][0]["report"]
+    assert ["PV" in note for note in back["operations"][0]["notes"]] == [True]
+    assert ["PV" in remark["detail"] for remark in back["warnings"]] == [True]
+    assert (await admin.post("/tools/m.echo/call", json={})).json()["variables"] == ["PV"]
+    await admin.put("/providers/m/variables/PV", json={"value": "e", "secret": False})
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
+    await admin.delete("/providers/m")
+    await admin.put("/variables/PV", json={"value": "secret"})
+    refused = (await admin.post("/import", json=export)).json()["entries"][0]
+    assert refused["status"] == 422
+    assert refused["problem"]["errors"][0]["pointer"] == "/providers/0/tools/0/call_template/url"
