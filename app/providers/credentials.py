@@ -9,7 +9,7 @@ from app.catalog.feed import record_change
 from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now
 from app.providers.changes import refuse_stale
-from app.providers.drafts import DISCOVERY_SLOTS, EGRESS_SLOT, Json
+from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, Json
 from app.providers.keeping import fill_credential, new_credential, spelled_as_stored
 from app.providers.origins import origins_of
 from app.providers.reach import Reach, reach_of
@@ -96,8 +96,9 @@ class CredentialStore:
         reach: Reach,
     ) -> GivenCredential:
         entry = next((one for one in provider.slots if one["slot"] == slot), None)
-        discovers = slot in DISCOVERY_SLOTS[:1] and bool(provider.call_template.get("url"))
-        if entry is None and not discovers:
+        if entry is None and slot in DISCOVERY_SLOTS and provider.call_template.get("url"):
+            entry = {"slot": slot, "kind": "static" if slot == DISCOVERY_STATIC else "any"}
+        if entry is None:
             known = [str(one["slot"]) for one in provider.slots]
             fault = Fault("#/path/slot", "The provider has no such slot.", expected=known)
             raise NotFound(f"{provider.name!r} asks for no credential {slot!r}.", errors=[fault])
@@ -105,7 +106,8 @@ class CredentialStore:
         environment = self.registry.environment
         scope = scope_of(provider.name, variables, environment=environment, reach=reach)
         source = (await source_facts(session, [provider.id])).get(provider.id) or {}
-        urls = [str(source.get("url") or ""), str(provider.options.get("base_url") or "")]
+        asked = (source.get("url"), provider.call_template.get("url"), provider.options.get("base_url"))
+        urls = [str(url or "") for url in asked]
         named = origins_of(str(scope.resolved(url)) for url in urls if url)
         targets = [] if named else await _targets(session, provider, slot, scope=scope)
         binding = self.registry.reader.binding(named, origins_of(targets))

@@ -11,7 +11,8 @@ Security = list[list[Json]]
 ProviderKind = Literal["openapi", "manual", "hand"]
 
 DEFAULT_SLOT = "default"
-DISCOVERY_SLOTS = ("discovery", "discovery-static")
+DISCOVERY_STATIC = "discovery-static"
+DISCOVERY_SLOTS = ("discovery", DISCOVERY_STATIC)
 EGRESS_SLOT = "egress"
 
 

@@ -28,6 +28,13 @@ class NeedForm(Closed):
     scopes: Annotated[list[ShortText], Field(max_length=200)] = Field(default_factory=list)
 
 
+class PlaceForm(Closed):
+    """A value of a slot of kind `static`: where it belongs."""
+
+    location: Annotated[str, Field(pattern="^(header|query|userinfo)$")]
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+
+
 class SlotForm(Closed):
     """A slot of a provider."""
 
@@ -40,6 +47,7 @@ class SlotForm(Closed):
     scopes: Annotated[list[ShortText], Field(max_length=1000)] | None = None
     description: Text | None = None
     fallback: bool | None = None
+    values: Annotated[list[PlaceForm], Field(max_length=1000)] | None = None
 
 
 class ToolForm(Closed):

@@ -13,13 +13,13 @@ from sqlmodel import col
 
 from app.errors import Fault, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
-from app.providers.drafts import Json
+from app.providers.drafts import DISCOVERY_SLOTS, Json
 from app.providers.faults import validated
 from app.providers.inputs import LimitsInput, OptionsInput
 from app.providers.overrides import overrides_of
 from app.providers.reading import MOST_ENTRIES, attempt
 from app.providers.registration import RefusedEntry, Registration, Registrations, Source
-from app.providers.repository import source_of, tools_of, visible
+from app.providers.repository import credentials_of, source_of, tools_of, visible
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, opened_body
 from app.providers.texts import Tags
@@ -119,7 +119,8 @@ class Exporter:
             body = opened_body(source, vault=self.registry.vault)
             form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
             tools = [tool for tool in tools if tool.revision_id is None]
-        form["slots"] = [{key: slot[key] for key in slot if key != "inline"} for slot in row.slots]
+        slots = {slot["slot"]: {key: slot[key] for key in slot if key != "inline"} for slot in row.slots}
+        form["slots"] = [*{**await _discovery_slots(session, row), **slots}.values()]
         form["tools"] = [_tool(row.name, tool) for tool in tools]
         return form
 
@@ -170,6 +171,20 @@ def _source(body: ExportedProvider, at: str) -> Source:
             fault = Fault(pointer(at, "document_base64"), "This is not base64.")
             raise InvalidInput("The document cannot be read.", errors=[fault]) from None
     return Source("tools", raw, body.media_type, value=value, at=at, url=body.url)
+
+
+async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, Json]:
+    """The slots of what is sent when the source is fetched, so that they can be filled again."""
+    rows = [row for row in await credentials_of(session, [provider.id]) if row.slot in DISCOVERY_SLOTS]
+    shown = ("location", "name", "token_url", "values")
+    return {
+        row.slot: {
+            "slot": row.slot,
+            "kind": row.kind,
+            **{key: row.public[key] for key in shown if key in row.public},
+        }
+        for row in rows
+    }
 
 
 def _tool(provider: str, tool: Tool) -> Json:

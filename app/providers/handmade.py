@@ -11,7 +11,7 @@ from app.providers.origins import origin_of
 from app.providers.registration import GivenCredential
 from app.providers.reports import report, verdict, warning
 from app.providers.scope import MisplacedSecret, VariableScope
-from app.providers.sealing import SplitTemplate, split_template
+from app.providers.sealing import SplitTemplate, split_template, static_places
 from app.providers.slots import SlotBook, slots_of
 from app.utcp.manuals import Manual, ManualTool
 from app.utcp.names import legal_name
@@ -140,6 +140,8 @@ def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...], *, fallback: str 
     for inline in book.entries():
         public = inline.given.public
         shown: Json = {key: public[key] for key in ("location", "name", "token_url") if public.get(key)}
+        if inline.given.kind == "static":
+            shown["values"] = static_places(inline.given.secrets)
         entry: Json = {"slot": inline.slot, "kind": inline.given.kind, **shown}
         # What was placed for no tool in particular is `auth_tools`: the registrar's, not the manual's.
         entries.append({**entry, "inline": inline.fingerprint} if inline.origins else entry)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.errors import Fault, InvalidInput
+from app.providers.credential_inputs import header_problem
 from app.providers.drafts import DEFAULT_SLOT, InlineCredential, Json, Security, ToolDraft
-from app.providers.inputs import header_problem
 from app.providers.origins import is_loopback, origin_of
 from app.providers.registration import GivenCredential
 from app.utcp.text import pointer
@@ -76,6 +76,9 @@ def complete(given: GivenCredential, *, slot: Json | None, binding: Binding, at:
     Raises InvalidInput, below `at`, where these cannot be told without the owner's word.
     """
     scheme = slot or {}
+    if given.kind == "static" and slot is not None and slot["kind"] != "static":
+        fault = Fault(pointer(at, "kind"), "This slot takes no values of a template.")
+        raise InvalidInput("The credential is of a kind that does not fit.", errors=[fault])
     public = {key: value for key, value in given.public.items() if value is not None}
     if given.kind == "api_key":
         same = scheme if scheme.get("kind") == "api_key" else {}

@@ -12,7 +12,7 @@ from app.errors import Fault, InvalidDocument, InvalidInput
 from app.providers.callable import only_callable
 from app.providers.conversion import Converter
 from app.providers.documents import from_conversion, with_auth_tools
-from app.providers.drafts import Json, StoredSource, ToolSet
+from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, Json, StoredSource, ToolSet
 from app.providers.egress import egress_from
 from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
@@ -87,7 +87,7 @@ class SourceReader:
         credentials = {
             slot: stored_form(row, finder=subject.finder)
             for slot, row in subject.stored.items()
-            if slot in ("discovery", "discovery-static")
+            if slot in DISCOVERY_SLOTS
         }
         return await self._fetched(dict(template), target, credentials, subject)
 
@@ -108,8 +108,9 @@ class SourceReader:
             subject.reach.permit_sealing()
         binding = self.binding((origin,))
         discovery: dict[str, GivenCredential] = {}
-        if split.static is not None:
-            discovery["discovery-static"] = with_origins(split.static, (origin,))
+        static = split.static or subject.given.get(DISCOVERY_STATIC)
+        if static is not None:
+            discovery[DISCOVERY_STATIC] = with_origins(static, (origin,))
         auth = split.auth or subject.given.get("discovery")
         if auth is not None:
             discovery["discovery"] = complete(auth, slot=None, binding=binding, at=pointer(source.at, "auth"))
