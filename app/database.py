@@ -1,10 +1,10 @@
 """PostgreSQL: the engine, sessions, and the one writing transaction of a control-plane request."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from alembic import command
@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from app.errors import Unavailable
 
 _ASYNCPG = "postgresql+asyncpg"
+_Row = TypeVar("_Row")
 
 
 def sqlalchemy_url(dsn: str) -> str:
@@ -42,6 +43,34 @@ def is_away(error: BaseException) -> bool:
     if isinstance(error, OperationalError | InterfaceError):
         return True
     return isinstance(error, DBAPIError) and error.connection_invalidated
+
+
+def is_about_a_row(error: DBAPIError) -> bool:
+    """Whether a value was refused: SQLSTATE classes 22 (data) and 54 (limits), or no encoding."""
+    if is_away(error):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or str(state).startswith(("22", "54"))
+
+
+async def each_that_can(
+    session: AsyncSession, rows: Sequence[_Row], store: Callable[[Sequence[_Row]], Awaitable[None]]
+) -> list[_Row]:
+    """Stores rows so that one with a value which PostgreSQL refuses loses no other; gives those refused."""
+    if not rows:
+        return []
+    try:
+        async with session.begin_nested():
+            await store(rows)
+    except DBAPIError as error:
+        if not is_about_a_row(error):
+            raise
+        if len(rows) == 1:
+            return [*rows]
+        half = len(rows) // 2
+        first = await each_that_can(session, rows[:half], store)
+        return first + await each_that_can(session, rows[half:], store)
+    return []
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import or_, select
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
@@ -14,7 +14,7 @@ from app.catalog.plan import Plan
 from app.catalog.tools import ToolView, named, tool_select, view
 from app.database import Database
 from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
-from app.models import TENANT, Credential, Provider, Variable
+from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
@@ -38,6 +38,7 @@ class _Stored:
 
     tool: ToolView
     protocol: str
+    fetched: bool
     options: Mapping[str, Any]
     limits: Mapping[str, Any]
     credentials: Sequence[Credential]
@@ -65,9 +66,10 @@ class VariableFinder:
                         return _sealed_variable(row, name)
         for spelling in spellings:
             if spelling in self.environment:
+                # Nobody says whether it is secret, so it is: masked, and shown in registrars' texts only.
                 value = self.environment[spelling]
                 return SealedVariable(
-                    id=_NIL, tenant_id=TENANT, name=name, secret=False, value=value,
+                    id=_NIL, tenant_id=TENANT, name=name, secret=True, value=value,
                     sealed=None, version=0, provider_id=None,
                 )  # fmt: skip
         return None
@@ -93,6 +95,7 @@ class Loader:
     async def _read(self, name: str) -> _Stored:
         statement = tool_select(full=True).add_columns(
             col(Provider.protocol).label("protocol"),
+            came_from_upstream().label("fetched"),
             col(Provider.options).label("options"),
             col(Provider.limits).label("limits"),
         )
@@ -104,7 +107,7 @@ class Loader:
             credentials = await _credentials(session, tool)
             names = {*find_variables(tool.call_template)}.union(*(row.variable_names for row in credentials))
             variables = await _variables(session, tool, names) if names else []
-        return _Stored(tool, row.protocol, row.options, row.limits, credentials, variables)
+        return _Stored(tool, row.protocol, row.fetched, row.options, row.limits, credentials, variables)
 
     def compile(self, stored: _Stored) -> Plan:
         """Everything that is the same for each call of the tool."""
@@ -115,7 +118,7 @@ class Loader:
                 f"The protocol {stored.protocol} of {tool.name} is not served by this gateway."
             )
         finder = VariableFinder(tool.provider, stored.variables, self._environment())
-        template = _substituted(tool.call_template, finder)
+        template = _substituted(tool.call_template, finder, fetched=stored.fetched)
         try:
             target = adapter.prepare(template)
         except InvalidInput as error:
@@ -179,6 +182,15 @@ def egress_of(
     )
 
 
+def came_from_upstream() -> ColumnElement[bool]:
+    """Whether the tool is one of a manual that was fetched; for a statement made from `tool_select()`."""
+    return and_(
+        col(Provider.kind) == "manual",
+        col(Provider.call_template)["url"].is_not(None),
+        col(Tool.revision_id).is_not(None),
+    )
+
+
 async def _credentials(session: AsyncSession, tool: ToolView) -> Sequence[Credential]:
     """Those in the slots that the tool names, and egress. Others, of discovery say, are not for calls."""
     slots = {EGRESS_SLOT} | {need["slot"] for alternative in tool.security for need in alternative}
@@ -204,12 +216,16 @@ async def _variables(session: AsyncSession, tool: ToolView, names: Collection[st
     return found.scalars().all()
 
 
-def _substituted(template: dict[str, Any], finder: VariableFinder) -> dict[str, Any]:
+def _substituted(template: dict[str, Any], finder: VariableFinder, *, fetched: bool) -> dict[str, Any]:
     """The template with its variables written out; one made from OpenAPI has none (`/$count` is a path)."""
     if "parameters" in template:
         return template
     found = {name: finder.find(name) for name in find_variables(template)}
-    secret = [name for name, variable in found.items() if variable is not None and variable.secret]
+    secret = [
+        name
+        for name, variable in found.items()
+        if variable is not None and variable.secret and (fetched or variable.value is None)
+    ]
     if secret:
         # A secret in the open part of a plan would be shown by every dry run.
         raise InvalidInput(

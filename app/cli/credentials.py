@@ -21,6 +21,7 @@ class Kind(StrEnum):
     BASIC = "basic"
     BEARER = "bearer"
     OAUTH2 = "oauth2"
+    STATIC = "static"
 
 
 #: The member of the body that --secret fills.
@@ -29,6 +30,7 @@ _SECRET_FIELD = {
     Kind.BASIC: "password",
     Kind.BEARER: "token",
     Kind.OAUTH2: "client_secret",
+    Kind.STATIC: "value",
 }
 #: The options that each kind takes (True: must be given).
 _FIELDS: Mapping[Kind, Mapping[str, bool]] = {
@@ -42,6 +44,7 @@ _FIELDS: Mapping[Kind, Mapping[str, bool]] = {
         "audience": False,
         "resource": False,
     },
+    Kind.STATIC: {"location": True, "name": True},
 }
 
 ProviderArgument = Annotated[str, typer.Argument(help="The provider.")]
@@ -52,8 +55,10 @@ SlotArgument = Annotated[str, typer.Argument(help="The slot, as `credentials lis
 class Fields:
     """The options that are not secret; each belongs to one kind."""
 
-    location: Annotated[str | None, typer.Option(help="api_key: header, query or cookie.")] = None
-    name: Annotated[str | None, typer.Option(help="api_key: of the header, parameter or cookie.")] = None
+    location: Annotated[
+        str | None, typer.Option(help="api_key: header, query, cookie; static: header, query, userinfo.")
+    ] = None
+    name: Annotated[str | None, typer.Option(help="api_key, static: of the header or parameter.")] = None
     username: Annotated[str | None, typer.Option(help="basic: the user name.")] = None
     client_id: Annotated[str | None, typer.Option(help="oauth2: the client id.")] = None
     token_url: Annotated[str | None, typer.Option(help="oauth2: the token endpoint.")] = None
@@ -92,12 +97,15 @@ def set_credential(
     """Store a credential; one that is there already is replaced.
 
     The secret is the key, the password, the token or the client secret; it may hold ${NAME} of a variable.
+    Of kind static, which replaces what a call template held, one value is stored; the API takes several.
     """
     secret_field = _SECRET_FIELD[kind]
-    body = {"kind": kind.value, **fields.of(kind)}
+    body: dict[str, Any] = {"kind": kind.value, **fields.of(kind)}
     body[secret_field] = read_secret(
         secret, prompt=f"{secret_field.replace('_', ' ').capitalize()} of {slot}"
     )
+    if kind is Kind.STATIC:
+        body = {"kind": "static", "values": [{name: body[name] for name in ("location", "name", "value")}]}
     if allow_origin:
         body["allowed_origins"] = allow_origin
     stored = session.gateway.send("PUT", path("providers", provider, "credentials", slot), json=body).json()

@@ -168,4 +168,4 @@ def _skipped(answer: Json) -> bool:
 
 
 def _kind(slot: Json) -> str:
-    return str(slot["kind"]) if slot["kind"] in ("api_key", "basic", "bearer", "oauth2") else "..."
+    return str(slot["kind"]) if slot["kind"] in ("api_key", "basic", "bearer", "oauth2", "static") else "..."

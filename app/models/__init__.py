@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ForeignKey, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, cascade, jsonb, moment, new_id, now, texts
@@ -24,6 +24,7 @@ __all__ = [
     "DataKeyRow",
     "Event",
     "Import",
+    "KeptOverride",
     "Key",
     "Override",
     "Provider",
@@ -129,7 +130,7 @@ class Tool(Row, table=True):
     call_template: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     security: list[list[dict[str, Any]]] = Field(default_factory=list, sa_column=jsonb())
     deprecated: bool = False
-    average_response_size: int | None = None
+    average_response_size: int | None = Field(default=None, sa_column=Column(BigInteger))
     shown: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """What a model sees of a large one: description, inputs, outputs and the steps that led there."""
     version: int = 1
@@ -144,6 +145,20 @@ class Override(SQLModel, table=True):
     tool_id: UUID = Field(
         sa_column=Column(ForeignKey("tools.id", ondelete="CASCADE"), primary_key=True, nullable=False)
     )
+    tenant_id: UUID = Field(default=TENANT, nullable=False)
+    description: str | None = None
+    tags: list[str] | None = Field(default=None, sa_column=texts(nullable=True))
+    enabled: bool | None = None
+
+
+class KeptOverride(SQLModel, table=True):
+    """What a person changed on a tool that its source has no more, until the tool comes back."""
+
+    __tablename__ = "kept_overrides"
+    provider_id: UUID = Field(
+        sa_column=Column(ForeignKey("providers.id", ondelete="CASCADE"), primary_key=True, nullable=False)
+    )
+    source_key: str = Field(primary_key=True)
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     description: str | None = None
     tags: list[str] | None = Field(default=None, sa_column=texts(nullable=True))

@@ -1,5 +1,6 @@
 """What an import answers: a status and a model, whether somebody waits for it or not."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,9 @@ from app.providers.views import preview_of, refreshed_of, registered_of
 from app.security.principal import Principal
 
 Answer = tuple[int, BaseModel]
+
+
+# Models of many tools are made and written in threads: those of 5,000 take 100 ms.
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +47,17 @@ class Answering:
         if isinstance(only, RefusedEntry):
             raise only.error
         if preview:
-            return 200, preview_of(await self.registry.preview(only, principal=self.principal))
+            seen = await self.registry.preview(only, principal=self.principal)
+            return 200, await asyncio.to_thread(preview_of, seen)
         imported = await self.registry.register(only, principal=self.principal)
-        return 201, registered_of(imported, source=await self._source(imported))
+        source = await self._source(imported)
+        return 201, await asyncio.to_thread(registered_of, imported, source=source)
 
     async def refresh(self, name: str) -> tuple[int, Refreshed]:
         """200 with the provider and the difference."""
         imported = await self.registry.refresh(name, principal=self.principal)
-        return 200, refreshed_of(imported, source=await self._source(imported))
+        source = await self._source(imported)
+        return 200, await asyncio.to_thread(refreshed_of, imported, source=source)
 
     async def _source(self, imported: Imported) -> dict[str, Any] | None:
         key = imported.provider.id
@@ -77,7 +84,7 @@ async def answered(
     wishes = {wish.strip().lower() for wish in (prefer or "").replace(";", ",").split(",")}
     if "respond-async" not in wishes:
         status, model = await work()
-        return model_response(status, model)
+        return await asyncio.to_thread(model_response, status, model)
     row = await jobs.start(_plain(work), principal=principal)
     view = ImportView(
         id=row.id, state="running", status=None, result=None, created_at=row.created_at, finished_at=None

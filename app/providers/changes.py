@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.loader import VariableFinder
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
 from app.parameters import fits
 from app.providers.drafting import egress_credential
 from app.providers.drafts import EGRESS_SLOT, Json
-from app.providers.inputs import ProviderPatch
+from app.providers.egress import refuse_unusable
+from app.providers.inputs import OptionsInput, ProviderPatch
 from app.providers.keeping import fill_credential, new_credential, stored_form
 from app.providers.registration import GivenCredential
 from app.providers.repository import (
@@ -26,9 +28,10 @@ from app.providers.repository import (
 )
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, touched
-from app.providers.subject import Subject
 from app.security.credentials import open_credential
 from app.security.principal import Principal
+
+_EGRESS: Final = frozenset({"proxy_url", "ca_bundle", "client_certificate", "client_key"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,7 @@ class ProviderChanges:
             values = _values(body, provider)
             touched(provider, values)
             if body.options is not None:
-                await self._write_egress(
-                    session, provider, body.options.secrets(), body.options.model_fields_set
-                )
+                await self._write_egress(session, provider, body.options)
             facts = await _whole(session, provider)
             detail = {"changed": sorted(values)}
             await registry.recorded(session, provider, "changed", actor=principal.key_id, detail=detail)
@@ -94,16 +95,20 @@ class ProviderChanges:
             await registry.recorded(session, provider, "deleted", actor=principal.key_id)
         await registry.feed.catch_up()
 
-    async def _write_egress(
-        self, session: AsyncSession, provider: Provider, secrets: Mapping[str, str], named: set[str]
-    ) -> None:
-        """Secret options that the body names are replaced, those that it sets to null are removed."""
+    async def _write_egress(self, session: AsyncSession, provider: Provider, given: OptionsInput) -> None:
+        """Secret options that the body names are replaced, those that it sets to null are removed.
+
+        Raises InvalidInput where what comes of it could reach no upstream.
+        """
+        named = given.model_fields_set
         rows = {row.slot: row for row in await credentials_of(session, [provider.id])}
         row = rows.get(EGRESS_SLOT)
-        finder = Subject(provider.id, provider.name, (), {}, {}).finder
+        finder = VariableFinder(provider.name, (), {})
         vault = self.registry.vault
         old = open_credential(stored_form(row, finder=finder), vault=vault) if row is not None else {}
-        merged = {key: value for key, value in old.items() if key not in named} | dict(secrets)
+        merged = {key: value for key, value in old.items() if key not in named} | given.secrets()
+        if named & _EGRESS:
+            await refuse_unusable(provider.options, merged, at="/options")
         if row is None:
             if merged:
                 session.add(new_credential(provider.id, EGRESS_SLOT, _given(merged), vault=vault))

@@ -9,9 +9,10 @@ from app.catalog.feed import record_change
 from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now
 from app.providers.changes import refuse_stale
-from app.providers.drafts import DISCOVERY_SLOTS, EGRESS_SLOT, Json
+from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, Json
 from app.providers.keeping import fill_credential, new_credential, spelled_as_stored
 from app.providers.origins import origins_of
+from app.providers.reach import Reach, reach_of
 from app.providers.registration import GivenCredential
 from app.providers.repository import credentials_of, source_facts, tools_of, variables_for
 from app.providers.scope import VariableScope, scope_of
@@ -44,12 +45,12 @@ class CredentialStore:
         """Stores a credential, in the place of one that is there; and whether it is the first of its slot.
 
         Raises NotFound, InvalidInput where the slot does not exist or it cannot be told where the credential
-        may go, UnsetVariable, PreconditionFailed.
+        may go, UnsetVariable, PreconditionFailed, and Forbidden for a secret of all from a limited key.
         """
         registry = self.registry
         async with registry.database.writing() as session:
             row = await registry.visible_provider(session, provider, principal=principal, locked=True)
-            ready = await self._complete(session, row, slot, given)
+            ready = await self._complete(session, row, slot, given, reach=reach_of(principal))
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
             refuse_stale(None if stored is None else stored.version, if_match)
             if stored is None:
@@ -86,18 +87,27 @@ class CredentialStore:
         await registry.feed.catch_up()
 
     async def _complete(
-        self, session: AsyncSession, provider: Provider, slot: str, given: GivenCredential
+        self,
+        session: AsyncSession,
+        provider: Provider,
+        slot: str,
+        given: GivenCredential,
+        *,
+        reach: Reach,
     ) -> GivenCredential:
         entry = next((one for one in provider.slots if one["slot"] == slot), None)
-        discovers = slot in DISCOVERY_SLOTS[:1] and bool(provider.call_template.get("url"))
-        if entry is None and not discovers:
+        if entry is None and slot in DISCOVERY_SLOTS and provider.call_template.get("url"):
+            entry = {"slot": slot, "kind": "static" if slot == DISCOVERY_STATIC else "any"}
+        if entry is None:
             known = [str(one["slot"]) for one in provider.slots]
             fault = Fault("#/path/slot", "The provider has no such slot.", expected=known)
             raise NotFound(f"{provider.name!r} asks for no credential {slot!r}.", errors=[fault])
         variables = await variables_for(session, provider.id)
-        scope = scope_of(provider.name, variables, environment=self.registry.environment)
+        environment = self.registry.environment
+        scope = scope_of(provider.name, variables, environment=environment, reach=reach)
         source = (await source_facts(session, [provider.id])).get(provider.id) or {}
-        urls = [str(source.get("url") or ""), str(provider.options.get("base_url") or "")]
+        asked = (source.get("url"), provider.call_template.get("url"), provider.options.get("base_url"))
+        urls = [str(url or "") for url in asked]
         named = origins_of(str(scope.resolved(url)) for url in urls if url)
         targets = [] if named else await _targets(session, provider, slot, scope=scope)
         binding = self.registry.reader.binding(named, origins_of(targets))

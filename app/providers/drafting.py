@@ -19,7 +19,7 @@ def draft(reading: Reading, subject: Subject, *, reader: SourceReader) -> Draft:
     """Completes every credential.
 
     Raises InvalidInput for a credential in a slot that the source does not have, or that nobody can tell
-    where to send. What is stored already is left as it is.
+    where to send, and Forbidden where the caller may store none. What is stored already is left as it is.
     """
     tools, named = reading.tool_set.tools, reading.named_origins
     slots = {str(slot["slot"]): slot for slot in reading.tool_set.slots}
@@ -45,6 +45,8 @@ def draft(reading: Reading, subject: Subject, *, reader: SourceReader) -> Draft:
             unsent.append({"slot": inline.slot, "origins": [*inline.origins], "token_url": token_url})
         else:
             ready[inline.slot] = bound
+    if ready:
+        subject.reach.permit_sealing()
     stored = {slot: stored_destination(row) for slot, row in subject.stored.items()}
     lacking = without_consent(
         tools, slots=reading.tool_set.slots, credentials={**stored, **ready}, named=named
@@ -71,8 +73,9 @@ def _bound(inline: InlineCredential, reading: Reading, binding: Binding) -> Give
     the origin that the registrar named, and to no other token endpoint.
     """
     given = inline.given
-    borrowed = reading.fetched and bool(inline.origins) and bool(named_variables(given.secrets))
-    origins = reading.named_origins if borrowed or not inline.origins else inline.origins
+    theirs = bool(inline.origins) and not inline.shared
+    borrowed = reading.fetched and theirs and bool(named_variables(given.secrets))
+    origins = inline.origins if theirs and not borrowed else reading.named_origins
     token_url = given.public.get("token_url")
     if borrowed and token_url and origin_of(str(token_url)) not in reading.named_origins:
         return None

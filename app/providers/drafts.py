@@ -11,7 +11,8 @@ Security = list[list[Json]]
 ProviderKind = Literal["openapi", "manual", "hand"]
 
 DEFAULT_SLOT = "default"
-DISCOVERY_SLOTS = ("discovery", "discovery-static")
+DISCOVERY_STATIC = "discovery-static"
+DISCOVERY_SLOTS = ("discovery", DISCOVERY_STATIC)
 EGRESS_SLOT = "egress"
 
 
@@ -33,6 +34,8 @@ class ToolDraft:
     shown: Json | None = None
     by_hand: bool = False
     """Whether it belongs to no source, so that a refresh leaves it alone."""
+    wanted: str | None = None
+    """The local name that its source has for it; None where the report of a converter knows better."""
 
     def columns(self) -> Json:
         """What a re-import compares and replaces."""
@@ -51,12 +54,16 @@ class ToolDraft:
 
 @dataclass(frozen=True, slots=True)
 class InlineCredential:
-    """A credential that stood in a template itself, and the origins of the tools that it stood at."""
+    """A credential that stood in a template itself, and the origins of the tools that it stood at.
+
+    `shared`: it is that of `auth_tools`, the registrar's own, whether or not it stood at tools as well.
+    """
 
     slot: str
     given: GivenCredential
     fingerprint: str
     origins: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ async def _one(
     act: Callable[..., Awaitable[Imported]] = registry.preview if preview else registry.register
     try:
         async with places:
+            registry.permit(entry, principal=principal)
             same = await registry.is_unchanged(entry, principal=principal)
             if same is not None:
                 return EntryVerdict(entry.name, "unchanged", 200)

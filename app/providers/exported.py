@@ -9,7 +9,7 @@ from app.providers.drafts import Json, StoredSource, ToolDraft, ToolSet
 from app.providers.faults import validated
 from app.providers.handmade import SERVED, not_served
 from app.providers.origins import origin_of
-from app.providers.reports import report, verdict
+from app.providers.reports import report, verdict, warning
 from app.providers.scope import VariableScope
 from app.providers.sealing import PLAIN_HEADERS
 from app.providers.texts import SlotName, Tags
@@ -18,6 +18,7 @@ from app.utcp.paths import compile_url
 from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import read_template
 from app.utcp.text import pointer
+from app.utcp.variables import find_variables, substitute
 
 
 class NeedForm(Closed):
@@ -25,6 +26,13 @@ class NeedForm(Closed):
 
     slot: SlotName
     scopes: Annotated[list[ShortText], Field(max_length=200)] = Field(default_factory=list)
+
+
+class PlaceForm(Closed):
+    """A value of a slot of kind `static`: where it belongs."""
+
+    location: Annotated[str, Field(pattern="^(header|query|userinfo)$")]
+    name: Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class SlotForm(Closed):
@@ -38,6 +46,8 @@ class SlotForm(Closed):
     token_url: Annotated[str, Field(max_length=2048)] | None = None
     scopes: Annotated[list[ShortText], Field(max_length=1000)] | None = None
     description: Text | None = None
+    fallback: bool | None = None
+    values: Annotated[list[PlaceForm], Field(max_length=1000)] | None = None
 
 
 class ToolForm(Closed):
@@ -55,7 +65,11 @@ class ToolForm(Closed):
 
 
 def read_exported(value: Json, *, scope: VariableScope, at: str) -> ToolSet:
-    """The tools and slots of one provider; raises InvalidInput with pointers below `at`."""
+    """The tools and slots of one provider; raises InvalidInput with pointers below `at`.
+
+    A variable without a value refuses no tool, because a provider's own can be set only once it is there;
+    the report names it.
+    """
     slots: list[Json] = []
     for index, slot in enumerate(value["slots"]):
         form = validated(SlotForm, slot, at=pointer(at, "slots", index))
@@ -64,12 +78,14 @@ def read_exported(value: Json, *, scope: VariableScope, at: str) -> ToolSet:
     keys = {tool.source_key for tool in tools}
     if len(keys) < len(tools):
         raise InvalidInput("Two tools have one key.", errors=[Fault(pointer(at, "tools"), "Give each once.")])
-    verdicts = [verdict(tool.source_key, name=tool.name) for tool in tools]
+    unset = {tool.source_key: _unset(tool.call_template, scope) for tool in tools}
+    verdicts = [verdict(tool.source_key, name=tool.name, notes=unset[tool.source_key]) for tool in tools]
+    missing = dict.fromkeys(note for notes in unset.values() for note in notes)
     by_hand = all(tool.by_hand for tool in tools)
     return ToolSet(
         kind="hand" if by_hand else "manual",
         tools=tuple(tools),
-        report=report(verdicts),
+        report=report(verdicts, warnings=[warning(note) for note in missing]),
         source=StoredSource("export", b""),
         slots=tuple(slots),
     )
@@ -99,6 +115,7 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
     place = pointer(at, "call_template")
     fields = open_fields({"call_template_type": "http", **form.call_template}, at=place)
     fields.pop("name", None)
+    fields = _spelled(fields, scope=scope, at=place)
     target = fields["url"] if "parameters" in fields else str(scope.resolved(fields["url"]))
     if "$" not in target:
         compile_url(target, at=pointer(place, "url"))
@@ -115,4 +132,28 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
         security=[[need.model_dump() for need in alternative] for alternative in form.security],
         origin=origin_of(target) or "",
         by_hand=form.hand_made,
+        wanted=form.name,
     )
+
+
+def _spelled(fields: Json, *, scope: VariableScope, at: str) -> Json:
+    """The template with its variables as they are stored; MisplacedSecret where one of them is secret."""
+    if "parameters" in fields:
+        return fields
+
+    def stored(name: str) -> str:
+        known = scope.find(name)
+        return f"${{{name if known is None else known.name}}}"
+
+    scope.refuse_secrets(fields, at=at)
+    spelled: Json = substitute(fields, stored)
+    return spelled
+
+
+def _unset(fields: Json, scope: VariableScope) -> list[str]:
+    named = [] if "parameters" in fields else find_variables(fields)
+    return [
+        f"The variable {name} has no value: set it before calling."
+        for name in named
+        if scope.find(name) is None
+    ]

@@ -13,13 +13,14 @@ from sqlmodel import col
 
 from app.catalog.tools import provider_filter
 from app.errors import Fault, InvalidInput
-from app.models import TENANT, Override, Provider, Tool, Variable
-from app.providers.drafts import Json
+from app.models import TENANT, Provider, Tool, Variable
+from app.providers.drafts import DISCOVERY_SLOTS, Json
 from app.providers.faults import validated
 from app.providers.inputs import LimitsInput, OptionsInput
+from app.providers.overrides import overrides_of
 from app.providers.reading import MOST_ENTRIES, attempt
 from app.providers.registration import DocumentOptions, RefusedEntry, Registration, Registrations, Source
-from app.providers.repository import overrides_of, source_of, tools_of
+from app.providers.repository import credentials_of, source_of, tools_of
 from app.providers.service import Registry
 from app.providers.storing import DEFINITION, opened_body
 from app.providers.texts import OverlayText, Tags
@@ -105,7 +106,6 @@ class Exporter:
     async def _provider(self, session: AsyncSession, row: Provider) -> Json:
         source = await source_of(session, row.id)
         tools = await tools_of(session, row.id)
-        overrides = await overrides_of(session, row.id)
         query = select(col(Variable.name)).where(col(Variable.provider_id) == row.id)
         form: Json = {
             "name": row.name,
@@ -117,16 +117,15 @@ class Exporter:
             "options": {key: value for key, value in row.options.items() if key != DEFINITION},
             "call_template": row.call_template,
             "variables": sorted((await session.execute(query)).scalars()),
-            "overrides": {
-                tool.source_key: _override(overrides[tool.id]) for tool in tools if tool.id in overrides
-            },
+            "overrides": await overrides_of(session, row),
         }
         if source is not None and source.format == "openapi":
             body = opened_body(source, vault=self.registry.vault)
             form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
             form |= {"root": source.root, "overlay": source.overlay, "follow_references": source.follows}
             tools = [tool for tool in tools if tool.revision_id is None]
-        form["slots"] = [{key: slot[key] for key in slot if key != "inline"} for slot in row.slots]
+        slots = {slot["slot"]: {key: slot[key] for key in slot if key != "inline"} for slot in row.slots}
+        form["slots"] = [*{**await _discovery_slots(session, row), **slots}.values()]
         form["tools"] = [_tool(row.name, tool) for tool in tools]
         return form
 
@@ -158,6 +157,7 @@ def _registration(entry: Any, at: str) -> Registration:
         tags=tuple(body.tags),
         limits=body.limits.stored(),
         options=body.options.stored(),
+        option_secrets=body.options.secrets(),
         enabled=body.enabled,
         overrides={key: form.model_dump() for key, form in body.overrides.items()},
         at=at,
@@ -179,8 +179,18 @@ def _source(body: ExportedProvider, at: str) -> Source:
     return Source("tools", raw, body.media_type, value=value, at=at, url=body.url, how=how)
 
 
-def _override(row: Override) -> Json:
-    return {"description": row.description, "tags": row.tags, "enabled": row.enabled}
+async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, Json]:
+    """The slots of what is sent when the source is fetched, so that they can be filled again."""
+    rows = [row for row in await credentials_of(session, [provider.id]) if row.slot in DISCOVERY_SLOTS]
+    shown = ("location", "name", "token_url", "values")
+    return {
+        row.slot: {
+            "slot": row.slot,
+            "kind": row.kind,
+            **{key: row.public[key] for key in shown if key in row.public},
+        }
+        for row in rows
+    }
 
 
 def _tool(provider: str, tool: Tool) -> Json:

@@ -16,6 +16,7 @@ from app.providers.inputs import HandToolInput
 from app.providers.judging import judged_tool
 from app.providers.keeping import fingerprint, new_credential, new_variable, overlaid
 from app.providers.origins import origin_of
+from app.providers.reach import Reach, reach_of
 from app.providers.reading import given_variable
 from app.providers.registration import GivenCredential
 from app.providers.repository import (
@@ -53,12 +54,17 @@ class HandTools:
                 raise Conflict(f"A tool named {canonical!r} exists already.")
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
-            drafted, book = self._draft(body, provider, variables, stored)
+            reach = reach_of(principal)
+            drafted, book = self._draft(body, provider, variables, stored, reach=reach)
+            if body.variables or book.entries():
+                reach.permit_sealing()
             tool = judged_tool(drafted)
             self._store_credentials(session, provider, book.entries(), stored)
             touched(provider, {"slots": _slots(provider, book, tool)})
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
-            await insert_tools(session, provider, [tool], revision_id=None)
+            _, refused = await insert_tools(session, provider, [tool], revision_id=None)
+            if refused:
+                raise InvalidInput("The tool holds a value that the database cannot store.")
             row = (await session.execute(tool_select().where(named(canonical)))).one()
             await record_event(
                 session,
@@ -107,7 +113,13 @@ class HandTools:
         return overlaid(stored, given)
 
     def _draft(
-        self, body: HandToolInput, provider: Provider, variables: list[Variable], stored: list[Credential]
+        self,
+        body: HandToolInput,
+        provider: Provider,
+        variables: list[Variable],
+        stored: list[Credential],
+        *,
+        reach: Reach,
     ) -> tuple[ToolDraft, SlotBook]:
         registry = self.registry
         refuse_unstorable({"inputs": body.inputs, "outputs": body.outputs})
@@ -117,8 +129,8 @@ class HandTools:
         known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
         book = SlotBook(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
-        scope = scope_of(provider.name, variables, environment=registry.environment)
-        split = open_template(template, scope=scope, at="/call_template")
+        scope = scope_of(provider.name, variables, environment=registry.environment, reach=reach)
+        split = open_template(template, scope=scope, prepare=registry.reader.prepare, at="/call_template")
         bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
         fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
         tool = ToolDraft(

@@ -1,16 +1,17 @@
 """UTCP manuals and hand-written tools -> a ToolSet, with every secret of their templates taken out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.errors import Fault, InvalidInput, UnsetVariable
+from app.providers.callable import Prepare
 from app.providers.drafts import DEFAULT_SLOT, Json, Security, StoredSource, ToolDraft, ToolSet
 from app.providers.origins import origin_of
 from app.providers.registration import GivenCredential
 from app.providers.reports import report, verdict, warning
 from app.providers.scope import MisplacedSecret, VariableScope
-from app.providers.sealing import SplitTemplate, split_template
+from app.providers.sealing import SplitTemplate, split_template, static_places
 from app.providers.slots import SlotBook, slots_of
 from app.utcp.manuals import Manual, ManualTool
 from app.utcp.names import legal_name
@@ -25,15 +26,16 @@ _TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "too
 class ManualReading:
     """How a manual is read. `auth_tools` supplies the tools without auth of their own.
 
-    `open_default`: such tools may use the slot `default` although the manual has auth elsewhere.
+    `fallback_slot`: what such tools may use although the manual has auth elsewhere.
     """
 
     provider: str
     scope: VariableScope
     book: SlotBook
+    prepare: Prepare
     at: str = ""
     auth_tools: GivenCredential | None = None
-    open_default: bool = False
+    fallback_slot: str | None = None
 
 
 def not_served(protocol: str) -> str:
@@ -64,7 +66,8 @@ def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSo
         except InvalidInput as error:
             if isinstance(error, MisplacedSecret) and not how.scope.fetched:
                 raise
-            verdicts.append(verdict(tool.name, pointer=tool.pointer, reason=error.detail, notes=tool.notes))
+            place = error.errors[0].pointer.removeprefix(how.at) if error.errors else tool.pointer
+            verdicts.append(verdict(tool.name, pointer=place, reason=error.detail, notes=tool.notes))
             continue
         drafts[draft.source_key] = draft
         names.add(draft.name)
@@ -77,7 +80,7 @@ def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSo
         tools=tuple(drafts.values()),
         report=report(verdicts, warnings=warnings),
         source=source,
-        slots=tuple(slot_entries(how.book, tuple(drafts.values()))),
+        slots=tuple(slot_entries(how.book, tuple(drafts.values()), fallback=fallback[0])),
         inline=how.book.entries(),
     )
 
@@ -97,14 +100,23 @@ def joined(errors: list[UnsetVariable]) -> UnsetVariable:
     )
 
 
-def open_template(template: Template, *, scope: VariableScope, at: str) -> SplitTemplate:
-    """An http template of a tool with its secrets apart; its origin must not depend on arguments."""
+def open_template(template: Template, *, scope: VariableScope, prepare: Prepare, at: str) -> SplitTemplate:
+    """An http template of a tool with its secrets apart; its origin must not depend on arguments.
+
+    Raises InvalidInput, pointing below `at`, for one that could never be called.
+    """
     if template.http is None or template.protocol not in SERVED:
         raise NotServed(not_served(template.protocol))
     split = split_template(template.http, scope=scope, at=at)
     if origin_of(split.target) is None:
         fault = Fault(pointer(at, "url"), "Give a URL whose scheme, host and port are fixed.")
         raise NotServed("The URL does not say which host is called.", errors=[fault])
+    try:
+        prepare(scope.resolved(split.fields))
+    except InvalidInput as error:
+        faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
+        reason = faults[0].detail if faults else error.detail
+        raise NotServed(f"It could never be called: {reason}", errors=faults) from None
     return split
 
 
@@ -122,26 +134,31 @@ def tool_security(
     return [[*static, _need(fallback)], *([static] if optional else [])]
 
 
-def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...]) -> list[Json]:
+def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...], *, fallback: str | None = None) -> list[Json]:
     """The slots of a manual, with the fingerprint of what stood in it, as the provider keeps them."""
     entries: list[Json] = []
     for inline in book.entries():
         public = inline.given.public
         shown: Json = {key: public[key] for key in ("location", "name", "token_url") if public.get(key)}
+        if inline.given.kind == "static":
+            shown["values"] = static_places(inline.given.secrets)
         entry: Json = {"slot": inline.slot, "kind": inline.given.kind, **shown}
         # What was placed for no tool in particular is `auth_tools`: the registrar's, not the manual's.
         entries.append({**entry, "inline": inline.fingerprint} if inline.origins else entry)
     named = {entry["slot"] for entry in entries}
     used = dict.fromkeys(slot for tool in tools for slot in sorted(slots_of(tool.security)))
-    return [*entries, *({"slot": slot, "kind": "any"} for slot in used if slot not in named)]
+    entries += ({"slot": slot, "kind": "any"} for slot in used if slot not in named)
+    return [{**entry, "fallback": True} if entry["slot"] == fallback else entry for entry in entries]
 
 
 def _fallback(manual: Manual, how: ManualReading) -> tuple[str | None, bool]:
     """The slot of tools without auth of their own, and whether they can do without it."""
     if how.auth_tools is not None:
         return how.book.place(how.auth_tools), True
+    if how.fallback_slot is not None:
+        return how.fallback_slot, True
     inline = any(tool.template.http is not None and tool.template.http.auth for tool in manual.tools)
-    return (DEFAULT_SLOT, True) if how.open_default or not inline else (None, False)
+    return (None, False) if inline else (DEFAULT_SLOT, True)
 
 
 def _draft(
@@ -156,7 +173,7 @@ def _draft(
     if tool.name in drafts:
         raise NotServed("Another tool has this name, too.")
     at = how.at + _template_pointer(raw, tool.pointer)
-    split = open_template(tool.template, scope=how.scope, at=at)
+    split = open_template(tool.template, scope=how.scope, prepare=how.prepare, at=at)
     local = tool.name.removeprefix(f"{how.provider}.")
     return ToolDraft(
         source_key=tool.name,
@@ -169,6 +186,7 @@ def _draft(
         security=tool_security(split, book=how.book, fallback=fallback[0], optional=fallback[1]),
         origin=origin_of(split.target) or "",
         average_response_size=tool.average_response_size,
+        wanted=local,
     )
 
 

@@ -1,18 +1,15 @@
 """What a registrar may send: pydantic models of request bodies. Secrets go in here and never come out."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
+from app.providers.credential_inputs import CredentialInput
 from app.providers.origins import origin_of
-from app.providers.registration import GivenCredential
 from app.providers.texts import (
     NO_NUL,
     NO_OTHERS,
-    PRINTABLE,
-    Origin,
     OverlayText,
-    SecretText,
     SlotName,
     Tags,
     VariableName,
@@ -20,104 +17,6 @@ from app.providers.texts import (
     stored_secret,
 )
 from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
-from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
-
-
-class _CredentialInput(Closed):
-    allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)] | None = Field(
-        default=None,
-        description="Where the credential may be sent. Default: the origin named at registration.",
-    )
-
-
-class ApiKeyInput(_CredentialInput):
-    """A fixed value in a header, in the query or in a cookie."""
-
-    kind: Literal["api_key"]
-    value: SecretText
-    location: Literal["header", "query", "cookie"] | None = Field(
-        default=None, description="Default: as the security scheme of the slot says, else header."
-    )
-    name: Annotated[ShortText, Field(min_length=1)] | None = Field(
-        default=None, description="Default: as the security scheme of the slot says, else X-Api-Key."
-    )
-
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
-        public = {"location": self.location, "name": self.name}
-        return GivenCredential(
-            "api_key", public, {"value": self.value.get_secret_value()}, _tuple(self.allowed_origins)
-        )
-
-
-class BasicInput(_CredentialInput):
-    """User name and password, RFC 7617."""
-
-    kind: Literal["basic"]
-    username: Annotated[SecretText, Field(json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f:]+$"})]
-    password: Annotated[
-        SecretStr, Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)), AfterValidator(clean_secret)
-    ]
-
-    @field_validator("username")
-    @classmethod
-    def _no_colon(cls, value: SecretStr) -> SecretStr:
-        if ":" in value.get_secret_value():
-            msg = "must not contain a colon (RFC 7617, section 2)"
-            raise ValueError(msg)
-        return value
-
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
-        secrets = {
-            "username": self.username.get_secret_value(),
-            "password": self.password.get_secret_value(),
-        }
-        return GivenCredential("basic", {}, secrets, _tuple(self.allowed_origins))
-
-
-class BearerInput(_CredentialInput):
-    """A token sent as `Authorization: Bearer ...`, RFC 6750."""
-
-    kind: Literal["bearer"]
-    token: SecretText
-
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
-        return GivenCredential(
-            "bearer", {}, {"token": self.token.get_secret_value()}, _tuple(self.allowed_origins)
-        )
-
-
-class OAuth2Input(_CredentialInput):
-    """Client credentials, RFC 6749 section 4.4."""
-
-    kind: Literal["oauth2"]
-    client_id: SecretText
-    client_secret: SecretText
-    token_url: UrlText | None = Field(
-        default=None,
-        description="Default: the security scheme's, if it lies at the origin named at registration.",
-        examples=["https://auth.example.com/token"],
-    )
-    scope: ShortText | None = None
-    audience: ShortText | None = None
-    resource: ShortText | None = None
-    token_endpoint_auth_method: Literal["auto", "client_secret_basic", "client_secret_post"] = "auto"
-
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
-        names = ("token_url", "scope", "audience", "resource", "token_endpoint_auth_method")
-        secrets = {
-            "client_id": self.client_id.get_secret_value(),
-            "client_secret": self.client_secret.get_secret_value(),
-        }
-        return GivenCredential(
-            "oauth2", {name: getattr(self, name) for name in names}, secrets, _tuple(self.allowed_origins)
-        )
-
-
-CredentialInput = Annotated[ApiKeyInput | BasicInput | BearerInput | OAuth2Input, Field(discriminator="kind")]
 
 
 class VariableInput(Closed):
@@ -263,16 +162,3 @@ class HandToolInput(Closed):
     variables: Annotated[
         dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHERS))
     ] = Field(default_factory=dict)
-
-
-def header_problem(location: str, name: str) -> str | None:
-    """Why an API key cannot be sent under this name, or None."""
-    if location == "header" and (not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name)):
-        return "This header cannot carry a key."
-    if location == "cookie" and not COOKIE_NAME.fullmatch(name):
-        return "This is not a legal cookie name (RFC 6265, section 4.1.1)."
-    return None if name.isprintable() else "The name holds control characters."
-
-
-def _tuple(origins: list[str] | None) -> tuple[str, ...] | None:
-    return None if origins is None else tuple(dict.fromkeys(origins))

@@ -12,6 +12,7 @@ from app.errors import Fault, UnsetVariable
 from app.models import TENANT, Credential, Variable, new_id
 from app.providers.registration import GivenCredential, GivenVariable
 from app.providers.scope import VariableScope
+from app.providers.sealing import static_places
 from app.security.credentials import (
     CredentialKind,
     SealedCredential,
@@ -104,6 +105,8 @@ def fill_credential(row: Credential, given: GivenCredential, *, vault: Vault) ->
     """Puts a credential into its row, sealed in the row's own context (id, slot, version, destinations)."""
     row.kind = given.kind
     row.public = {key: value for key, value in given.public.items() if value is not None}
+    if places := static_places(given.secrets) if given.kind == "static" else []:
+        row.public["values"] = places
     row.allowed_origins = list(given.allowed_origins or ())
     row.variable_names = named_variables(given.secrets)
     row.fingerprint = fingerprint(given, vault=vault)[:8]

@@ -1,8 +1,8 @@
 """Import reports and the difference of a re-import, as plain JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from app.providers.drafts import Json, ToolDraft
+from app.providers.drafts import Json, ToolDraft, ToolSet
 
 
 def verdict(
@@ -35,6 +35,32 @@ def report(operations: Sequence[Json], *, warnings: Iterable[Json] = ()) -> Json
         "skipped": words.count("skipped"),
     }
     return {"counts": counts, "operations": list(operations), "warnings": list(warnings)}
+
+
+def named_report(
+    tool_set: ToolSet, names: Mapping[str, str], *, provider: str, refused: Collection[str] = ()
+) -> Json:
+    """The report with the canonical name of each tool that is there, and whether that is the source's own.
+
+    `names` are the canonical ones by source key; `refused` are the keys of tools that could not be stored.
+    """
+    wanted = {tool.source_key: tool.wanted or tool.name for tool in tool_set.tools}
+    known = {tool.source_key for tool in tool_set.tools if tool.wanted is not None}
+    operations: list[Json] = []
+    for one in tool_set.report.get("operations", ()):
+        key = one["source_key"]
+        if one["verdict"] == "skipped":
+            operations.append(one)
+        elif key in refused:
+            reason = "It holds a value that the database cannot store."
+            operations.append({**one, "name": "", "verdict": "skipped", "reason": reason})
+        else:
+            name = names.get(key, one["name"])
+            kept = name.removeprefix(f"{provider}.") == wanted.get(key)
+            # A converter has renamed for reasons of its own, whatever the name is now.
+            word = "accepted" if kept and (key in known or one["verdict"] == "accepted") else "renamed"
+            operations.append({**one, "name": name, "verdict": word})
+    return {**tool_set.report, **report(operations, warnings=tool_set.report.get("warnings", ()))}
 
 
 def with_warnings(form: Json, *more: Json) -> Json:

@@ -4,15 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import delete, func, insert, or_, select, text, update
+from sqlalchemy import Text, cast, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.tools import provider_filter
-from app.models import TENANT, Credential, Override, Provider, Revision, Source, Tool, Variable, new_id, now
+from app.database import each_that_can
+from app.models import TENANT, Credential, Provider, Revision, Source, Tool, Variable, new_id, now
 from app.providers.drafts import Json, ToolDraft
 from app.security.principal import Principal
 from app.utcp.names import alias_for, legal_name
+from app.utcp.variables import find_variables
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
 _CHUNK: Final = 200
@@ -59,6 +61,17 @@ async def variables_for(session: AsyncSession, provider_id: UUID | None) -> list
     own = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
     query = select(Variable).where(col(Variable.tenant_id) == TENANT, own)
     return list((await session.execute(query)).scalars())
+
+
+async def names_in_use(session: AsyncSession, provider: Provider) -> set[str]:
+    """The variables that a provider's stored templates and credentials name, as they are stored."""
+    query = select(col(Tool.call_template)).where(
+        col(Tool.provider_id) == provider.id, cast(col(Tool.call_template), Text).contains("$")
+    )
+    templates = [provider.call_template, *(await session.execute(query)).scalars()]
+    # One made from OpenAPI has none (`/$count` is a path).
+    named = {name for one in templates if "parameters" not in one for name in find_variables(one)}
+    return named.union(*(row.variable_names for row in await credentials_of(session, [provider.id])))
 
 
 async def source_of(session: AsyncSession, provider_id: UUID) -> Source | None:
@@ -115,19 +128,19 @@ async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
     return list((await session.execute(query)).scalars())
 
 
-async def overrides_of(session: AsyncSession, provider_id: UUID) -> dict[UUID, Override]:
-    """What people changed on the tools of a provider."""
-    query = select(Override).join(Tool, col(Tool.id) == col(Override.tool_id))
-    found = await session.execute(query.where(col(Tool.provider_id) == provider_id))
-    return {row.tool_id: row for row in found.scalars()}
-
-
 async def insert_tools(
     session: AsyncSession, provider: Provider, drafts: Sequence[ToolDraft], *, revision_id: UUID | None
-) -> dict[str, str]:
-    """Stores tools under new names; gives source key -> canonical name. The names are locked."""
+) -> tuple[dict[str, str], list[str]]:
+    """Stores tools under new names; gives source key -> canonical name of all tools, and the source keys of
+    those that PostgreSQL refuses. The names are locked.
+    """
     names = await _local_names(session, provider)
     used = set(names.values())
+    refused: list[str] = []
+
+    async def store(rows: Sequence[Json]) -> None:
+        await session.execute(insert(Tool), [*rows])
+
     for chunk in _chunks(drafts):
         rows: list[Json] = []
         for draft in chunk:
@@ -138,31 +151,32 @@ async def insert_tools(
             local = names[draft.source_key]
             alias = alias_for(provider.name, local, taken)
             taken.add(alias)
-            rows.append(
-                _row(
-                    draft,
-                    provider,
-                    None if draft.by_hand else revision_id,
-                    name=f"{provider.name}.{local}",
-                    alias=alias,
-                )
-            )
-        await session.execute(insert(Tool), rows)
-    return {key: f"{provider.name}.{local}" for key, local in names.items()}
+            revision = None if draft.by_hand else revision_id
+            rows.append(_row(draft, provider, revision, name=f"{provider.name}.{local}", alias=alias))
+        refused += [row["source_key"] for row in await each_that_can(session, rows, store)]
+    return {key: f"{provider.name}.{local}" for key, local in names.items() if key not in refused}, refused
 
 
 async def update_tools(
-    session: AsyncSession, existing: Mapping[str, Tool], drafts: Iterable[ToolDraft]
-) -> None:
-    """Replaces what the source says of tools that exist; their names, aliases and overrides stay."""
-    for draft in drafts:
-        tool = existing[draft.source_key]
-        changed = {**draft.columns(), "version": tool.version + 1, "updated_at": now()}
-        await session.execute(update(Tool).where(col(Tool.id) == tool.id).values(**changed))
+    session: AsyncSession, existing: Mapping[str, Tool], drafts: Sequence[ToolDraft]
+) -> list[str]:
+    """Replaces what the source says of tools that exist; their names, aliases and overrides stay.
+
+    Gives the source keys of those that PostgreSQL refuses, which stay as they are.
+    """
+
+    async def store(part: Sequence[ToolDraft]) -> None:
+        for draft in part:
+            tool = existing[draft.source_key]
+            changed = {**draft.columns(), "version": tool.version + 1, "updated_at": now()}
+            await session.execute(update(Tool).where(col(Tool.id) == tool.id).values(**changed))
+
+    refused = [await each_that_can(session, chunk, store) for chunk in _chunks(drafts)]
+    return [draft.source_key for part in refused for draft in part]
 
 
 async def delete_tools(session: AsyncSession, tools: Iterable[Tool]) -> None:
-    """Deletes tools, with what people changed on them."""
+    """Deletes tools, with what people changed on them and was not kept."""
     ids = [tool.id for tool in tools]
     for start in range(0, len(ids), 5_000):
         await session.execute(delete(Tool).where(col(Tool.id).in_(ids[start : start + 5_000])))

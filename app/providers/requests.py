@@ -13,7 +13,7 @@ from app.errors import BadRequest, Fault, InvalidInput, TooLarge, UnsupportedMed
 from app.openapi.load import decoded, sniff
 from app.providers.faults import validated
 from app.providers.inputs import Described, ReadingInput
-from app.providers.parsing import PARSED_AT_ONCE, looks_like_openapi, parsed, parsed_json
+from app.providers.parsing import BY_THE_WAY, PARSED_AT_ONCE, looks_like_openapi, parsed, parsed_json
 from app.providers.reading import described, document_options, named, read_registrations
 from app.providers.registration import PLAIN, DocumentOptions, Registration, Registrations, Source
 
@@ -50,7 +50,9 @@ async def read_request(request: Request, *, name: str | None, largest: int) -> R
     if len(body) > PARSED_AT_ONCE and sniff(body) and not _CANONICAL.match(body):
         return Registrations((Registration(named(None, name), Source("document", body, media_type)),))
     raw = await _value(body, is_json=is_json, media_type=essence)
-    return read_registrations(raw, name=name, body=body, media_type=essence)
+    if len(body) < BY_THE_WAY:
+        return read_registrations(raw, name=name, body=body, media_type=essence)
+    return await asyncio.to_thread(read_registrations, raw, name=name, body=body, media_type=essence)
 
 
 async def read_body(request: Request, *, largest: int) -> bytes:
@@ -78,7 +80,7 @@ async def read_json(request: Request, *, largest: int) -> Any:
 async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
     if not is_json:
         return await parsed(body, media_type=media_type)
-    if len(body) < 1 << 16:
+    if len(body) < BY_THE_WAY:
         return parsed_json(body)
     return await asyncio.to_thread(parsed_json, body)
 

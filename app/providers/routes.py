@@ -4,7 +4,6 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from app.errors import Forbidden
 from app.parameters import Cursor, IfMatch, cursor_behind, name_before
 from app.providers.answers import Answering, answered, model_response
 from app.providers.dependencies import UsesApprovals, UsesChanges, UsesJobs, UsesRegistry, UsesSettings
@@ -21,7 +20,7 @@ from app.providers.parameters import (
     WritesProviders,
     registration_body,
 )
-from app.providers.registration import RefusedEntry, Registrations
+from app.providers.reach import reach_of
 from app.providers.requests import read_request
 from app.providers.schemas import (
     Entries,
@@ -34,7 +33,6 @@ from app.providers.schemas import (
 )
 from app.providers.views import summary_of, view_of
 from app.schemas import problems
-from app.security.principal import Principal
 
 router = APIRouter(tags=["providers"])
 
@@ -69,7 +67,6 @@ async def register_provider(
     YAML, multipart), a whole providers.json or a list of `manual_call_templates`; told apart by itself.
     """
     asked = await read_request(request, name=name, largest=settings.max_document_bytes)
-    _refuse_secrets(asked, principal)
     work = partial(Answering(registry, principal).register, asked)
     return await answered(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
@@ -101,7 +98,6 @@ async def preview_provider(
 ) -> Response:
     """What a registration with this body would do. Nothing is stored."""
     asked = await read_request(request, name=name, largest=settings.max_document_bytes)
-    _refuse_secrets(asked, principal)
     work = partial(Answering(registry, principal).register, asked, preview=True)
     return await answered(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
@@ -142,7 +138,7 @@ async def update_provider(
 ) -> Response:
     """Change description, tags, limits, options or enabled. In limits and options, null takes one back."""
     if patch.options is not None and patch.options.model_fields_set & {"proxy_url", "client_key"}:
-        _need_credentials_scope(principal)
+        reach_of(principal).permit_sealing()
     return model_response(
         200, view_of(await changes.patch(name, patch, if_match=if_match, principal=principal))
     )
@@ -200,18 +196,3 @@ async def approve_provider(
 ) -> Response:
     """Put to use what refreshes held back (`pending`): other origins, token URLs and security."""
     return model_response(200, view_of(await approvals.approve(name, if_match=if_match, principal=principal)))
-
-
-def _refuse_secrets(asked: Registrations, principal: Principal) -> None:
-    """Credentials and variables in a registration need the scope that storing them needs."""
-    for entry in asked.entries:
-        if isinstance(entry, RefusedEntry):
-            continue
-        if entry.credentials or entry.variables or entry.option_secrets:
-            _need_credentials_scope(principal)
-
-
-def _need_credentials_scope(principal: Principal) -> None:
-    if not principal.has("credentials:write"):
-        scope = "credentials:write"
-        raise Forbidden(f"The API key lacks the scope `{scope}`.", extra={"missing_scopes": [scope]})

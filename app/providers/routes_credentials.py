@@ -4,8 +4,8 @@ from fastapi import APIRouter, Response
 
 from app.parameters import IfMatch
 from app.providers.answers import model_response
+from app.providers.credential_inputs import CredentialInput
 from app.providers.dependencies import UsesCredentials
-from app.providers.inputs import CredentialInput
 from app.providers.parameters import ETAG, ProviderPath, ReadsProviders, SlotPath, WritesCredentials
 from app.providers.schemas import CredentialList, CredentialView
 from app.providers.views import credential_of

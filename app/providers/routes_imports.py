@@ -1,5 +1,6 @@
 """`/imports/{id}`, `/export` and `/import`."""
 
+import asyncio
 from functools import partial
 from typing import Annotated
 from uuid import UUID
@@ -57,7 +58,8 @@ async def import_providers(
 ) -> Response:
     """Bring an export in: one verdict per provider. Doing it again is harmless."""
     raw = await read_json(request, largest=settings.max_document_bytes)
-    work = partial(Answering(registry, principal).register, read_export(raw))
+    asked = await asyncio.to_thread(read_export, raw)
+    work = partial(Answering(registry, principal).register, asked)
     return await answered(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
     )

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Response
 
-from app.errors import Forbidden
 from app.providers.answers import model_response
 from app.providers.dependencies import UsesHandTools
 from app.providers.inputs import HandToolInput
@@ -22,7 +21,5 @@ router = APIRouter(tags=["tools"])
 )
 async def create_tool(body: HandToolInput, principal: WritesProviders, tools: UsesHandTools) -> Response:
     """Write a tool by hand: a UTCP call template of protocol http. Its provider is made if there is none."""
-    if body.variables and not principal.has("credentials:write"):
-        raise Forbidden("The API key lacks the scope `credentials:write`, which variables need.")
     tool = await tools.add(body, principal=principal)
     return model_response(201, HandTool.model_validate(tool, from_attributes=True))

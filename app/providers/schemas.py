@@ -10,6 +10,13 @@ from app.providers.schemas_changes import Difference, Pending
 from app.schemas import Problem
 
 
+class StaticPlace(BaseModel):
+    """Where a value of a call template belongs."""
+
+    location: Literal["header", "query", "userinfo"]
+    name: str
+
+
 class SlotView(BaseModel):
     """A place for a credential that tools need."""
 
@@ -21,6 +28,9 @@ class SlotView(BaseModel):
     token_url: str | None = None
     scopes: list[str] = Field(default_factory=list)
     description: str | None = None
+    values: list[StaticPlace] | None = Field(
+        default=None, description="Of a slot of kind static: what a credential for it consists of."
+    )
     stored: bool = Field(description="Whether a credential is stored for it.")
 
 

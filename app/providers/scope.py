@@ -2,6 +2,9 @@
 
 A manual that was fetched is the upstream's text, not the registrar's: it may name the provider's own
 variables and those that carry its namespace (`my__gw_KEY`), but not reach for whatever else there is.
+
+Nobody says of an environment value whether it is secret, so all are: they are opened at the call only, and
+masked. But the registrar, who knows what they hold, may name one in an open field, too (`${BASE_URL}/pets`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +13,7 @@ from typing import Any, Literal
 
 from app.errors import Fault, InvalidInput, UnsetVariable
 from app.models import Variable
+from app.providers.reach import Reach
 from app.utcp.text import pointer
 from app.utcp.variables import candidates, find_variables, substitute
 
@@ -23,11 +27,15 @@ Layer = Literal["provider", "tenant", "environment"]
 
 @dataclass(frozen=True, slots=True)
 class KnownVariable:
-    """A variable that has a value; `value` is None where it is secret."""
+    """A variable that has a value; `value` is None where it is sealed."""
 
     name: str
     secret: bool
     value: str | None = field(default=None, repr=False)
+
+    def may_show(self, *, fetched: bool) -> bool:
+        """Whether it may stand in a field that is shown, of a text that was fetched or not."""
+        return not self.secret or (self.value is not None and not fetched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,7 @@ class VariableScope:
 
     provider: str
     layers: Mapping[Layer, Mapping[str, KnownVariable]]
+    reach: Reach
     fetched: bool = False
 
     def narrowed(self) -> "VariableScope":
@@ -43,7 +52,7 @@ class VariableScope:
         return replace(self, fetched=True)
 
     def find(self, name: str) -> KnownVariable | None:
-        """The variable that a name as written means."""
+        """The variable that a name as written means; Forbidden for a secret that the caller may not lend."""
         spellings = candidates(name, self.provider)
         for layer in ("provider", "tenant", "environment"):
             known = self.layers.get(layer, {})
@@ -51,6 +60,8 @@ class VariableScope:
                 if index and self.fetched and layer != "provider":
                     break
                 if spelling in known:
+                    if layer != "provider" and known[spelling].secret:
+                        self.reach.permit_shared(known[spelling].name, environment=layer == "environment")
                     return known[spelling]
         return None
 
@@ -85,10 +96,10 @@ class VariableScope:
     def refuse_secrets(self, value: Any, *, at: str) -> None:
         """Raises MisplacedSecret where a secret variable stands in a field that is shown."""
         faults = [
-            Fault(place, f"The variable {name} is secret; here stand only variables that are not.")
+            Fault(place, f"The variable {name} may be secret; here stand only variables that are not.")
             for place, text in _strings(value, at)
             for name in find_variables(text)
-            if (known := self.find(name)) is not None and known.secret
+            if (known := self.find(name)) is not None and not known.may_show(fetched=self.fetched)
         ]
         if faults:
             raise MisplacedSecret(
@@ -106,7 +117,12 @@ class VariableScope:
 
 
 def scope_of(
-    provider: str, rows: Iterable[Variable], *, environment: Mapping[str, str], fetched: bool = False
+    provider: str,
+    rows: Iterable[Variable],
+    *,
+    environment: Mapping[str, str],
+    reach: Reach,
+    fetched: bool = False,
 ) -> VariableScope:
     """The scope over variables (stored or not yet); `environment` holds what the operator listed."""
     layers: dict[Layer, dict[str, KnownVariable]] = {"provider": {}, "tenant": {}}
@@ -114,9 +130,9 @@ def scope_of(
         layer: Layer = "tenant" if row.provider_id is None else "provider"
         layers[layer][row.name] = KnownVariable(row.name, row.secret, None if row.secret else row.value)
     layers["environment"] = {
-        name: KnownVariable(name, secret=False, value=value) for name, value in environment.items() if value
+        name: KnownVariable(name, secret=True, value=value) for name, value in environment.items() if value
     }
-    return VariableScope(provider, layers, fetched)
+    return VariableScope(provider, layers, reach, fetched)
 
 
 def _strings(value: Any, at: str) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,16 @@ def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> 
     return GivenCredential(draft.kind, scope.resolved(draft.public), dict(draft.secrets))
 
 
+def static_places(secrets: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Where the values of a credential of kind `static` belong, and their names: what may be shown of it."""
+    query: Mapping[str, list[str]] = secrets.get("query") or {}
+    return [
+        *({"location": "header", "name": name} for name in secrets.get("headers") or ()),
+        *({"location": "query", "name": name} for name, values in query.items() for _ in values),
+        *({"location": "userinfo", "name": n} for n in ("username", "password") if secrets.get("basic")),
+    ]
+
+
 def with_origins(given: GivenCredential, origins: tuple[str, ...]) -> GivenCredential:
     """The credential bound to these origins, unless its owner named some."""
     return given if given.allowed_origins is not None else replace(given, allowed_origins=origins)

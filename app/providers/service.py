@@ -6,9 +6,8 @@ one transaction, so that nothing is ever half there.
 
 import asyncio
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
-import orjson
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -19,16 +18,20 @@ from app.errors import Conflict, Forbidden
 from app.models import Credential, Provider, Variable, new_id
 from app.models import Source as SourceRow
 from app.providers.comparing import NOTHING
+from app.providers.definition import definition_of
 from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
+from app.providers.egress import refuse_unusable
 from app.providers.imported import Imported, imported_of, name_taken, not_found
 from app.providers.keeping import new_variable, overlaid, stored_form
-from app.providers.registration import PLAIN, DocumentOptions, Registration, Source
-from app.providers.reports import difference
+from app.providers.reach import Reach, reach_of
+from app.providers.registration import DocumentOptions, Registration, Source
+from app.providers.reports import difference, named_report
 from app.providers.repository import (
     columns_of,
     credentials_of,
     lock_names,
+    names_in_use,
     pending_of,
     provider_named,
     source_of,
@@ -40,7 +43,6 @@ from app.providers.sources import Reading, SourceReader
 from app.providers.storing import (
     DEFINITION,
     compared_with,
-    named_report,
     opened_body,
     refreshed_columns,
     stored_slots,
@@ -54,6 +56,7 @@ from app.security.credentials import open_credential
 from app.security.principal import Principal
 from app.security.vault import Vault
 from app.settings import Settings
+from app.utcp.text import pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,12 @@ class Registry:
         Raises Conflict where the name is taken, Forbidden where it lies outside the limits of the caller
         and what reading the source raises; then nothing is stored.
         """
-        self._refuse_outside(registration, principal)
+        self.permit(registration, principal=principal)
         async with self.database.reading() as session:
             if await provider_named(session, registration.name) is not None:
                 raise name_taken(registration.name)
-        subject, drafted = await self.prepare(registration)
+        subject, drafted = await self.prepare(registration, principal=principal)
+        definition = await definition_of(registration, vault=self.vault)
         try:
             async with self.database.writing() as session:
                 await lock_names(session)
@@ -92,7 +96,7 @@ class Registry:
                     registration,
                     subject,
                     drafted,
-                    definition=self.definition_of(registration),
+                    definition=definition,
                     vault=self.vault,
                 )
                 detail = {"kind": provider.kind, "tools": len(written.names), "origins": provider.origins}
@@ -105,8 +109,8 @@ class Registry:
 
     async def preview(self, registration: Registration, *, principal: Principal) -> Imported:
         """What `register` would store, or would change where the name exists; stores nothing."""
-        self._refuse_outside(registration, principal)
-        subject, drafted = await self.prepare(registration)
+        self.permit(registration, principal=principal)
+        subject, drafted = await self.prepare(registration, principal=principal)
         async with self.database.reading() as session:
             provider = await provider_named(session, registration.name)
             tools = [] if provider is None else await tools_of(session, provider.id)
@@ -136,7 +140,7 @@ class Registry:
         return Imported(
             provider=shown,
             drafted=drafted,
-            report=named_report(drafted.tool_set.report, names),
+            report=named_report(drafted.tool_set, names, provider=subject.name),
             names=names,
             tool_count=len(names),
             difference=difference(existing, drafted.tool_set.tools, held=compared.held),
@@ -155,10 +159,13 @@ class Registry:
             source = await source_of(session, provider.id)
             rows = await credentials_of(session, [provider.id])
             variables = await variables_for(session, provider.id)
+            used = await names_in_use(session, provider)
         if source is None or (source.format == "export" and not provider.call_template):
             raise Conflict(f"The tools of {name!r} were written by hand: there is no source to read again.")
-        subject = self._stored_subject(provider, rows, variables)
-        drafted = draft(await self._read_again(provider, source, subject), subject, reader=self.reader)
+        reach = reach_of(principal).using(used)
+        subject = self._stored_subject(provider, rows, variables, reach=reach)
+        reading = await self._read_again(provider, source, subject)
+        drafted = await asyncio.to_thread(draft, reading, subject, reader=self.reader)
         async with self.database.writing() as session:
             await lock_names(session)
             current = await provider_named(session, name, locked=True)
@@ -175,8 +182,10 @@ class Registry:
         await self.feed.catch_up()
         return replace(imported_of(current, drafted, written, credentials, count=count), pending=pending)
 
-    async def prepare(self, registration: Registration) -> tuple[Subject, Draft]:
+    async def prepare(self, registration: Registration, *, principal: Principal) -> tuple[Subject, Draft]:
         """Reads the source of a new provider; holds no connection while something else is awaited."""
+        at = pointer(registration.at, "options")
+        await refuse_unusable(registration.options, registration.option_secrets, at=at)
         provider_id = new_id()
         async with self.database.reading() as session:
             stored = await variables_for(session, None)
@@ -190,13 +199,23 @@ class Registry:
             variables=overlaid(stored, given),
             environment=self.environment,
             options=registration.options,
+            reach=reach_of(principal),
             option_secrets=registration.option_secrets,
             limits=registration.limits,
             given=registration.credentials,
             at=registration.at,
         )
         reading = await self.reader.read(registration.source, subject)
-        return subject, draft(reading, subject, reader=self.reader)
+        return subject, await asyncio.to_thread(draft, reading, subject, reader=self.reader)
+
+    def permit(self, registration: Registration, *, principal: Principal) -> None:
+        """Raises Forbidden for what lies outside of the caller's limits, or has secrets beyond its scopes."""
+        if not principal.may_use(registration.name, registration.tags):
+            raise Forbidden(
+                "The API key is limited to certain providers or tags; this registration is outside of them."
+            )
+        if registration.credentials or registration.variables or registration.option_secrets:
+            reach_of(principal).permit_sealing()
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
@@ -227,26 +246,13 @@ class Registry:
         )
         await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
 
-    def definition_of(self, registration: Registration) -> str:
-        """A keyed hash over everything that a registration says, its secrets included."""
-        said = asdict(registration)
-        body = said["source"].pop("body")
-        for key in ("at", "name"):
-            said.pop(key)
-        said["source"].pop("at")
-        if registration.source.how == PLAIN:
-            # As it was hashed before there were such options.
-            said["source"].pop("how")
-        text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
-        return self.vault.digest("definition", text, body).hex()
-
     async def is_unchanged(self, registration: Registration, *, principal: Principal) -> Provider | None:
         """The provider that this very registration made earlier, if it is still there."""
         async with self.database.reading() as session:
             provider = await provider_named(session, registration.name)
         if provider is None or not principal.may_use(provider.name, provider.tags):
             return None
-        same = provider.options.get(DEFINITION) == self.definition_of(registration)
+        same = provider.options.get(DEFINITION) == await definition_of(registration, vault=self.vault)
         return provider if same else None
 
     async def _read_again(self, provider: Provider, source: SourceRow, subject: Subject) -> Reading:
@@ -258,7 +264,7 @@ class Registry:
         return await self.reader.read(again, subject)
 
     def _stored_subject(
-        self, provider: Provider, rows: list[Credential], variables: list[Variable]
+        self, provider: Provider, rows: list[Credential], variables: list[Variable], *, reach: Reach
     ) -> Subject:
         subject = Subject(
             id=provider.id,
@@ -266,6 +272,7 @@ class Registry:
             variables=variables,
             environment=self.environment,
             options=provider.options,
+            reach=reach,
             limits=provider.limits,
             stored=stored_slots(rows),
             slots=provider.slots,
@@ -275,9 +282,3 @@ class Registry:
             return subject
         secrets = open_credential(stored_form(egress, finder=subject.finder), vault=self.vault)
         return subject.with_option_secrets(secrets)
-
-    def _refuse_outside(self, registration: Registration, principal: Principal) -> None:
-        if not principal.may_use(registration.name, registration.tags):
-            raise Forbidden(
-                "The API key is limited to certain providers or tags; this registration is outside of them."
-            )

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.errors import Fault, InvalidInput
+from app.providers.credential_inputs import header_problem
 from app.providers.drafts import DEFAULT_SLOT, InlineCredential, Json, Security, ToolDraft
-from app.providers.inputs import header_problem
 from app.providers.origins import is_loopback, origin_of
 from app.providers.registration import GivenCredential
 from app.utcp.text import pointer
@@ -28,14 +28,19 @@ class SlotBook:
         self._placed: dict[str, InlineCredential] = {}
 
     def place(self, given: GivenCredential, *, origin: str = "") -> str:
-        """The slot of this credential, remembered together with the origin that it was written for."""
+        """The slot of this credential, remembered together with the origin that it was written for.
+
+        Without an origin it is that of `auth_tools`.
+        """
         key = self._fingerprint(given)
         found = self._placed.get(key)
         if found is None:
             slot = self._known.get(key) or self._free("static" if given.kind == "static" else DEFAULT_SLOT)
             self._taken.add(slot)
             found = InlineCredential(slot, given, key)
-        if origin and origin not in found.origins:
+        if not origin:
+            found = replace(found, shared=True)
+        elif origin not in found.origins:
             found = replace(found, origins=(*found.origins, origin))
         self._placed[key] = found
         return found.slot
@@ -71,6 +76,9 @@ def complete(given: GivenCredential, *, slot: Json | None, binding: Binding, at:
     Raises InvalidInput, below `at`, where these cannot be told without the owner's word.
     """
     scheme = slot or {}
+    if given.kind == "static" and slot is not None and slot["kind"] != "static":
+        fault = Fault(pointer(at, "kind"), "This slot takes no values of a template.")
+        raise InvalidInput("The credential is of a kind that does not fit.", errors=[fault])
     public = {key: value for key, value in given.public.items() if value is not None}
     if given.kind == "api_key":
         same = scheme if scheme.get("kind") == "api_key" else {}

@@ -11,11 +11,12 @@ from app.catalog.loader import limits_of
 from app.errors import Fault, InvalidDocument, InvalidInput
 from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
-from app.outbound.egress import EgressSettings
 from app.protocols.base import Discovered
+from app.providers.callable import only_callable
 from app.providers.conversion import Converter
 from app.providers.documents import from_conversion, with_auth_tools
-from app.providers.drafts import Json, StoredSource, ToolSet
+from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, Json, StoredSource, ToolSet
+from app.providers.egress import egress_from
 from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
 from app.providers.following import Fetch, follow
@@ -30,7 +31,6 @@ from app.providers.sealing import split_template, with_origins
 from app.providers.slots import Binding, SlotBook, complete
 from app.providers.subject import Subject
 from app.security.credentials import SealedCredential
-from app.security.secret import Secret
 from app.security.vault import Vault
 from app.settings import Settings
 from app.utcp.manuals import detect, read_manual
@@ -82,7 +82,8 @@ class SourceReader:
         base = origin_of(str(subject.options.get("base_url", "")))
         named = (base,) if base else ()
         if source.kind == "manual":
-            stored = StoredSource("manual", orjson.dumps(source.value), "application/json", sealed=True)
+            raw = await asyncio.to_thread(orjson.dumps, source.value)
+            stored = StoredSource("manual", raw, "application/json", sealed=True)
             document = _Document(b"", "", at=source.at, how=source.how)
             tool_set = await self._manual(source.value, document, subject, stored)
             return Reading(tool_set, named_origins=named)
@@ -97,7 +98,7 @@ class SourceReader:
         credentials = {
             slot: stored_form(row, finder=subject.finder)
             for slot, row in subject.stored.items()
-            if slot in ("discovery", "discovery-static")
+            if slot in DISCOVERY_SLOTS
         }
         return await self._fetched(dict(template), target, credentials, subject, how=how)
 
@@ -114,10 +115,13 @@ class SourceReader:
         if origin is None:
             fault = Fault(pointer(source.at, "url"), "Give an absolute URL whose host is fixed and legal.")
             raise InvalidInput("The source's URL cannot be used.", errors=[fault])
+        if split.auth or split.auth_tools or split.static:
+            subject.reach.permit_sealing()
         binding = self.binding((origin,))
         discovery: dict[str, GivenCredential] = {}
-        if split.static is not None:
-            discovery["discovery-static"] = with_origins(split.static, (origin,))
+        static = split.static or subject.given.get(DISCOVERY_STATIC)
+        if static is not None:
+            discovery[DISCOVERY_STATIC] = with_origins(static, (origin,))
         auth = split.auth or subject.given.get("discovery")
         if auth is not None:
             discovery["discovery"] = complete(auth, slot=None, binding=binding, at=pointer(source.at, "auth"))
@@ -128,7 +132,9 @@ class SourceReader:
         return replace(reading, discovery=discovery)
 
     async def _exported(self, source: Source, subject: Subject) -> Reading:
-        tool_set = judged_set(read_exported(source.value, scope=subject.scope, at=source.at))
+        tool_set = await asyncio.to_thread(read_exported, source.value, scope=subject.scope, at=source.at)
+        tool_set = await asyncio.to_thread(only_callable, tool_set, prepare=self.prepare, scope=subject.scope)
+        tool_set = await asyncio.to_thread(judged_set, tool_set)
         template = source.value["call_template"]
         if template:
             template = open_fields(template, at=pointer(source.at, "call_template"))
@@ -160,7 +166,7 @@ class SourceReader:
                 {**resolved, "url": url},
                 credentials=credentials,
                 limits=limits_of(subject.limits, self.settings),
-                egress=_egress(subject),
+                egress=egress_from(subject.options, subject.option_secrets),
             )
 
         found = await fetch(target)
@@ -197,7 +203,7 @@ class SourceReader:
                 document.body, url=url, base_url=base_url, media_type=document.media_type, how=how
             )
             stored = StoredSource("openapi", document.body, document.media_type, url, how=how)
-            return with_auth_tools(from_conversion(conversion, source=stored), document.auth_tools)
+            return await self._converted(conversion, stored, document)
 
         # The root of an archive that was put together here is told anew each time.
         given = how if is_archive(document.body) else replace(how, root=None)
@@ -217,8 +223,12 @@ class SourceReader:
         found = await follow(document.body, url=url, fetch=document.fetch, convert=convert, largest=largest)
         kept = replace(given, root=found.root or given.root)
         stored = StoredSource("openapi", found.body, document.media_type, url, how=kept)
-        tool_set = from_conversion(found.conversion, source=stored)
-        tool_set = replace(tool_set, report=with_warnings(tool_set.report, *found.remarks))
+        tool_set = await self._converted(found.conversion, stored, document)
+        return replace(tool_set, report=with_warnings(tool_set.report, *found.remarks))
+
+    async def _converted(self, conversion: Conversion, stored: StoredSource, document: _Document) -> ToolSet:
+        tool_set = from_conversion(conversion, source=stored)
+        tool_set = await asyncio.to_thread(only_callable, tool_set, prepare=self.prepare)
         return with_auth_tools(tool_set, document.auth_tools)
 
     async def _manual(self, raw: Any, document: _Document, subject: Subject, stored: StoredSource) -> ToolSet:
@@ -237,7 +247,8 @@ class SourceReader:
             book=book,
             at=document.at,
             auth_tools=document.auth_tools,
-            open_default=subject.open_default or "default" in subject.given,
+            prepare=self.prepare,
+            fallback_slot=subject.fallback_slot,
         )
 
         def read() -> ToolSet:
@@ -245,6 +256,10 @@ class SourceReader:
 
         # Pure Python over a document of up to 64 MB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)
+
+    def prepare(self, template: Mapping[str, Any]) -> None:
+        """Raises InvalidInput for an http template, variables written out, that could never be called."""
+        self.fetcher.adapters["http"].prepare(template)
 
     def binding(self, named: tuple[str, ...], tools: tuple[str, ...] = ()) -> Binding:
         """Where credentials go by default, and whether a token endpoint may be spoken to in the clear."""
@@ -254,23 +269,6 @@ class SourceReader:
 
     def _sealed(self, given: GivenCredential, slot: str, subject: Subject) -> SealedCredential:
         return sealed_form(given, provider_id=subject.id, slot=slot, vault=self.vault, finder=subject.finder)
-
-
-def _type_key(value: Mapping[str, Any]) -> str:
-    return next((key for key in ("provider_type", "type") if key in value), "call_template_type")
-
-
-def _egress(subject: Subject) -> EgressSettings | None:
-    options, secrets = subject.options, subject.option_secrets
-    if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
-        return None
-    return EgressSettings(
-        proxy_url=Secret(secrets["proxy_url"]) if secrets.get("proxy_url") else None,
-        ca_bundle=options.get("ca_bundle"),
-        client_certificate=options.get("client_certificate"),
-        client_key=Secret(secrets["client_key"]) if secrets.get("client_key") else None,
-        proxy_resolves=bool(options.get("proxy_resolves")),
-    )
 
 
 def _allows_loopback(settings: Settings) -> bool:

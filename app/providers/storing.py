@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.models import Credential, Override, Provider, Revision, Source, Tool, new_id, now
+from app.models import Credential, Provider, Revision, Source, new_id, now
 from app.providers import conversion
 from app.providers.comparing import NOTHING, Comparison, compare, held_form
 from app.providers.drafts import Draft, Json, StoredSource
 from app.providers.keeping import new_credential
 from app.providers.origins import origin_of
+from app.providers.overrides import keep_overrides, restore_overrides, write_overrides
 from app.providers.registration import Registration
-from app.providers.reports import difference
+from app.providers.reports import difference, named_report
 from app.providers.repository import (
     activate,
     columns_of,
@@ -78,7 +78,7 @@ async def write_provider(
     session.add_all([row for row in subject.variables if row.provider_id == provider.id])
     await write_credentials(session, provider, drafted, vault=vault)
     written = await write_tools(session, provider, drafted, vault=vault)
-    await _write_overrides(session, provider, registration.overrides)
+    await write_overrides(session, provider, registration.overrides)
     return provider, written
 
 
@@ -111,21 +111,27 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
         {key: (tool.name, columns[key]) for key, tool in existing.items()}, tools, held=compared.held
     )
     await drop_pending(session, provider)
-    await delete_tools(session, [existing[key] for key in found["removed"]])
+    removed = [existing[key] for key in found["removed"]]
+    await keep_overrides(session, removed)
+    await delete_tools(session, removed)
     source = _source_row(drafted.tool_set.source, provider, vault=vault)
     revision = await activate(session, provider, source, report={})
     changed, added = set(found["changed"]), set(found["added"])
-    await update_tools(session, existing, [tool for tool in tools if tool.source_key in changed])
-    names = await insert_tools(
+    refused = await update_tools(session, existing, [tool for tool in tools if tool.source_key in changed])
+    names, lost = await insert_tools(
         session, provider, [tool for tool in tools if tool.source_key in added], revision_id=revision.id
     )
-    revision.report = named_report(drafted.tool_set.report, names)
+    await restore_overrides(session, provider)
+    refused += lost
+    revision.report = named_report(drafted.tool_set, names, provider=provider.name, refused=refused)
     if compared.held:
         waiting = [tool for tool in tools if tool.source_key in compared.held]
         form = held_form(waiting, slots=drafted.tool_set.slots)
         report: Json = {"operations": compared.waiting}
         session.add(Revision(provider_id=provider.id, state="pending", report=report, held=form))
     await session.flush()
+    for what in ("added", "changed"):
+        found[what] = [key for key in found[what] if key not in refused]
     return Written(names, revision.report, found, compared)
 
 
@@ -138,15 +144,6 @@ def compared_with(provider: Provider, columns: Mapping[str, Json], drafted: Draf
         new_slots=drafted.tool_set.slots,
         origins=[*provider.origins, *drafted.named_origins],
     )
-
-
-def named_report(report: Json, names: Mapping[str, str]) -> Json:
-    """The report with the canonical name of each tool that is there."""
-    operations = [
-        one if one["verdict"] == "skipped" else {**one, "name": names.get(one["source_key"], one["name"])}
-        for one in report.get("operations", ())
-    ]
-    return {**report, "operations": operations}
 
 
 async def refreshed_columns(
@@ -205,25 +202,6 @@ def _source_row(source: StoredSource, provider: Provider, *, vault: Vault) -> So
         follows=source.how.follows,
         converter=conversion.VERSION,
     )
-
-
-async def _write_overrides(
-    session: AsyncSession, provider: Provider, overrides: Mapping[str, Mapping[str, Any]]
-) -> None:
-    if not overrides:
-        return
-    tools: dict[str, Tool] = {tool.source_key: tool for tool in await tools_of(session, provider.id)}
-    rows = [
-        {
-            "tool_id": tools[key].id,
-            "tenant_id": provider.tenant_id,
-            **{name: changed.get(name) for name in ("description", "tags", "enabled")},
-        }
-        for key, changed in overrides.items()
-        if key in tools
-    ]
-    if rows:
-        await session.execute(insert(Override), rows)
 
 
 def stored_slots(rows: list[Credential]) -> dict[str, Credential]:

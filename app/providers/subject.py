@@ -7,7 +7,8 @@ from uuid import UUID
 
 from app.catalog.loader import VariableFinder
 from app.models import Credential, Variable
-from app.providers.drafts import Json
+from app.providers.drafts import DEFAULT_SLOT, Json
+from app.providers.reach import Reach
 from app.providers.registration import GivenCredential
 from app.providers.scope import VariableScope, scope_of
 
@@ -24,6 +25,7 @@ class Subject:
     variables: Sequence[Variable]
     environment: Mapping[str, str]
     options: Mapping[str, Any]
+    reach: Reach
     option_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, GivenCredential] = field(default_factory=dict)
@@ -34,7 +36,7 @@ class Subject:
     @property
     def scope(self) -> VariableScope:
         """Which variables its texts mean."""
-        return scope_of(self.name, self.variables, environment=self.environment)
+        return scope_of(self.name, self.variables, environment=self.environment, reach=self.reach)
 
     @property
     def finder(self) -> VariableFinder:
@@ -47,9 +49,13 @@ class Subject:
         return {slot["inline"]: slot["slot"] for slot in self.slots if slot.get("inline")}
 
     @property
-    def open_default(self) -> bool:
-        """Whether the slot `default` was open to whatever its owner stores there."""
-        return any(slot["slot"] == "default" and not slot.get("inline") for slot in self.slots)
+    def fallback_slot(self) -> str | None:
+        """The slot of the tools without auth of their own: that of an earlier `auth_tools`, or `default`
+        where its owner stores what he likes there.
+        """
+        kept = next((str(slot["slot"]) for slot in self.slots if slot.get("fallback")), None)
+        bare = any(slot["slot"] == DEFAULT_SLOT and not slot.get("inline") for slot in self.slots)
+        return kept or (DEFAULT_SLOT if bare or DEFAULT_SLOT in self.given else None)
 
     @property
     def taken_slots(self) -> set[str]:

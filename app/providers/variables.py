@@ -13,11 +13,11 @@ from app.catalog.feed import record_change
 from app.errors import Conflict, Forbidden, NotFound
 from app.models import TENANT, Provider, Variable, now
 from app.providers.keeping import fill_variable, new_variable
+from app.providers.reach import reach_of
 from app.providers.registration import GivenVariable
-from app.providers.repository import credentials_of, lock_names, tools_of
+from app.providers.repository import lock_names, names_in_use
 from app.providers.service import Registry
 from app.security.principal import Principal
-from app.utcp.variables import find_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class VariableStore:
     async def delete(self, provider: str | None, name: str, *, principal: Principal) -> None:
         """Deletes a variable. What names it fails from now on, and says so.
 
-        Raises NotFound, and Conflict where a fetched manual names it: the tenant's variable of that name,
-        which such a manual must not reach, would take its place.
+        Raises NotFound, and Conflict where a fetched manual names it, or the caller's key is limited and
+        anything of the provider names it: the tenant's variable of that name would take its place.
         """
         registry = self.registry
         async with registry.database.writing() as session:
@@ -80,8 +80,8 @@ class VariableStore:
             row = (await session.execute(query.with_for_update())).scalar_one_or_none()
             if row is None:
                 raise NotFound(f"There is no variable {name!r} here.")
-            if owner is not None and await _fetched_manual_names(session, owner, name):
-                raise Conflict(f"The fetched manual of {provider!r} names {name}: replace its value instead.")
+            if owner is not None:
+                await self._refuse_unveiling(session, owner, name, principal=principal)
             await session.delete(row)
             await session.flush()
             await self._event(session, row, provider, "deleted", principal=principal)
@@ -96,6 +96,17 @@ class VariableStore:
         if writes and (principal.providers is not None or principal.tags is not None):
             raise Forbidden("The API key is limited to certain providers; these variables belong to all.")
         return None
+
+    async def _refuse_unveiling(
+        self, session: AsyncSession, owner: UUID, name: str, *, principal: Principal
+    ) -> None:
+        """Conflict where the variable of all, which would come to light, is out of reach for who names it."""
+        provider = await session.get_one(Provider, owner)
+        within_reach = reach_of(principal).shared and not _came_from_upstream(provider)
+        if not within_reach and name in await names_in_use(session, provider):
+            raise Conflict(
+                f"A tool or credential of {provider.name!r} names {name}: replace its value instead."
+            )
 
     async def _event(
         self, session: AsyncSession, row: Variable, provider: str | None, action: str, *, principal: Principal
@@ -116,11 +127,6 @@ def _owned(owner: UUID | None) -> ColumnElement[bool]:
     return (col(Variable.tenant_id) == TENANT) & mine
 
 
-async def _fetched_manual_names(session: AsyncSession, owner: UUID, name: str) -> bool:
-    """Whether the provider's tools came from its upstream as a manual that names the variable."""
-    provider = await session.get_one(Provider, owner)
-    if provider.kind != "manual" or not provider.call_template.get("url"):
-        return False
-    tools = [tool for tool in await tools_of(session, owner) if tool.revision_id is not None]
-    named = {one for tool in tools for one in find_variables(tool.call_template)}
-    return name in named.union(*(row.variable_names for row in await credentials_of(session, [owner])))
+def _came_from_upstream(provider: Provider) -> bool:
+    """Whether its tools are those of a manual that was fetched."""
+    return provider.kind == "manual" and bool(provider.call_template.get("url"))

@@ -31,6 +31,8 @@ CREDENTIAL_KINDS: tuple[CredentialKind, ...] = ("api_key", "basic", "bearer", "o
 class SealedVariable:
     """A variable that sealed fields name as `${NAME}`: `value` when it is public, `sealed` when it is secret.
 
+    A secret one of the environment is not sealed: it lies in the memory of the process as it is.
+
     `provider_id` is None for a variable of the whole tenant. The version grows with each write.
     """
 
@@ -112,7 +114,7 @@ def seal_variable(variable: SealedVariable, *, vault: Vault, value: str) -> Seal
 
 def open_variable(variable: SealedVariable, *, vault: Vault) -> str | None:
     """The value, or None where none is stored; raises SealBroken."""
-    if not variable.secret:
+    if not variable.secret or variable.value is not None:
         return variable.value
     return (
         None if variable.sealed is None else vault.open(variable.sealed, context=variable.context()).decode()

@@ -104,20 +104,22 @@ class Gateway:
         return made
 
 
-@pytest.fixture(scope="module")
-async def gateway_app(servers):
+@contextlib.asynccontextmanager
+async def served(servers, **changed):
+    """The application with these settings, in this very event loop."""
     dsn = await asyncio.to_thread(servers.create_database)
-    settings = Settings(
-        _env_file=None,
-        database_url=dsn,
-        redis_url=servers.redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8", "::1/128"),
-        variable_env_names=("GATEWAY_TEST_REGION",),
-        max_document_bytes=2 << 20,
-        log_format="json",
-        log_level="error",
-    )
+    settings = Settings(**{
+        "_env_file": None,
+        "database_url": dsn,
+        "redis_url": servers.redis_url,
+        "sealing_keys": KeyRing.generate("test"),
+        "allow_networks": ("127.0.0.0/8", "::1/128"),
+        "variable_env_names": ("GATEWAY_TEST_REGION", "gw_KEY"),
+        "max_document_bytes": 2 << 20,
+        "log_format": "json",
+        "log_level": "error",
+        **changed,
+    })  # fmt: skip
     app = create_app(settings)
     server = Served(uvicorn.Config(app, port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=2))
     task = asyncio.create_task(server.serve())
@@ -134,6 +136,12 @@ async def gateway_app(servers):
     server.should_exit = True
     await task
     await asyncio.to_thread(servers.drop_database, dsn)
+
+
+@pytest.fixture(scope="module")
+async def gateway_app(servers):
+    async with served(servers) as running:
+        yield running
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from sqlalchemy import text
 
 from .documents import manual, openapi, tool
@@ -53,6 +54,72 @@ async def test_a_refresh_of_an_uploaded_document_reads_its_stored_bytes(admin, u
     assert len(answer.json()["credentials"]) == 1
     assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
     assert upstream.seen[-1][2]["X-S"] == "hidden-one"
+
+
+async def test_a_report_says_renamed_of_what_has_another_name_here(admin, upstream):
+    """The name that was given first stays, whatever the source has for it later."""
+
+    def verdicts(answer):
+        operations = answer.json()["report"]["operations"]
+        return {one["source_key"]: (one["verdict"], one["name"]) for one in operations}
+
+    pages = [tool(name, f"{upstream.url}/e") for name in ("a.b", "a_b", "ov.c", "plain")]
+    upstream.pages["/utcp"] = manual(*pages)
+    made = await admin.post("/providers", json={"name": "ov", "source": {"url": f"{upstream.url}/utcp"}})
+    assert made.status_code == 201, made.text
+    first = verdicts(made)
+    assert first["a.b"] == ("renamed", "ov.a_b")
+    assert first["a_b"][0] == "renamed"
+    assert first["ov.c"] == ("accepted", "ov.c")
+    upstream.pages["/utcp"] = manual(*pages[1:])
+    again = await admin.post("/providers/ov/refresh")
+    assert again.json()["report"]["counts"]["renamed"] == 1
+    assert verdicts(again) == {key: first[key] for key in ("a_b", "ov.c", "plain")}
+    await admin.post(
+        "/tools", json={"provider": "ov", "name": "x", "call_template": {"url": f"{upstream.url}/x"}}
+    )
+    export = (await admin.get("/export")).json()
+    await admin.delete("/providers/ov")
+    back = (await admin.post("/import", json=export)).json()["entries"][0]["report"]
+    assert {one["verdict"] for one in back["operations"]} == {"accepted"}
+    assert back["counts"] == {"operations": 4, "accepted": 4, "renamed": 0, "skipped": 0}
+
+
+async def test_what_a_person_changed_comes_back_with_its_tool(admin, upstream):
+    await registered(admin, upstream)
+    changed = {"enabled": False, "tags": ["kept"]}
+    assert (await admin.patch("/tools/pets.listA", json=changed)).status_code == 200
+    for _ in range(2):
+        upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/b",))
+        assert (await admin.post("/providers/pets/refresh")).json()["difference"]["removed"] == ["GET /a"]
+        export = (await admin.get("/export")).json()
+        assert export["providers"][0]["overrides"] == {"GET /a": {**changed, "description": None}}
+        upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/a", "/b"))
+        assert (await admin.post("/providers/pets/refresh")).json()["difference"]["added"] == ["GET /a"]
+        found = (await admin.get("/tools/pets.listA")).json()
+        assert (found["enabled"], found["tags"]) == (False, ["kept"])
+    await admin.delete("/providers/pets")
+    assert (await admin.post("/import", json=export)).status_code == 200
+    assert (await admin.post("/providers/pets/refresh")).status_code == 200
+    assert (await admin.get("/tools/pets.listA")).json()["enabled"] is False
+
+
+@pytest.mark.parametrize("key", ["${AKEY}", "literal"])
+async def test_a_refresh_keeps_auth_tools_that_a_tool_of_the_manual_has_too(admin, upstream, key):
+    await admin.put("/variables/m_AKEY", json={"value": "literal"})
+    auth = {"auth_type": "api_key", "api_key": key, "var_name": "X-Key"}
+    one = tool("one", f"{upstream.url}/one", auth={**auth, "api_key": "${m_AKEY}"} if "$" in key else auth)
+    upstream.pages["/utcp"] = manual(one, tool("two", f"{upstream.url}/two"))
+    source = {"url": f"{upstream.url}/utcp", "auth_tools": auth}
+    made = await admin.post("/providers", json={"name": "m", "source": source})
+    assert made.status_code == 201, made.text
+    for _ in range(3):
+        for name in ("one", "two"):
+            assert (await admin.post(f"/tools/m.{name}/call", json={})).status_code == 200
+            assert upstream.seen[-1][2]["X-Key"] == "literal"
+        again = await admin.post("/providers/m/refresh")
+        assert again.status_code == 200, again.text
+        assert again.json()["difference"]["changed"] == []
 
 
 async def test_a_failing_refresh_leaves_everything_as_it_was(admin, upstream):

@@ -210,3 +210,72 @@ async def test_scopes_and_limits_hold(admin, gateway_app, upstream):
     assert (await by_other_tag.get("/providers")).json()["items"] == []
     assert (await by_other_tag.get("/export")).json()["providers"] == []
     assert (await by_tag.patch("/providers/pets", json={"tags": []})).status_code in (200, 403)
+
+
+async def test_static_values_are_restored_after_an_export(admin, upstream):
+    userinfo = upstream.url.replace("://", "://ann:hidden-pw@")
+    one = tool("echo", f"{userinfo}/e?key=hidden-q1&key=hidden-q2", headers={"X-S": "hidden-h"})
+    upstream.pages["/utcp"] = manual(tool("near", f"{upstream.url}/n"))
+    assert (await admin.post("/providers?name=m", json=manual(one))).status_code == 201
+    source = {"url": f"{upstream.url}/utcp", "headers": {"X-D": "hidden-d"}}
+    assert (await admin.post("/providers", json={"name": "d", "source": source})).status_code == 201
+    export = await admin.get("/export")
+    assert "hidden" not in export.text
+    for name in ("m", "d"):
+        await admin.delete(f"/providers/{name}")
+    back = await admin.post("/import", content=export.content, headers={"Content-Type": "application/json"})
+    assert back.status_code == 200, back.text
+    wanted = (await admin.get("/providers/m")).json()["slots"][0]["values"]
+    assert [(one["location"], one["name"]) for one in wanted] == [
+        ("header", "X-S"), ("query", "key"), ("query", "key"), ("userinfo", "username"), ("userinfo", "password"),
+    ]  # fmt: skip
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 424
+    secrets = ["hidden-h", "hidden-q1", "hidden-q2", "ann", "hidden-pw"]
+    values = [{**place, "value": secret} for place, secret in zip(wanted, secrets, strict=True)]
+    stored = await admin.put("/providers/m/credentials/static-1", json={"kind": "static", "values": values})
+    assert stored.status_code == 201, stored.text
+    assert stored.json()["public"] == {"values": wanted}
+    assert "hidden" not in stored.text
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
+    _, path, headers, _ = upstream.seen[-1]
+    assert path == "/e?key=hidden-q1&key=hidden-q2"
+    assert headers["X-S"] == "hidden-h"
+    assert headers["Authorization"].startswith("Basic ")
+    slot = next(one for one in (await admin.get("/providers/d")).json()["slots"] if one["kind"] == "static")
+    assert (slot["slot"], slot["values"]) == ("discovery-static", [{"location": "header", "name": "X-D"}])
+    value = [{"location": "header", "name": "X-D", "value": "hidden-d"}]
+    stored = await admin.put(
+        "/providers/d/credentials/discovery-static", json={"kind": "static", "values": value}
+    )
+    assert stored.status_code == 201, stored.text
+    assert (await admin.post("/providers/d/refresh")).status_code == 200
+    assert upstream.seen[-1][2]["X-D"] == "hidden-d"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [{"location": "header", "name": "Host", "value": "x"}],
+        [{"location": "header", "name": "a b", "value": "x"}],
+        [{"location": "userinfo", "name": "who", "value": "x"}],
+        [
+            {"location": "header", "name": "X-A", "value": "x"},
+            {"location": "header", "name": "x-a", "value": "y"},
+        ],
+        [{"location": "header", "name": "X-A", "value": "***"}],
+    ],
+)
+async def test_static_values_that_cannot_be_sent_are_refused(admin, upstream, values):
+    one = tool("echo", f"{upstream.url}/e", headers={"X-S": "hidden-h"})
+    assert (await admin.post("/providers?name=m", json=manual(one))).status_code == 201
+    body = {"kind": "static", "values": values}
+    assert (await admin.put("/providers/m/credentials/static-1", json=body)).status_code == 422
+
+
+async def test_static_values_go_into_no_other_slot(admin, upstream):
+    await registered(admin, upstream)
+    value = [{"location": "header", "name": "X-D", "value": "v"}]
+    refused = await put(admin, kind="static", values=value)
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["errors"][0]["pointer"] == "/kind"

@@ -1,6 +1,8 @@
 """POST /providers takes every form, tells them apart by itself, and answers with a report."""
 
 import asyncio
+from random import Random
+from string import ascii_letters
 
 import orjson
 import pytest
@@ -138,6 +140,23 @@ async def test_an_uploaded_manual_keeps_its_inline_auth_and_one_bad_tool_loses_n
     for secret in ("query-secret", "static-secret", "inline-secret"):
         for answer in (made.text, (await admin.get("/providers/m")).text, (await admin.get("/export")).text):
             assert secret not in answer
+
+
+async def test_a_tool_that_the_database_cannot_store_loses_no_other(admin, upstream):
+    """Three billion bytes are too many for an int4; a key of 5,000 characters for an index."""
+    big = {**tool("big", f"{upstream.url}/b"), "average_response_size": 3_000_000_000}
+    made = await admin.post("/providers?name=m", json=manual(big, tool("good", f"{upstream.url}/g")))
+    assert made.status_code == 201, made.text
+    assert (await admin.get("/tools/m.big")).json()["average_response_size"] == 3_000_000_000
+    path = "/" + "".join(Random(1).choices(ascii_letters, k=5_000))
+    document = openapi(upstream.url, paths=("/a", "/b", "/c"))
+    document["paths"][path] = {"get": {"operationId": "long", "responses": {}}}
+    made = await admin.post("/providers?name=o", json=document)
+    assert made.status_code == 201, made.text
+    assert await tools_of(admin, "o") == ["o.listA", "o.listB", "o.listC"]
+    report = made.json()["report"]
+    assert (report["counts"]["skipped"], made.json()["tool_count"]) == (1, 3)
+    assert "cannot store" in report["operations"][3]["reason"]
 
 
 async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, upstream):
@@ -292,3 +311,40 @@ async def test_an_export_comes_in_again_without_any_secret(admin, upstream):
     for one, other in zip(first["providers"], second["providers"], strict=True):
         for key in one:
             assert one[key] == other[key], key
+
+
+async def test_an_import_stores_a_proxy_and_needs_the_scope_for_it(admin, gateway_app, upstream):
+    entry = {"name": "m", "tools": [], "options": {"proxy_url": "http://user:hidden-one@127.0.0.1:9"}}
+    body = {"format": "utcp-gateway/1", "providers": [entry]}
+    writer = await gateway_app.client("providers:read", "providers:write")
+    refused = await writer.post("/import", json=body)
+    assert [one["status"] for one in refused.json()["entries"]] == [403]
+    assert (await admin.post("/import", json=body)).status_code == 200
+    body = {"provider": "m", "name": "echo", "call_template": {"url": f"{upstream.url}/e"}}
+    assert (await admin.post("/tools", json=body)).status_code == 201
+    # The proxy, where nobody listens, is used.
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 502
+    assert "hidden-one" not in (await admin.get("/export")).text
+
+
+async def test_an_import_names_the_variables_that_its_tools_lack(admin, upstream):
+    one = tool("echo", f"{upstream.url}/${{PV}}")
+    body = {
+        "name": "m",
+        "source": {"manual": manual(one)},
+        "variables": {"PV": {"value": "e", "secret": False}},
+    }
+    assert (await admin.post("/providers", json=body)).status_code == 201
+    export = (await admin.get("/export")).json()
+    await admin.delete("/providers/m")
+    back = (await admin.post("/import", json=export)).json()["entries"][0]["report"]
+    assert ["PV" in note for note in back["operations"][0]["notes"]] == [True]
+    assert ["PV" in remark["detail"] for remark in back["warnings"]] == [True]
+    assert (await admin.post("/tools/m.echo/call", json={})).json()["variables"] == ["PV"]
+    await admin.put("/providers/m/variables/PV", json={"value": "e", "secret": False})
+    assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
+    await admin.delete("/providers/m")
+    await admin.put("/variables/PV", json={"value": "secret"})
+    refused = (await admin.post("/import", json=export)).json()["entries"][0]
+    assert refused["status"] == 422
+    assert refused["problem"]["errors"][0]["pointer"] == "/providers/0/tools/0/call_template/url"

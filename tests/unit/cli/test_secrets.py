@@ -22,6 +22,10 @@ PUT = ("PUT", "/providers/api/credentials/main")
         (("-k", "basic", "--username", "ann"), {"kind": "basic", "username": "ann", "password": CANARY}),
         (("-k", "bearer"), {"kind": "bearer", "token": CANARY}),
         (
+            ("-k", "static", "--location", "header", "--name", "X-Key"),
+            {"kind": "static", "values": [{"location": "header", "name": "X-Key", "value": CANARY}]},
+        ),
+        (
             ("-k", "oauth2", "--client-id", "id", "--token-url", "https://a/t", "--scope", "r w"),
             {
                 "kind": "oauth2",

@@ -5,6 +5,7 @@ import pytest
 from app.errors import InvalidInput, UnsetVariable
 from app.models import Variable, new_id
 from app.providers.origins import is_origin, origin_of
+from app.providers.reach import UNBOUNDED
 from app.providers.reading import read_registrations
 from app.providers.registration import GivenCredential, RefusedEntry
 from app.providers.reports import report, verdict
@@ -18,8 +19,8 @@ def variable(name, value=None, *, own=False):
     return Variable(name=name, secret=value is None, value=value, provider_id=new_id() if own else None)
 
 
-def scope(*rows, provider="my_gw", environment=None, fetched=False):
-    return scope_of(provider, rows, environment=environment or {}, fetched=fetched)
+def scope(*rows, provider="my_gw", environment=None, fetched=False, reach=UNBOUNDED):
+    return scope_of(provider, rows, environment=environment or {}, reach=reach, fetched=fetched)
 
 
 def split(scope_=None, **template):

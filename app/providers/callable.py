@@ -1,0 +1,57 @@
+"""Tools that could never be called are not stored: they are skipped, and the report says why."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.errors import InvalidInput
+from app.providers.drafts import Json, ToolDraft, ToolSet
+from app.providers.reports import report
+from app.providers.scope import VariableScope
+from app.utcp.variables import find_variables
+
+Prepare = Callable[[Mapping[str, Any]], None]
+"""Compiles an http template whose variables are written out, or raises InvalidInput."""
+
+
+def only_callable(tool_set: ToolSet, *, prepare: Prepare, scope: VariableScope | None = None) -> ToolSet:
+    """The set without the tools that cannot be compiled; `scope` has the variables of hand-written ones."""
+    reasons: dict[str, str] = {}
+    for tool in tool_set.tools:
+        reason = _problem(tool, prepare, scope)
+        if reason is not None:
+            reasons[tool.source_key] = reason
+    if not reasons:
+        return tool_set
+    operations = [_skipped(one, reasons) for one in tool_set.report["operations"]]
+    return replace(
+        tool_set,
+        tools=tuple(tool for tool in tool_set.tools if tool.source_key not in reasons),
+        report={**tool_set.report, **report(operations, warnings=tool_set.report["warnings"])},
+    )
+
+
+def why(error: InvalidInput) -> str:
+    """The reason of a skipped tool: what is wrong with its template, and where."""
+    if not error.errors:
+        return error.detail
+    return f"{error.detail.rstrip('.')}: {error.errors[0].pointer}: {error.errors[0].detail}"
+
+
+def _problem(tool: ToolDraft, prepare: Prepare, scope: VariableScope | None) -> str | None:
+    template = tool.call_template
+    if scope is not None and "parameters" not in template:
+        template = scope.resolved(template)
+        if find_variables(template):
+            return None
+    try:
+        prepare(template)
+    except InvalidInput as error:
+        return why(error)
+    return None
+
+
+def _skipped(one: Json, reasons: Mapping[str, str]) -> Json:
+    if one["verdict"] == "skipped" or one["source_key"] not in reasons:
+        return one
+    return {**one, "name": "", "verdict": "skipped", "reason": reasons[one["source_key"]]}

@@ -1,0 +1,51 @@
+"""The outbound settings of a provider: made from its options, and tried before they are stored."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from app.errors import Fault, InvalidInput
+from app.outbound.egress import EgressSettings, tls_context
+from app.security.secret import Secret
+from app.utcp.text import pointer
+
+_NOTHING: Final = EgressSettings()
+
+
+def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:
+    """How the upstream is reached, or None for directly."""
+    if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
+        return None
+    return EgressSettings(
+        proxy_url=Secret(secrets["proxy_url"]) if secrets.get("proxy_url") else None,
+        ca_bundle=options.get("ca_bundle"),
+        client_certificate=options.get("client_certificate"),
+        client_key=Secret(secrets["client_key"]) if secrets.get("client_key") else None,
+        proxy_resolves=bool(options.get("proxy_resolves")),
+    )
+
+
+async def refuse_unusable(options: Mapping[str, Any], secrets: Mapping[str, str], *, at: str) -> None:
+    """Raises InvalidInput, pointing below `at`, for settings with which no connection can be made."""
+    await asyncio.to_thread(_try_each, options, secrets, at)
+
+
+def _try_each(options: Mapping[str, Any], secrets: Mapping[str, str], at: str) -> None:
+    tried = {}
+    if secrets.get("proxy_url") is not None:
+        tried["proxy_url"] = replace(_NOTHING, proxy_url=Secret(secrets["proxy_url"]))
+    if options.get("ca_bundle") is not None:
+        tried["ca_bundle"] = replace(_NOTHING, ca_bundle=options["ca_bundle"])
+    if options.get("client_certificate") is not None:
+        key = Secret(secrets["client_key"]) if secrets.get("client_key") else None
+        certificate = options["client_certificate"]
+        tried["client_certificate"] = replace(_NOTHING, client_certificate=certificate, client_key=key)
+    faults: list[Fault] = []
+    for name, settings in tried.items():
+        try:
+            tls_context(settings)
+        except InvalidInput as error:
+            faults.append(Fault(pointer(at, name), error.detail))
+    if faults:
+        raise InvalidInput("The upstream cannot be reached with these options.", errors=faults)
