@@ -1,6 +1,6 @@
 """What people changed on tools that a refresh took away.
 
-Revision: kept_overrides, after: 0001
+Revision: 0005, after: 0004
 """
 
 import sqlalchemy as sa

@@ -1,6 +1,6 @@
 """Average sizes of responses beyond two billion bytes.
 
-Revision: response_sizes, after: kept_overrides
+Revision: 0006, after: 0005
 """
 
 import sqlalchemy as sa
