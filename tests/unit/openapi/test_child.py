@@ -105,7 +105,8 @@ async def test_the_event_loop_keeps_turning() -> None:
     beating = asyncio.create_task(heart())
     await convert_in_child(LONG)
     beating.cancel()
-    assert longest < 0.1
+    # In the loop itself it takes seconds.
+    assert longest < 0.5
 
 
 async def test_many_at_a_time() -> None:
