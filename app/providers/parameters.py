@@ -125,7 +125,7 @@ def registration_body() -> dict[str, Any]:
     kinds = {"anyOf": [inlined(CanonicalRegistration), _TEMPLATE, *_LISTS, _DOCUMENT]}
     content = {
         "application/json": {"schema": kinds, "example": _EXAMPLE},
-        "application/yaml": {"schema": {"type": "string"}},
+        "application/yaml": {"schema": kinds},
         "application/zip": {"schema": {"type": "string", "format": "binary"}},
         "multipart/form-data": {
             "schema": {"type": "object", "properties": {**parts, **form}, "required": ["file"]}

@@ -46,7 +46,8 @@ def configure_logging(level: Level, log_format: Format, masker: Masks | None = N
         processors=_PROCESSORS,
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=_Stderr,
-        cache_logger_on_first_use=True,
+        # A logger that was used keeps its level otherwise, whatever is configured later.
+        cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
     root.handlers[:] = [_Foreign()]
