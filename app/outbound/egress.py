@@ -59,7 +59,8 @@ def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
         raise InvalidInput("The CA bundle is empty.")
     try:
         context = ssl.create_default_context(cadata=egress.ca_bundle if egress else None)
-    except (ssl.SSLError, ValueError):
+    except (ssl.SSLError, ValueError, TypeError):
+        # A TypeError is what Python says of text that is not ASCII, which PEM is.
         raise InvalidInput("The CA bundle is not a list of PEM certificates.") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if egress and egress.client_certificate:

@@ -10,6 +10,7 @@ BAD = [
 ]
 OPTIONS = [
     ({"ca_bundle": "garbage"}, "/options/ca_bundle"),
+    ({"ca_bundle": "g\u00e4rbage"}, "/options/ca_bundle"),
     ({"proxy_url": "ftp://zz"}, "/options/proxy_url"),
     ({"client_certificate": "garbage"}, "/options/client_certificate"),
 ]
