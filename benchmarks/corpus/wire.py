@@ -208,10 +208,10 @@ def _expected_part(item: Any, media: str | None, *, is_file: bool) -> tuple[str,
         if media is not None and ("*" in media or media.startswith("text/") or is_json(media)):
             raise UndefinedError("a file of an open type")
         return media or "application/octet-stream", base64.b64decode(item)
-    if isinstance(item, list):
-        raise UndefinedError("a list in a list")
     if isinstance(item, dict) or is_json(media or ""):
         return media_base(media or "application/json"), item
+    if isinstance(item, list):
+        raise UndefinedError("a list in a list")
     if media is not None and not media.startswith(("text/", "application/")):
         raise UndefinedError("text where an image is announced")
     return media or "text/plain", text_of(item).encode()
