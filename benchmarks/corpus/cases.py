@@ -1,6 +1,6 @@
 """One made-up operation of M16 with its arguments: as a document, as a tool, and judged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -86,11 +86,8 @@ def given_of(case: Case, pair: Pair) -> Given | None:
     return given
 
 
-def judge_case(case: Case, name: str, plan_of: Callable[[Pair], Any] | None = None) -> Record:
-    """Convert the case's document, place its arguments, and compare the request with the tables.
-
-    `plan_of` gives another program's `place` instead of the compiled plan's.
-    """
+def judge_case(case: Case, name: str) -> Record:
+    """Convert the case's document, place its arguments, and compare the request with the tables."""
     literal = case.document()
     record = Record(f"POST {case.path}", f"/{name}")
     metric = f"M16 {name}"
@@ -104,11 +101,5 @@ def judge_case(case: Case, name: str, plan_of: Callable[[Pair], Any] | None = No
     if given is None:
         record.check(metric, False, expected="an input for each parameter", got=pair.plan)
         return record
-    plan = compile_plan(pair.tool.call_template) if plan_of is None else plan_of(pair)
-    check_wire(pair, plan, given, metric, record)
+    check_wire(pair, compile_plan(pair.tool.call_template), given, metric, record)
     return record
-
-
-def is_defined(case: Case) -> bool:
-    """Whether the tables say what the case's request looks like."""
-    return bool(judge_case(case, "any").applies)

@@ -4,15 +4,15 @@ What is rare in the corpus (labels, matrices, cookies, pipes) is here as often a
 2.0 the converter gets a 2.0 document, and the tables are asked about its twin in the words of 3.x.
 """
 
-import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.corpus.cases import Case, is_defined, judge_case
+from benchmarks.corpus.cases import Case, judge_case
 from benchmarks.corpus.reading import Json
 from benchmarks.corpus.records import Record
 
+# Without the backslash, which the gateway refuses in paths: a server may read it as the end of a segment.
 _ALPHABET = "abcXYZ019 -_.~!$'()*,;:@/?&=+%#[]{}|\"<>^`é日😀"
 _COLLECTIONS = {
     "csv": ("form", False), "ssv": ("spaceDelimited", False), "pipes": ("pipeDelimited", False),
@@ -48,9 +48,6 @@ def _named(chance: Chance, place: str) -> str:
 
 def _parameter(place: str, style: str, kinds: tuple[str, ...], **more: Any) -> Callable[[Chance], Case]:
     alphabet = "abcXYZ019-_.~!$'()*;:@/?" if place == "header" else _ALPHABET
-    if place == "path":
-        # What could leave its segment under some decoding is refused by the gateway.
-        alphabet = "abcXYZ019 -_~!$'()*,:@&=+#[]{}|\"<>^`é日😀"
     if more.get("allowReserved"):
         alphabet = "abcXYZ019 -_.~!$'()*,;:@/?é日"
 
@@ -240,17 +237,12 @@ STRATA: dict[str, Callable[[Chance], Case]] = {
 }
 
 
-def cases_of(name: str, seed: str) -> Iterator[Case]:
-    """Cases of a stratum without end, the same for the same seed."""
-    return (STRATA[name](random.Random(f"{seed} {name} {number}")) for number in itertools.count())
-
-
-def defined_cases(name: str, seed: str, each: int) -> list[Case]:
-    """The first cases whose request the tables define."""
-    return list(itertools.islice(filter(is_defined, cases_of(name, seed)), each))
+def cases_of(name: str, seed: str, each: int) -> list[Case]:
+    """Cases of a stratum, the same for the same seed."""
+    return [STRATA[name](random.Random(f"{seed} {name} {number}")) for number in range(each)]
 
 
 def judge_strata(seed: str, each: int) -> Iterator[Record]:
     """`each` cases of every stratum, placed by the compiled plan of the converted tool."""
     for name in STRATA:
-        yield from (judge_case(case, name) for case in itertools.islice(cases_of(name, seed), each))
+        yield from (judge_case(case, name) for case in cases_of(name, seed, each))

@@ -16,7 +16,7 @@ from benchmarks.corpus.download import CorpusUnavailableError, swagger_client
 from benchmarks.corpus.execution import check_wire
 from benchmarks.corpus.reading import Json
 from benchmarks.corpus.records import Finding, Record
-from benchmarks.corpus.strata import STRATA, defined_cases
+from benchmarks.corpus.strata import STRATA, cases_of
 
 _SCRIPT = Path(__file__).with_suffix(".cjs")
 
@@ -48,7 +48,7 @@ class Answered:
 
 def judge_swagger_client(seed: str, each: int) -> dict[str, list[Record]]:
     """`each` cases of every stratum, compared with the tables. Raises CorpusUnavailableError."""
-    listed = [(name, case) for name in STRATA for case in defined_cases(name, seed, each)]
+    listed = [(name, case) for name in STRATA for case in cases_of(name, seed, each)]
     bundles = [bundle([case], server=URL) for _, case in listed]
     asked = [_asked(case, whole) for (_, case), whole in zip(listed, bundles, strict=True)]
     records: dict[str, list[Record]] = {name: [] for name in STRATA}

@@ -15,7 +15,7 @@ from app.utcp.arguments import PlacedRequest
 from benchmarks.corpus.cases import Bundle, Case, bundle, given_of
 from benchmarks.corpus.execution import check_wire
 from benchmarks.corpus.records import Record
-from benchmarks.corpus.strata import STRATA, defined_cases
+from benchmarks.corpus.strata import STRATA, cases_of
 from tests.harness.capture import Capture, Captured, capture
 from tests.harness.gateway import RunningGateway
 
@@ -70,7 +70,7 @@ def test_every_request_arrives_as_the_tables_say(
     stratum: str, gateway: RunningGateway, site: Capture
 ) -> None:
     provider = f"wire-{list(STRATA).index(stratum)}"
-    cases = defined_cases(stratum, SEED, EACH)
+    cases = cases_of(stratum, SEED, EACH)
     made = registered(gateway, provider, cases, site)
     findings, compared = [], 0
     with gateway.client() as client:
@@ -120,7 +120,7 @@ class Altered(Caller):
 )
 def test_another_request_is_noticed(stratum: str, part: str, gateway: RunningGateway, site: Capture) -> None:
     provider = f"altered-{list(STRATA).index(stratum)}-{part}"
-    [case] = defined_cases(stratum, SEED, 1)
+    [case] = cases_of(stratum, SEED, 1)
     made = registered(gateway, provider, [case], site)
     given = given_of(case, made.pairs[0])
     assert given is not None
