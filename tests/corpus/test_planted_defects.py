@@ -9,9 +9,10 @@ import orjson
 import pytest
 
 from app.openapi import Conversion, ConvertOptions, convert
+from benchmarks.corpus.cases import judge_case
 from benchmarks.corpus.judging import Extent, compare, digest, judge
 from benchmarks.corpus.records import PERFECT, Judged
-from benchmarks.corpus.strata import STRATA, judge_case
+from benchmarks.corpus.strata import STRATA
 
 URL = "https://specs.example/api/openapi.json"
 DOCUMENT: dict[str, Any] = {

@@ -1,0 +1,131 @@
+"""M16 through a running gateway: made-up operations are registered and called, and each request is exact.
+
+The cases, what is expected of them and the comparison are those of `benchmarks.corpus`; here, what is
+compared is what arrived at a socket.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.utcp.arguments import PlacedRequest
+from benchmarks.corpus.cases import Bundle, Case, bundle, given_of
+from benchmarks.corpus.execution import check_wire
+from benchmarks.corpus.records import Record
+from benchmarks.corpus.strata import STRATA, cases_of
+from tests.harness.capture import Capture, Captured, capture
+from tests.harness.gateway import RunningGateway
+
+SEED = "2026"
+EACH = 20
+#: What the gateway sends by itself. Everything else has to come from the arguments.
+OWN = {"host", "user-agent", "accept", "accept-encoding", "content-length"}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Capture]:
+    with capture() as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Stands where the comparison expects a compiled plan: it calls the tool, and gives what arrived."""
+
+    client: httpx2.Client
+    site: Capture
+    tool: str
+
+    def place(self, arguments: dict[str, Any]) -> PlacedRequest:
+        """The upstream's request for these arguments."""
+        answer = self.client.post(f"/tools/{self.tool}/call", json=arguments)
+        assert answer.status_code == 200, (answer.text, arguments)
+        return self._placed(self.site.only())
+
+    def _placed(self, request: Captured) -> PlacedRequest:
+        names = [name.lower() for name, _ in request.headers]
+        assert len(set(names)) == len(names), "a field on two lines"
+        assert set(names) >= {"host", "content-length"}
+        assert dict(request.headers)["Host"] == self.site.url.removeprefix("http://")
+        kept = [(name, value) for name, value in request.headers if name.lower() not in OWN]
+        typed = "content-type" in names
+        body = request.body if request.body or typed else None
+        return PlacedRequest(request.method, self.site.url + request.target, kept, body)
+
+
+def registered(gateway: RunningGateway, name: str, cases: list[Case], site: Capture) -> Bundle:
+    """The cases as one provider's tools."""
+    made = bundle(cases, server=f"{site.url}/v1")
+    with gateway.client() as client:
+        answer = client.post("/providers", json={"name": name, "source": {"document": made.made}})
+    assert answer.status_code == 201, answer.text
+    return made
+
+
+@pytest.mark.parametrize("stratum", STRATA)
+def test_every_request_arrives_as_the_tables_say(
+    stratum: str, gateway: RunningGateway, site: Capture
+) -> None:
+    provider = f"wire-{list(STRATA).index(stratum)}"
+    cases = cases_of(stratum, SEED, EACH)
+    made = registered(gateway, provider, cases, site)
+    findings, compared = [], 0
+    with gateway.client() as client:
+        for number, (case, pair) in enumerate(zip(cases, made.pairs, strict=True)):
+            record = Record(pair.operation.key, f"/{stratum}")
+            given = given_of(case, pair)
+            assert given is not None
+            check_wire(pair, Caller(client, site, f"{provider}.case{number}"), given, "M16", record)
+            findings += record.findings
+            compared += bool(record.applies)
+    assert findings == []
+    assert compared == EACH
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(STRATA) * EACH >= 600
+
+
+class Altered(Caller):
+    """What arrived, with one part of it changed."""
+
+    part = ""
+
+    def place(self, arguments: dict[str, Any]) -> PlacedRequest:
+        placed = super().place(arguments)
+        changes: dict[str, Any] = {
+            "method": "PUT",
+            "url": placed.url.replace("v1", "v2"),
+            "headers": [(name, value + "x") for name, value in placed.headers],
+            "body": (placed.body or b"") + b"&x=y",
+        }
+        return placed._replace(**{self.part: changes[self.part]})
+
+
+@pytest.mark.parametrize(
+    ("stratum", "part"),
+    [
+        ("text", "method"),
+        ("path label", "url"),
+        ("query form", "url"),
+        ("header", "headers"),
+        ("cookie", "headers"),
+        ("+json", "headers"),
+        ("urlencoded", "body"),
+        ("text", "body"),
+    ],
+)
+def test_another_request_is_noticed(stratum: str, part: str, gateway: RunningGateway, site: Capture) -> None:
+    provider = f"altered-{list(STRATA).index(stratum)}-{part}"
+    [case] = cases_of(stratum, SEED, 1)
+    made = registered(gateway, provider, [case], site)
+    given = given_of(case, made.pairs[0])
+    assert given is not None
+    record = Record("", "")
+    with gateway.client() as client:
+        caller = type("_", (Altered,), {"part": part})(client, site, f"{provider}.case0")
+        check_wire(made.pairs[0], caller, given, "M16", record)
+    assert record.findings

@@ -1,0 +1,74 @@
+"""An upstream that decodes nothing: what came over the socket, as it came."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close"
+_ANSWER = _HEAD + b"\r\n\r\n{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One request: the request line's own target, every field line in order, and the bytes of the body."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Capture:
+    """A running server."""
+
+    url: str = ""
+    requests: list[Captured] = field(default_factory=list)
+
+    def only(self) -> Captured:
+        """The one request that came since the last call of this."""
+        [one] = self.requests
+        self.requests.clear()
+        return one
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request; the answer says that the connection ends with it."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+        method, target, version = line.split(" ")
+        assert version == "HTTP/1.1"
+        headers = tuple((name, value) for name, _, value in (one.partition(": ") for one in lines))
+        length = {name.lower(): value for name, value in headers}.get("content-length", "0")
+        body = await reader.readexactly(int(length))
+        self.requests.append(Captured(method, target, headers, body))
+        writer.write(_ANSWER)
+        writer.close()
+        await writer.wait_closed()
+
+
+@contextmanager
+def capture() -> Iterator[Capture]:
+    """Serves on a loop of its own until the block ends."""
+    site = Capture()
+    started = threading.Event()
+    ended = asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+        server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
+        site.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        started.set()
+        async with server:
+            await ended.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    started.wait(10)
+    try:
+        yield site
+    finally:
+        loops[0].call_soon_threadsafe(ended.set)
+        thread.join(10)
