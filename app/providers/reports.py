@@ -1,6 +1,7 @@
 """Import reports and the difference of a re-import, as plain JSON."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from app.providers.drafts import Json, ToolDraft, ToolSet
 
@@ -46,6 +47,7 @@ def named_report(
     """
     wanted = {tool.source_key: tool.wanted or tool.name for tool in tool_set.tools}
     known = {tool.source_key for tool in tool_set.tools if tool.wanted is not None}
+    needs = {tool.source_key: _slots_needed(tool.security) for tool in tool_set.tools}
     operations: list[Json] = []
     for one in tool_set.report.get("operations", ()):
         key = one["source_key"]
@@ -59,8 +61,12 @@ def named_report(
             kept = name.removeprefix(f"{provider}.") == wanted.get(key)
             # A converter has renamed for reasons of its own, whatever the name is now.
             word = "accepted" if kept and (key in known or one["verdict"] == "accepted") else "renamed"
-            operations.append({**one, "name": name, "verdict": word})
+            operations.append({**one, "name": name, "verdict": word, "security": needs.get(key)})
     return {**tool_set.report, **report(operations, warnings=tool_set.report.get("warnings", ()))}
+
+
+def _slots_needed(security: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[str]]:
+    return [[str(need["slot"]) for need in alternative] for alternative in security]
 
 
 def with_warnings(form: Json, *more: Json) -> Json:

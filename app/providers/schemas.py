@@ -96,6 +96,10 @@ class OperationVerdict(BaseModel):
     reason: str | None = None
     pointer: str
     notes: list[str]
+    security: list[list[str]] | None = Field(
+        default=None,
+        description="Slots whose credentials satisfy it: one of the alternatives, all of its slots together.",
+    )
     tokens: int | None = Field(default=None, description="About what it costs a model: bytes / 4.")
     slimmed: list[str] = Field(default_factory=list, description="How it was brought to what models see.")
     lint: list[Finding] = Field(default_factory=list)

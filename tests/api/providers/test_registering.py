@@ -24,6 +24,7 @@ async def test_an_openapi_url_becomes_tools(admin, upstream):
     assert (body["name"], body["kind"], body["title"]) == ("pets", "openapi", "Pets")
     assert body["report"]["counts"] == {"operations": 1, "accepted": 1, "renamed": 0, "skipped": 0}
     assert body["missing_slots"] == ["key"]
+    assert body["report"]["operations"][0]["security"] == [["key"]]
     assert body["origins"] == [upstream.url]
     assert body["source"]["url"] == f"{upstream.url}/openapi.json"
     assert made.headers["etag"] == '"1"'
