@@ -5,8 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 
-@dataclass(frozen=True, slots=True)
-class CallEntry:
+@dataclass(slots=True)
+class CallEntry:  # made at each call; a frozen one costs twice as much
     """Who called what, and how it went; never arguments or results.
 
     `id` is the UUIDv7 of the call (its `X-Call-Id`): records are paged by it, and stored once however often

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from fastapi import FastAPI
 from starlette.requests import HTTPConnection, Request
-from starlette.routing import Match, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.front.middleware import bounded, observe
@@ -50,7 +50,7 @@ class HotRoute:
         self.route = route
         self.endpoint = endpoint
         self.replaces = replaces
-        self._tail = route.path.rpartition("}")[2]
+        self._head, _, self._tail = route.path.replace("{", "}").split("}")
         self._metrics = metrics
         self._body_bytes = body_bytes
         self._respond = respond
@@ -60,12 +60,23 @@ class HotRoute:
         """Whether the request is for this route; if so, the scope gets what a router would write into it."""
         if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(self._tail):
             return False
-        match, found = self.route.matches(scope)
-        if match is not Match.FULL:
+        name = self._name(scope)
+        if not name:
             return False
         scope["route"] = self.route
-        scope.update(found)
+        scope["path_params"] = {"name": name}
         return True
+
+    def _name(self, scope: Scope) -> str:
+        """What stands between the route's two ends, "" if that is not one segment."""
+        path: str = scope["path"]
+        root = scope.get("root_path", "")
+        if root and path.startswith(f"{root}/"):
+            path = path[len(root) :]
+        if not path.startswith(self._head):
+            return ""
+        name = path[len(self._head) : -len(self._tail)]
+        return "" if "/" in name else name
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As the app's own layers would: an answer or a problem, counted under the route's template."""

@@ -41,8 +41,8 @@ class Need(NamedTuple):
 Needs = tuple[tuple[Need, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WireCredential:
+@dataclass(slots=True)
+class WireCredential:  # made at each call; a frozen one costs twice as much
     """A value and its place in the request. `token` is what to invalidate where the upstream refuses it."""
 
     location: Location

@@ -54,8 +54,8 @@ _KEEP_ALIVE_SECONDS = 4.5
 _SESSIONS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class OutboundRequest:
+@dataclass(slots=True)
+class OutboundRequest:  # made at each call; a frozen one costs twice as much
     """One request. `url` is sent as it is given: already percent-encoded, ASCII, without userinfo.
 
     `deadline` is a `loop.time()` that overrides `limits.total`.

@@ -14,8 +14,8 @@ DECODED = frozenset({"identity", "gzip", "deflate"})
 """The content codings that arrive decoded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+@dataclass(slots=True)
+class Patience:  # made at each call; a frozen one costs twice as much
     """The `loop.time()` at which a body must have ended, the seconds between two pieces, and the clock."""
 
     deadline: float

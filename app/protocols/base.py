@@ -17,8 +17,8 @@ Target = TypeVar("Target")
 __all__ = ["Adapter", "Call", "Discovered", "Limits", "Result"]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+@dataclass(slots=True)
+class Call:  # made at each call; a frozen one costs twice as much
     """One call. `target` is what `prepare` of the same adapter gave; `arguments` are validated already.
 
     `deadline` is a `loop.time()`. `headers` are added to the request unless the tool or a credential has
