@@ -16,11 +16,10 @@ from app.database import Database
 from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
-from app.outbound.egress import EgressSettings
+from app.outbound.egress import EgressSettings, egress_from
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
-from app.security.secret import Secret
 from app.security.vault import Vault
 from app.settings import Settings
 from app.utcp.text import pointer
@@ -170,16 +169,7 @@ def egress_of(
 ) -> EgressSettings | None:
     """How a provider's upstream is reached, or None for directly. Raises SealBroken."""
     fields = open_credential(secrets, vault=vault) if secrets is not None else {}
-    proxy_url, client_key = fields.get("proxy_url"), fields.get("client_key")
-    if not (proxy_url or options.get("ca_bundle") or options.get("client_certificate")):
-        return None
-    return EgressSettings(
-        proxy_url=Secret(proxy_url) if proxy_url else None,
-        ca_bundle=options.get("ca_bundle"),
-        client_certificate=options.get("client_certificate"),
-        client_key=Secret(client_key) if client_key else None,
-        proxy_resolves=bool(options.get("proxy_resolves")),
-    )
+    return egress_from(options, fields)
 
 
 def came_from_upstream() -> ColumnElement[bool]:

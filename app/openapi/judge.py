@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.openapi.lint import Finding, Linter
+from app.openapi.lint import Finding, Linted, Linter
 from app.openapi.model import Conversion, Json
 from app.openapi.slim import Shown, Slimmer
 
@@ -18,21 +18,11 @@ BYTES_PER_TOKEN = 4
 """Decision 13 says why this, and not a tokeniser."""
 
 
-class Judgeable(Protocol):
+class Judgeable(Linted, Protocol):
     """The parts of a tool that are judged."""
 
     @property
-    def source_key(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def inputs(self) -> Json: ...
-    @property
     def outputs(self) -> Json: ...
-    @property
-    def deprecated(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ import os
 import re
 import ssl
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from app.errors import InvalidInput
 from app.security.secret import Secret
@@ -48,6 +50,19 @@ class EgressSettings:
             raw = b"none" if part is None else b"text" + part.encode()
             digest.update(len(raw).to_bytes(8, "big") + raw)
         object.__setattr__(self, "key", digest.digest())
+
+
+def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:
+    """How the upstream is reached, or None for directly."""
+    if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
+        return None
+    return EgressSettings(
+        proxy_url=Secret(secrets["proxy_url"]) if secrets.get("proxy_url") else None,
+        ca_bundle=options.get("ca_bundle"),
+        client_certificate=options.get("client_certificate"),
+        client_key=Secret(secrets["client_key"]) if secrets.get("client_key") else None,
+        proxy_resolves=bool(options.get("proxy_resolves")),
+    )
 
 
 def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:

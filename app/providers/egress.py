@@ -1,4 +1,4 @@
-"""The outbound settings of a provider: made from its options, and tried before they are stored."""
+"""The outbound settings of a provider are tried before they are stored."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,19 +11,6 @@ from app.security.secret import Secret
 from app.utcp.text import pointer
 
 _NOTHING: Final = EgressSettings()
-
-
-def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:
-    """How the upstream is reached, or None for directly."""
-    if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
-        return None
-    return EgressSettings(
-        proxy_url=Secret(secrets["proxy_url"]) if secrets.get("proxy_url") else None,
-        ca_bundle=options.get("ca_bundle"),
-        client_certificate=options.get("client_certificate"),
-        client_key=Secret(secrets["client_key"]) if secrets.get("client_key") else None,
-        proxy_resolves=bool(options.get("proxy_resolves")),
-    )
 
 
 async def refuse_unusable(options: Mapping[str, Any], secrets: Mapping[str, str], *, at: str) -> None:

@@ -11,12 +11,12 @@ from app.catalog.loader import limits_of
 from app.errors import Fault, InvalidDocument, InvalidInput
 from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
+from app.outbound.egress import egress_from
 from app.protocols.base import Discovered
 from app.providers.callable import only_callable
 from app.providers.conversion import Converter
 from app.providers.documents import from_conversion, with_auth_tools
 from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, Json, StoredSource, ToolSet
-from app.providers.egress import egress_from
 from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
 from app.providers.following import Fetch, follow
