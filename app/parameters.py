@@ -11,6 +11,16 @@ Cursor = Annotated[
     str | None,
     Query(pattern=_CURSOR, max_length=400, description="`next_cursor` of the page before."),
 ]
+Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
+TagFilter = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[^\u0000-\u001F\u007F]+$",
+        description="Only tools with this tag, their own or their provider's.",
+    ),
+]
 IfMatch = Annotated[
     str | None,
     Header(

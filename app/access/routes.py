@@ -11,6 +11,7 @@ from app.access.dependencies import UsesDatabase, UsesFeed, UsesVault
 from app.access.schemas import EventPage, EventView, KeyCreate, KeyCreated, KeyPage, KeyView
 from app.access.service import grant_key, no_such_key, withdraw_key
 from app.audit.events import list_events
+from app.parameters import Limit
 from app.schemas import problems
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
@@ -20,7 +21,6 @@ router = APIRouter()
 ManagesKeys = Annotated[Principal, Depends(requires("keys:manage"))]
 ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
 KeyIdPath = Annotated[str, Path(pattern=KEY_ID_PATTERN, description="Id of a key, as `GET /keys` shows it.")]
-Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
 Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the page before.")]
 Filter = Query(min_length=1, max_length=300, pattern=r"^[^\u0000-\u001F\u007F]+$")
 

@@ -124,7 +124,7 @@ class Loader:
             raise InvalidInput(
                 f"The tool {tool.name} cannot be called: {error.detail}.", errors=error.errors
             ) from None
-        sealed = {row.slot: _sealed_credential(row, finder) for row in stored.credentials}
+        sealed = {row.slot: stored_form(row, finder=finder) for row in stored.credentials}
         egress = sealed.pop(EGRESS_SLOT, None)
         return Plan(
             tool_id=tool.id,
@@ -237,7 +237,8 @@ def _substituted(template: dict[str, Any], finder: VariableFinder, *, fetched: b
     return substituted
 
 
-def _sealed_credential(row: Credential, finder: VariableFinder) -> SealedCredential:
+def stored_form(row: Credential, *, finder: VariableFinder) -> SealedCredential:
+    """A stored credential in the form in which the resolver takes one."""
     variables = (finder.find(name) for name in row.variable_names)
     return SealedCredential(
         id=row.id,

@@ -7,11 +7,12 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from app.access import anonymous_if
-from app.database import Database
+from app.access.dependencies import UsesDatabase
 from app.discovery.manuals import Manuals
 from app.discovery.shelves import Representation, Wanted
 from app.errors import NotFound
 from app.models import TENANT, Provider
+from app.parameters import TagFilter
 from app.schemas import PROVIDER_NAME, problems
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
@@ -27,15 +28,6 @@ Reads = Annotated[Principal, Depends(anonymous_if("utcp_anonymous"))]
 Version = Annotated[
     Literal["0", "1"] | None,
     Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: as the operator set it."),
-]
-TagFilter = Annotated[
-    str | None,
-    Query(
-        min_length=1,
-        max_length=100,
-        pattern=r"^[^\u0000-\u001F\u007F]+$",
-        description="Only tools with this tag, their own or their provider's.",
-    ),
 ]
 Words = Annotated[str | None, Query(max_length=1000, description="Only tools that a search for this finds.")]
 IfNoneMatch = Annotated[str | None, Header(max_length=2000, description="ETags that are held already.")]
@@ -65,11 +57,6 @@ def _manuals(request: Request) -> Manuals:
 
 def _search(request: Request) -> SearchIndex:
     found: SearchIndex = request.state.search
-    return found
-
-
-def _database(request: Request) -> Database:
-    found: Database = request.state.database
     return found
 
 
@@ -125,7 +112,7 @@ async def get_manual(
 async def get_provider_manual(
     name: Annotated[str, Path(pattern=PROVIDER_NAME, examples=["library"])],
     asked: Asked,
-    database: Annotated[Database, Depends(_database)],
+    database: UsesDatabase,
 ) -> Response:
     """The UTCP manual of one provider."""
     statement = select(col(Provider.tags)).where(

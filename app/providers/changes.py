@@ -8,7 +8,7 @@ from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.catalog.loader import VariableFinder
+from app.catalog.loader import VariableFinder, stored_form
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
 from app.parameters import fits
@@ -16,7 +16,7 @@ from app.providers.drafting import egress_credential
 from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.egress import refuse_unusable
 from app.providers.inputs import OptionsInput, ProviderPatch
-from app.providers.keeping import fill_credential, new_credential, stored_form
+from app.providers.keeping import fill_credential, new_credential
 from app.providers.registration import GivenCredential
 from app.providers.repository import (
     credentials_of,

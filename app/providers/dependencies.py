@@ -16,7 +16,6 @@ from app.providers.imports import ImportJobs
 from app.providers.service import Registry
 from app.providers.sources import SourceReader
 from app.providers.variables import VariableStore
-from app.settings import Settings
 
 
 def registry_of(state: Any) -> Registry:
@@ -32,12 +31,6 @@ def registry(request: Request) -> Registry:
 
 
 UsesRegistry = Annotated[Registry, Depends(registry)]
-
-
-def settings(request: Request) -> Settings:
-    """The settings."""
-    found: Settings = request.state.settings
-    return found
 
 
 def jobs(request: Request) -> ImportJobs:
@@ -77,7 +70,6 @@ def exporter(of: UsesRegistry) -> Exporter:
     return Exporter(of)
 
 
-UsesSettings = Annotated[Settings, Depends(settings)]
 UsesJobs = Annotated[ImportJobs, Depends(jobs)]
 UsesChanges = Annotated[ProviderChanges, Depends(changes)]
 UsesApprovals = Annotated[Approvals, Depends(approvals)]

@@ -14,7 +14,6 @@ from app.providers.registration import GivenCredential, GivenVariable
 from app.providers.scope import VariableScope
 from app.providers.sealing import static_places
 from app.security.credentials import (
-    CredentialKind,
     SealedCredential,
     SealedVariable,
     seal_credential,
@@ -84,23 +83,6 @@ def sealed_form(
     return seal_credential(credential, vault=vault, fields=given.secrets)
 
 
-def stored_form(row: Credential, *, finder: VariableFinder) -> SealedCredential:
-    """A stored credential in the form in which the resolver takes one."""
-    found = (finder.find(name) for name in row.variable_names)
-    return SealedCredential(
-        id=row.id,
-        tenant_id=row.tenant_id,
-        provider_id=row.provider_id,
-        slot=row.slot,
-        version=row.version,
-        kind=_kind(row.kind),
-        public=row.public,
-        allowed_origins=tuple(row.allowed_origins),
-        sealed=row.sealed,
-        variables=tuple(variable for variable in found if variable is not None),
-    )
-
-
 def fill_credential(row: Credential, given: GivenCredential, *, vault: Vault) -> Credential:
     """Puts a credential into its row, sealed in the row's own context (id, slot, version, destinations)."""
     row.kind = given.kind
@@ -158,7 +140,3 @@ def overlaid(rows: Iterable[Variable], given: Collection[Variable]) -> list[Vari
     """The stored variables, where `given` ones of the same owner and name take their place."""
     taken = {(row.provider_id, row.name) for row in given}
     return [*given, *(row for row in rows if (row.provider_id, row.name) not in taken)]
-
-
-def _kind(kind: str) -> CredentialKind:
-    return kind  # type: ignore[return-value]

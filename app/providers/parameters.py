@@ -28,7 +28,6 @@ NameQuery = Annotated[
     str | None,
     Query(pattern=PROVIDER_NAME, description="The provider's name, where the body has no place for one."),
 ]
-Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
 Prefer = Annotated[
     str | None,
     Header(

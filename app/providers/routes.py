@@ -4,14 +4,14 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from app.parameters import Cursor, IfMatch, cursor_behind, name_before
+from app.access.dependencies import UsesSettings
+from app.parameters import Cursor, IfMatch, Limit, cursor_behind, name_before
 from app.providers.answers import Answering, answered, model_response
-from app.providers.dependencies import UsesApprovals, UsesChanges, UsesJobs, UsesRegistry, UsesSettings
+from app.providers.dependencies import UsesApprovals, UsesChanges, UsesJobs, UsesRegistry
 from app.providers.inputs import ProviderPatch
 from app.providers.parameters import (
     ETAG,
     LOCATION,
-    Limit,
     NameQuery,
     Prefer,
     ProviderPath,

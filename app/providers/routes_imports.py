@@ -8,8 +8,9 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
+from app.access.dependencies import UsesSettings
 from app.providers.answers import Answering, answered, import_view
-from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry, UsesSettings
+from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry
 from app.providers.exports import ExportDocument, import_body, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
 from app.providers.requests import read_json

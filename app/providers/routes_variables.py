@@ -4,12 +4,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from app.access.dependencies import UsesSettings
 from app.errors import BadRequest, UnsupportedMediaType
-from app.parameters import Cursor, cursor_behind, name_before
+from app.parameters import Cursor, Limit, cursor_behind, name_before
 from app.providers.answers import model_response
-from app.providers.dependencies import UsesSettings, UsesVariables
+from app.providers.dependencies import UsesVariables
 from app.providers.inputs import VariableInput
-from app.providers.parameters import Limit, ProviderPath, ReadsProviders, VariablePath, WritesCredentials
+from app.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
 from app.providers.reading import given_variable
 from app.providers.registration import GivenVariable
 from app.providers.requests import read_body

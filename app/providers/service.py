@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.audit.events import record_event
 from app.catalog.feed import Feed, record_change
+from app.catalog.loader import stored_form
 from app.database import Database
 from app.errors import Conflict, Forbidden
 from app.models import Credential, Provider, Variable, new_id
@@ -23,7 +24,7 @@ from app.providers.drafting import draft
 from app.providers.drafts import EGRESS_SLOT, Draft, Json
 from app.providers.egress import refuse_unusable
 from app.providers.imported import Imported, imported_of, name_taken, not_found
-from app.providers.keeping import new_variable, overlaid, stored_form
+from app.providers.keeping import new_variable, overlaid
 from app.providers.reach import Reach, reach_of
 from app.providers.registration import DocumentOptions, Registration, Source
 from app.providers.reports import difference, named_report

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from app.catalog.loader import limits_of
+from app.catalog.loader import limits_of, stored_form
 from app.errors import Fault, InvalidDocument, InvalidInput
 from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
@@ -22,7 +22,7 @@ from app.providers.fetching import Fetcher
 from app.providers.following import Fetch, follow
 from app.providers.handmade import SERVED, ManualReading, NotServed, not_served, read_tools
 from app.providers.judging import judged_set
-from app.providers.keeping import fingerprint, sealed_form, stored_form
+from app.providers.keeping import fingerprint, sealed_form
 from app.providers.origins import origin_of, origins_of
 from app.providers.parsing import looks_like_openapi, parsed
 from app.providers.registration import PLAIN, DocumentOptions, GivenCredential, Source

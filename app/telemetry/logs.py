@@ -27,7 +27,7 @@ _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x0A, 0x09)
 }
 
-# Loggers that were used once keep this very list; a second `configure_logging` changes it in place.
+# Those of structlog, which the handler of `logging` takes too.
 _PROCESSORS: list[Processor] = []
 
 

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import requires
+from app.access.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
 from app.audit.queries import list_calls
-from app.parameters import Cursor, IfMatch
+from app.parameters import Cursor, IfMatch, Limit, TagFilter
 from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
 from app.search import Filters
 from app.security.principal import Principal
 from app.tools import service
-from app.tools.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
 from app.tools.schemas import (
     CallOut,
     CallPage,
@@ -36,16 +36,6 @@ ToolPath = Annotated[
 ProviderFilter = Annotated[
     str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.", examples=["library"])
 ]
-TagFilter = Annotated[
-    str | None,
-    Query(
-        min_length=1,
-        max_length=100,
-        pattern=r"^[^\u0000-\u001F\u007F]+$",
-        description="Only tools with this tag, their own or their provider's.",
-    ),
-]
-Limit = Annotated[int, Query(ge=1, le=200, description="Most items of the page.")]
 _ETAG: dict[int | str, dict[str, Any]] = {
     200: {"headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}}
 }

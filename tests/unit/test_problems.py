@@ -36,7 +36,7 @@ CANARY = "canary-3d9b"
 
 @pytest.fixture(autouse=True)
 def _logging() -> None:
-    """A logger that was used once keeps the processors of this configuration, whatever came in between."""
+    """Whatever level the tests before have configured."""
     configure_logging("info", "json")
 
 
