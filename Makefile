@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test check bench corpus fuzz lock contract clean
+.PHONY: help run test check bench scale corpus fuzz faults soak lock contract clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -18,26 +18,35 @@ run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 	@exec $(BIN)/utcp-gateway serve
 
 test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/yamllint --strict docker-compose.yml .pre-commit-config.yaml .yamllint
+	$(BIN)/yamllint --strict docker-compose.yml .pre-commit-config.yaml .yamllint deploy/prometheus
 	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; fi
 	bash -n .ci/run requirements/lock.sh
 	$(BIN)/python -m pytest tests/unit/house tests/unit/deployment
 
-bench: $(DEV) ## Measure what the README claims
-	$(BIN)/python -m benchmarks
+bench: $(DEV) ## Measure what a call costs, beside other proxies (ARGS: --only ROW..., --rounds)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+scale: $(DEV) ## Measure what 100,000 tools cost in memory, at the start, in search and in manuals
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 corpus: $(DEV) ## Judge the OpenAPI conversion on every public API (ARGS: --sample, --only, --spec, --jobs, --swagger-client)
 	$(BIN)/python -m benchmarks.corpus $(ARGS)
 
 fuzz: $(DEV) ## Run schemathesis against the gateway at length
 	FUZZ_LONG=1 $(BIN)/python -m pytest tests/api/test_schemathesis.py $(ARGS)
+
+faults: $(DEV) ## Break servers, links and processes under load, and say what was lost (ARGS: --only E,F, --slice, --redis PROGRAM)
+	@$(BIN)/python -m tests.faults $(ARGS)
+
+soak: $(DEV) ## Half load for MINUTES (30): memory and file descriptors must stay level
+	@MINUTES=$(MINUTES) $(BIN)/python -m tests.faults.soak
 
 lock: $(VENV)/pyvenv.cfg ## Write requirements/*.txt anew
 	$(BIN)/python -m venv .venvs/lock

@@ -9,7 +9,15 @@
     ├── Unauthenticated 401, NotFound 404, Conflict 409, PreconditionFailed 412
     ├── Forbidden 403             the caller's key does not allow it
     ├── CredentialNotAllowed 403  a stored credential may not be sent where the tool lies
-    ├── TooLarge 413, Unavailable 503
+    ├── TooLarge 413, CallerStalled 408, RateLimited 429
+    ├── IdempotencyMismatch 422, IdempotencyRunning 409, IdempotencyUnknown 409, IdempotencyUnkept 409
+    ├── Unavailable 503           a part of the gateway is not available; all of these say Retry-After
+    │   ├── Overloaded            this process has more to do than it can
+    │   ├── CircuitOpen           an upstream has failed repeatedly, and is left alone for a while
+    │   ├── OriginBusy            as many calls of an upstream are under way as may be
+    │   ├── Stopping              the process ends, and its streams with it
+    │   └── AuditUnavailable      a call with effects could not be put on record, and was not made
+    ├── TimeOver 504              the call's time was over before it could be made
     ├── CredentialMissing 424     a tool needs a credential that nobody has stored
     ├── BlockedAddress 403        the address guard refused the destination
     └── UpstreamError 502
@@ -23,7 +31,9 @@ knows a framework; `app.problems` is the only place that turns these into respon
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+PROBLEM_TYPE: Final = "urn:utcp-gateway:problem:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +73,39 @@ class GatewayError(Exception):
         self.headers = dict(headers or {})
         self.extra = dict(extra or {})
 
+    def as_problem(self, *, call_id: str | None = None, bare: bool = False) -> dict[str, Any]:
+        """The problem document (RFC 9457); a `bare` one is without `extra`, which may hold any value.
+
+        `call_id` is the id of the call that failed.
+        """
+        body: dict[str, Any] = {
+            "type": PROBLEM_TYPE + self.slug,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.errors:
+            body["errors"] = [fault.as_json() for fault in self.errors]
+        if call_id is not None:
+            body["call_id"] = call_id
+        return body if bare else {**self.extra, **body}
+
+
+def again(error: GatewayError) -> GatewayError:
+    """The same error anew: one raised in several tasks at once would collect all their tracebacks, and the
+    headers of all their calls."""
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.headers = dict(error.headers)
+    return copied
+
 
 class BadRequest(GatewayError):
     status, slug, title = 400, "bad-request", "The request could not be read"
+
+
+class CallerStalled(GatewayError):
+    status, slug, title = 408, "caller-stalled", "The caller stopped sending its call, or taking its answer"
 
 
 class InvalidInput(BadRequest):
@@ -111,6 +151,26 @@ class TooLarge(GatewayError):
     status, slug, title = 413, "too-large", "The request is too large"
 
 
+class RateLimited(GatewayError):
+    status, slug, title = 429, "rate-limited", "Too many calls"
+
+
+class IdempotencyMismatch(GatewayError):
+    status, slug, title = 422, "idempotency-mismatch", "The Idempotency-Key was used for another call"
+
+
+class IdempotencyRunning(GatewayError):
+    status, slug, title = 409, "idempotency-running", "The call with this Idempotency-Key is still running"
+
+
+class IdempotencyUnknown(GatewayError):
+    status, slug, title = 409, "idempotency-unknown", "Nobody knows how the call with this key ended"
+
+
+class IdempotencyUnkept(GatewayError):
+    status, slug, title = 409, "idempotency-unkept", "The call was carried out, but its answer was not kept"
+
+
 class UnsupportedMediaType(GatewayError):
     status, slug, title = 415, "unsupported-media-type", "The media type is not supported"
 
@@ -134,6 +194,30 @@ class Unavailable(GatewayError):
         super().__init__(detail, headers={"Retry-After": str(retry_after)})
 
 
+class Overloaded(Unavailable):
+    slug, title = "overloaded", "The gateway has too much to do"
+
+
+class CircuitOpen(Unavailable):
+    slug, title = "circuit-open", "The upstream is left alone for a while"
+
+
+class OriginBusy(Unavailable):
+    slug, title = "origin-busy", "Too many calls of the upstream are under way"
+
+
+class Stopping(Unavailable):
+    slug, title = "stopping", "The gateway is stopping"
+
+
+class AuditUnavailable(Unavailable):
+    slug, title = "audit-unavailable", "The call cannot be put on record, so it was not made"
+
+
+class TimeOver(GatewayError):
+    status, slug, title = 504, "time-over", "The time of the call was over before it could be made"
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamAnswer:
     """What an upstream said when it refused: its status and a bounded, already masked body."""
@@ -144,9 +228,11 @@ class UpstreamAnswer:
 
 
 class UpstreamError(GatewayError):
+    """`sent` is False where it is certain that nothing of the call reached the upstream."""
+
     status, slug, title = 502, "upstream-error", "The upstream failed"
 
-    def __init__(self, detail: str = "", *, answer: UpstreamAnswer | None = None) -> None:
+    def __init__(self, detail: str = "", *, answer: UpstreamAnswer | None = None, sent: bool = True) -> None:
         headers = {"X-Error-Source": "upstream"}
         extra: dict[str, Any] = {}
         if answer is not None:
@@ -154,6 +240,7 @@ class UpstreamError(GatewayError):
             extra = {"upstream_status": answer.status, "upstream_body": answer.body}
         super().__init__(detail, headers=headers, extra=extra)
         self.answer = answer
+        self.sent = sent
 
 
 class UpstreamTimeout(UpstreamError):
@@ -189,3 +276,7 @@ class UpstreamRejected(UpstreamError):
         super().__init__(detail, answer=answer)
         kept = 400 <= answer.status < 500 and answer.status not in (401, 403, 407)
         self.status: int = answer.status if kept else 502  # type: ignore[misc]
+
+
+class AnswerCut(ConnectionAbortedError):
+    """Raised to the server so that it cuts a connection whose answer cannot be ended; logged before."""

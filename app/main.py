@@ -1,5 +1,6 @@
 """`create_app()` and the typed lifespan state: the only file that knows every room."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -17,15 +18,17 @@ from app import cache
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.routes import router as access_router
-from app.audit.calls import CallWriter
+from app.audit.entries import Recorder
+from app.audit.modes import bodies_for, recorder_for
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.catalog.loader import Loader
 from app.database import Database
 from app.discovery import Manuals
 from app.discovery import router as discovery_router
-from app.errors import GatewayError
-from app.front import collector, contract, docs, health
+from app.errors import GatewayError, Overloaded
+from app.front import collector, contract, docs, figures, health
+from app.front.admission import Admission
 from app.front.hot import Gateway, HotRoute
 from app.front.middleware import AllowedHosts, BodyLimit, Observe
 from app.outbound.credentials import CredentialResolver
@@ -33,23 +36,36 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
-from app.problems import Unhandled, cut, respond
+from app.problems import Unhandled, cut, problem, respond
 from app.problems import install as install_problems
 from app.protocols.base import Adapter
 from app.protocols.registry import build_adapters
 from app.providers import Converter, import_file, registry_of
 from app.providers import router as providers_router
+from app.quota import Quota
+from app.resilience import Origins
 from app.search import SearchIndex
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
-from app.tools import CALL_ROUTE, call_tool
+from app.telemetry.tracing import Tracer, open_tracer
+from app.tools import CALL_ROUTE, Rooms, call_tool
 from app.tools import router as tools_router
+from app.tools.streaming import Streams
 
 log = structlog.get_logger(__name__)
 
+EXPOSED = (
+    "Age", "ETag", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Limit", "RateLimit-Policy",
+    "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "X-Cache", "X-Call-Id", "X-Error-Source",
+    "X-Upstream-Status",
+)  # fmt: skip
+ALLOWED = (
+    "Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
+    "Prefer", "X-API-Key", "X-Timeout-Ms",
+)  # fmt: skip
 DOCUMENT_PATHS = ("/providers", "/import")
 
 
@@ -66,20 +82,28 @@ class State(TypedDict):
     settings: Settings
     database: Database
     redis: "Redis"
+    cache: cache.Cache
     vault: Vault
     masker: Masker
     metrics: Metrics
+    tracer: Tracer | None
     engine: Engine
     adapters: Mapping[str, Adapter[Any]]
+    tokens: TokenCache
     resolver: CredentialResolver
     feed: Feed
     catalog: Catalog
     search: SearchIndex
     manuals: Manuals
     keys: KeyVerifier
-    calls: CallWriter
+    calls: Recorder
     converter: Converter
     readiness: Readiness
+    origins: Origins
+    rooms: Rooms
+    quota: Quota
+    stopping: asyncio.Event
+    """Set when streams must end: the gateway stops, and their time is nearly over."""
 
 
 def _dsn(secret: Any) -> str:
@@ -92,7 +116,33 @@ def _engine(settings: Settings) -> Engine:
         allow_ports=[int(port) for port in settings.allow_ports] or None,
         own_addresses=(f"{settings.host}:{settings.port}",),
     )
-    return Engine(guard)
+    # Enough that no call waits for those of others, which its breaker would take for a silent upstream.
+    return Engine(guard, connections=settings.max_calls + 100, connections_per_origin=None)
+
+
+def _keys(settings: Settings, database: Database, vault: Vault) -> KeyVerifier:
+    return KeyVerifier(
+        database,
+        vault,
+        cache_seconds=settings.key_cache_seconds,
+        stale_seconds=settings.auth_stale_seconds,
+        rate=settings.usual_rate(),
+    )
+
+
+def _streams(settings: Settings, engine: Engine, stopping: asyncio.Event) -> Streams:
+    """What answers in pieces share."""
+    heartbeat, stall = settings.stream_heartbeat_seconds, settings.caller_idle_timeout
+    return Streams(engine.clock, stopping, heartbeat=heartbeat, stall=stall)
+
+
+def _telemetry(settings: Settings, stack: AsyncExitStack) -> tuple[Masker, Tracer | None]:
+    masker = Masker()
+    configure_logging(settings.log_level, settings.log_format, masker)
+    tracer = open_tracer(settings)
+    if tracer is not None:
+        stack.push_async_callback(tracer.aclose)
+    return masker, tracer
 
 
 async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> State:
@@ -101,43 +151,45 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         raise ValueError(
             "DATABASE_URL and REDIS_URL are not set; `utcp-gateway serve` starts an embedded pair."
         )
-    masker = Masker()
-    configure_logging(settings.log_level, settings.log_format, masker)
+    masker, tracer = _telemetry(settings, stack)
     database = Database(_dsn(settings.database_url), pool_size=settings.database_pool_size)
     stack.push_async_callback(database.aclose)
     redis = cache.connect(_dsn(settings.redis_url), timeout=settings.redis_timeout)
     stack.push_async_callback(redis.aclose)
+    shared = cache.Cache(redis)
     vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
     engine = _engine(settings)
     stack.push_async_callback(engine.aclose)
-    tokens = TokenCache(vault, TokenEndpoint(engine), redis)
+    tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     stack.push_async_callback(tokens.aclose)
     adapters = build_adapters(engine, masker)
     listen = settings.database_listen_url or settings.database_url
     feed = Feed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)
-    catalog = Catalog(Loader(database, vault, adapters, settings).load, capacity=settings.plan_cache_size)
+    origins = Origins(engine.clock)
+    catalog = Catalog(
+        Loader(database, vault, adapters, origins, settings).load, capacity=settings.plan_cache_size
+    )
     search = SearchIndex(database, base_url=settings.base_url)
     manuals = Manuals(database, base_url=settings.base_url)
-    keys = KeyVerifier(
-        database,
-        vault,
-        cache_seconds=settings.key_cache_seconds,
-        stale_seconds=settings.auth_stale_seconds,
-        metrics=metrics,
-    )
-    calls = CallWriter(
-        database,
-        flush_seconds=settings.audit_flush_seconds,
-        retention_days=settings.call_retention_days,
-        metrics=metrics,
-    )
+    keys = _keys(settings, database, vault)
+    calls = recorder_for(settings, database)
+    resolver = CredentialResolver(vault, tokens, masker)
+    stopping = asyncio.Event()
+    quota = Quota.of(settings, database=database, cache=shared, vault=vault, clock=engine.clock)
+    rooms = Rooms(
+        catalog=catalog, resolver=resolver, clock=engine.clock, calls=calls, metrics=metrics, tracer=tracer,
+        body_bytes=settings.max_request_bytes, longest_wait=settings.retry_after_most,
+        streams=_streams(settings, engine, stopping), quota=quota,
+        bodies=bodies_for(settings, vault),
+    )  # fmt: skip
     for room in (catalog, search, manuals, keys):
         feed.subscribe(room.on_changes)
     return State(
-        settings=settings, database=database, redis=redis, vault=vault, masker=masker, metrics=metrics,
-        engine=engine, adapters=adapters, resolver=CredentialResolver(vault, tokens, masker), feed=feed,
-        catalog=catalog, search=search, manuals=manuals, keys=keys, calls=calls,
-        converter=Converter(settings), readiness=Readiness(),
+        settings=settings, database=database, redis=redis, cache=shared, vault=vault, masker=masker,
+        metrics=metrics, tracer=tracer, engine=engine, adapters=adapters, tokens=tokens,
+        resolver=resolver, feed=feed, catalog=catalog, search=search, manuals=manuals, keys=keys, calls=calls,
+        converter=Converter(settings), readiness=Readiness(), origins=origins, rooms=rooms,
+        stopping=stopping, quota=quota,
     )  # fmt: skip
 
 
@@ -150,7 +202,7 @@ async def _import_providers(path: Path, state: State) -> None:
         log.warning("the providers file cannot be used", file=str(path), reason=reason)
 
 
-def lifespan(settings: Settings, metrics: Metrics) -> Callable[[FastAPI], Any]:
+def lifespan(settings: Settings, metrics: Metrics, admission: Admission) -> Callable[[FastAPI], Any]:
     """The lifespan of an application with these settings."""
 
     @asynccontextmanager
@@ -159,17 +211,21 @@ def lifespan(settings: Settings, metrics: Metrics) -> Callable[[FastAPI], Any]:
             state = await _open_state(settings, metrics, stack)
             starts: list[tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]] = [
                 (state[name].start, state[name].aclose)
-                for name in ("feed", "search", "keys", "calls", "converter")
+                for name in ("feed", "search", "keys", "calls", "quota", "converter")
             ]
             for start, close in starts:
                 await start()
                 stack.push_async_callback(close)
+            stack.callback(figures.start(metrics, state, admission))
             collector.settle()
+            admission.start()
+            stack.callback(admission.stop)
             state["readiness"].open = True
             if settings.providers_file is not None:
                 state["converter"].spawn(_import_providers(settings.providers_file, state))
             yield state
             state["readiness"].open = False
+            state["stopping"].set()
 
     return run
 
@@ -192,15 +248,8 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
                 CORSMiddleware,
                 allow_origins=settings.cors_origins,
                 allow_methods=["*"],
-                allow_headers=[
-                    "Authorization",
-                    "Content-Type",
-                    "If-Match",
-                    "If-None-Match",
-                    "Prefer",
-                    "X-API-Key",
-                ],
-                expose_headers=["ETag", "Location", "X-Call-Id", "X-Upstream-Status", "X-Error-Source"],
+                allow_headers=ALLOWED,
+                expose_headers=EXPOSED,
             ),
         )
     if settings.allowed_hosts != ("*",):
@@ -212,6 +261,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The gateway as an ASGI application; without `settings` they are read from the environment."""
     settings = settings or Settings()
     metrics = Metrics()
+    admission = Admission(most=settings.max_calls, lag=settings.overload_lag)
     app = Gateway(
         title="utcp-gateway",
         version=contract.VERSION,
@@ -221,7 +271,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         root_path=settings.root_path,
         middleware=_middleware(settings, metrics),
-        lifespan=lifespan(settings, metrics),
+        lifespan=lifespan(settings, metrics, admission),
         redirect_slashes=False,
     )
     install_problems(app)
@@ -230,11 +280,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     docs.install(app, is_open=settings.docs_open)
     contract.install(app)
+    app.admission = admission
     app.hot = HotRoute(
         CALL_ROUTE,
         endpoint=call_tool,
         metrics=metrics,
         body_bytes=settings.max_request_bytes,
+        overloaded=problem(Overloaded("The gateway has more calls than it can answer in time; try again.")),
         respond=respond,
         cut=cut,
         replaces=frozenset({Unhandled, Observe, BodyLimit}),

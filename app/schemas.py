@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+
+from app.rates import LONGEST_SECONDS, MOST, RateLimit
 
 PROVIDER_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
 TOOL_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
@@ -19,6 +21,14 @@ def _storable(value: str) -> str:
     return value
 
 
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+"""After the Field of a strict int: an integer as JSON Schema means it. 60.0 is one (validation, 6.1.1)."""
+Number = Annotated[float, Strict()]
+"""A JSON number, never text or a boolean."""
 _NO_NUL = r"^[^\x00]*$"
 Text = Annotated[str, Field(max_length=20_000, pattern=_NO_NUL), AfterValidator(_storable)]
 """Text that can be stored; at most 20,000 characters."""
@@ -33,6 +43,22 @@ class Closed(BaseModel):
     """A request body that refuses what it does not know."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class RateInput(Closed):
+    """How often tools may be called; calls beyond it are answered with 429."""
+
+    requests: Annotated[int, Field(ge=1, le=MOST, strict=True), WHOLE] = Field(
+        description="Calls in `per_seconds`, spread evenly."
+    )
+    per_seconds: Annotated[int, Field(ge=1, le=LONGEST_SECONDS, strict=True), WHOLE]
+    burst: Annotated[int, Field(ge=1, le=MOST, strict=True), WHOLE] | None = Field(
+        None, description="Calls that may come at once; without it, all of `requests`."
+    )
+
+    def limit(self) -> RateLimit:
+        """The value that is enforced."""
+        return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
 
 
 class FaultBody(BaseModel):
@@ -67,8 +93,9 @@ _TITLES = {
     415: "Media type not supported",
     422: "Something in the input is wrong",
     424: "A needed credential is not stored",
+    429: "Too many calls; try again later",
     502: "The upstream failed",
-    503: "The database cannot be reached",
+    503: "Not available for now; Retry-After says when to try again",
     504: "The upstream did not answer in time",
 }
 

@@ -1,12 +1,20 @@
 """The load: HTTP/1.1 keep-alive connections in a process of its own, so that its cost is nobody else's.
 
-Standard input is {"port", "targets", "body", "headers", "calls", "warm_up", "connections"}; it answers on
-standard output with "warm" after the warm-up, waits for a line, makes the calls and answers with the wall
-seconds.
+The first line of standard input is {"port", "requests": [{"target", "headers", "body"}], "expect"}. A header
+that is @a-different-number@ gets one in each call. Each line after that is an order, answered
+with one line of JSON when it is done:
+
+{"calls", "connections"}: a closed loop, where each connection sends as soon as it has its answer; gives
+{"seconds"}.
+
+{"calls", "connections", "rate"}: an open loop, where calls are due at a constant rate, whatever the server
+does, and the time of each counts from when it was due (no coordinated omission); gives milliseconds: {"p50",
+"p99", "longest"}.
 """
 
 import asyncio
 import sys
+import threading
 import time
 from itertools import count
 from typing import Any
@@ -14,60 +22,118 @@ from typing import Any
 import orjson
 import uvloop
 
+# The thread that says when a call is due must not wait five milliseconds for the interpreter.
+_SWITCH_SECONDS = 0.0002
+_UNIQUE = b"@a-different-number@"
+
 
 class Failed(Exception):
-    """An answer that was not 200."""
+    """An answer that was not 200, or not the one that was expected."""
 
 
-async def read_answer(reader: asyncio.StreamReader) -> None:
-    """One whole answer; `Failed` unless it is 200."""
+class Load:
+    """What is sent, and where to."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self._port = int(plan["port"])
+        self._expect = plan["expect"].encode()
+        self._requests = [_request(one) for one in plan["requests"]]
+        self._unique = time.time_ns()
+
+    async def closed(self, *, calls: int, connections: int) -> dict[str, float]:
+        """As fast as the server answers."""
+        numbers = count()
+        began = time.perf_counter()
+        await asyncio.gather(*(self._in_turn(numbers, calls) for _ in range(connections)))
+        return {"seconds": time.perf_counter() - began}
+
+    async def open(self, *, calls: int, connections: int, rate: float) -> dict[str, float]:
+        """At a rate."""
+        due: asyncio.Queue[tuple[int, float] | None] = asyncio.Queue()
+        taken: list[float] = []
+        loop = asyncio.get_running_loop()
+        workers = [asyncio.create_task(self._when_due(due, taken)) for _ in range(connections)]
+        await asyncio.sleep(0.1)
+
+        def pace() -> None:
+            # uvloop's timers know milliseconds only.
+            began = time.perf_counter()
+            for number in range(calls):
+                at = began + number / rate
+                while (wait := at - time.perf_counter()) > 0:
+                    time.sleep(wait)
+                loop.call_soon_threadsafe(due.put_nowait, (number, at))
+            for _ in range(connections):
+                loop.call_soon_threadsafe(due.put_nowait, None)
+
+        thread = threading.Thread(target=pace, daemon=True)
+        thread.start()
+        await asyncio.gather(*workers)
+        taken.sort()
+        return {
+            "p50": taken[len(taken) // 2] * 1e3,
+            "p99": taken[min(len(taken) - 1, len(taken) * 99 // 100)] * 1e3,
+            "longest": taken[-1] * 1e3,
+        }
+
+    async def _in_turn(self, numbers: Any, calls: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        for number in numbers:
+            if number >= calls:
+                break
+            await self._call(reader, writer, number)
+        writer.close()
+
+    async def _when_due(self, due: "asyncio.Queue[tuple[int, float] | None]", taken: list[float]) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        while (one := await due.get()) is not None:
+            number, at = one
+            await self._call(reader, writer, number)
+            taken.append(time.perf_counter() - at)
+        writer.close()
+
+    async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        request = self._requests[number % len(self._requests)]
+        if _UNIQUE in request:
+            self._unique += 1
+            request = request.replace(_UNIQUE, b"%0*d" % (len(_UNIQUE), self._unique))
+        writer.write(request)
+        head, body = await _answer(reader)
+        if not head.startswith(b"http/1.1 200") or self._expect not in body:
+            raise Failed(f"{head.decode()}{body[:2000].decode(errors='replace')}")
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """One whole answer: its head in lower case, and its body."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = head.find(b"content-length:")
     if length >= 0:
-        body = await reader.readexactly(int(head[length + 15 : head.index(b"\r\n", length)]))
-    else:
-        body = b""
-        while size := int((await reader.readline()).split(b";")[0], 16):
-            body += (await reader.readexactly(size + 2))[:-2]
-        await reader.readline()
-    if not head.startswith(b"http/1.1 200"):
-        raise Failed(f"{head.decode()}{body.decode(errors='replace')}")
+        return head, await reader.readexactly(int(head[length + 15 : head.index(b"\r\n", length)]))
+    body = b""
+    while size := int((await reader.readline()).split(b";")[0], 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readline()
+    return head, body
 
 
-async def connection(port: int, requests: list[bytes], numbers: Any, calls: int) -> None:
-    """Take call numbers until `calls` are made, one call at a time."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for number in numbers:
-        if number >= calls:
-            break
-        writer.write(requests[number % len(requests)])
-        await read_answer(reader)
-    writer.close()
-
-
-async def drive(plan: dict[str, Any], requests: list[bytes], calls: int) -> None:
-    """`calls` calls over all connections."""
-    numbers = count()
-    tasks = (connection(plan["port"], requests, numbers, calls) for _ in range(plan["connections"]))
-    await asyncio.gather(*tasks)
+def _request(one: dict[str, Any]) -> bytes:
+    body = orjson.dumps(one["body"])
+    lines = [
+        f"POST {one['target']} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in one["headers"].items()),
+    ]
+    lines += ["Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 async def main() -> None:
-    """Warm up, wait to be told, measure."""
-    plan = orjson.loads(sys.stdin.readline())
-    body = orjson.dumps(plan["body"])
-    lines = [f"{name}: {value}" for name, value in plan["headers"].items()]
-    lines += ["Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {len(body)}"]
-    requests = [
-        f"POST {target} HTTP/1.1\r\n".encode() + "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-        for target in plan["targets"]
-    ]
-    await drive(plan, requests, plan["warm_up"])
-    print("warm", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    started = time.perf_counter()
-    await drive(plan, requests, plan["calls"])
-    print(time.perf_counter() - started, flush=True)
+    """Serve orders until standard input ends."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    load = Load(orjson.loads(sys.stdin.readline()))
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        order = orjson.loads(line)
+        done = await (load.open(**order) if "rate" in order else load.closed(**order))
+        print(orjson.dumps(done).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,88 +1,133 @@
-"""CPU of one call: driven by the load process, read from the serving process before and after."""
+"""One measurement: driven by the load process, CPU time read from the serving process before and after."""
 
+import select
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from benchmarks.servers import Cost, Served
-from benchmarks.shape import ARGUMENTS
+from benchmarks.servers import Served
+from benchmarks.shape import ARGUMENTS, MARK
+
+_OPEN_CONNECTIONS = 64
+_LONGEST_ORDER = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much is driven: calls that are measured, calls before that, connections at a time."""
+    """How much is driven: calls that are measured, calls before that, connections at a time, and the seconds
+    at half load (0: none).
+    """
 
     calls: int
     warm_up: int
     connections: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A POST that is repeated."""
+
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = field(default_factory=lambda: ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """CPU microseconds of one call in the server and in its descendants, calls a second, resident bytes."""
+    """CPU microseconds of one call in the server and in its descendants, calls a second, resident bytes;
+    milliseconds at half of that rate, and the calls made for these.
+    """
 
     own: float
     others: float
     rate: float
     resident: int
+    p50: float
+    p99: float
+    paced: int
 
 
 class LoadFailed(Exception):
     """The load process gave up: an answer was not 200."""
 
 
-def measure(server: Served, *, targets: Sequence[str], headers: Mapping[str, str], load: Load) -> Measured:
-    """Warm up, then drive `load.calls` calls over the targets in turn."""
-    plan: dict[str, Any] = {
-        "port": server.port,
-        "targets": list(targets),
-        "body": ARGUMENTS,
-        "headers": dict(headers),
-        "calls": load.calls,
-        "warm_up": load.warm_up,
-        "connections": load.connections,
+class Driver:
+    """A running load process."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def tell(self, order: Mapping[str, Any]) -> None:
+        """Sends one line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(orjson.dumps(dict(order)) + b"\n")
+        self._process.stdin.flush()
+
+    def drive(self, **order: float) -> dict[str, float]:
+        """Has an order done; raises LoadFailed with the last words of the load process."""
+        self.tell(order)
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        if not select.select([self._process.stdout], [], [], _LONGEST_ORDER)[0]:
+            raise LoadFailed(f"not all calls were answered within {_LONGEST_ORDER} s")
+        line = self._process.stdout.readline()
+        if not line:
+            words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+            raise LoadFailed(words[-1] if words else "the load process ended without a word")
+        found: dict[str, float] = orjson.loads(line)
+        return found
+
+
+@contextmanager
+def driver(port: int, requests: Sequence[Request]) -> Iterator[Driver]:
+    """A load process for these requests, in turn."""
+    plan = {
+        "port": port,
+        "requests": [
+            {"target": one.target, "headers": dict(one.headers), "body": one.body} for one in requests
+        ],
+        "expect": MARK,
     }
     command = [sys.executable, "-m", "benchmarks.load"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
+        started = Driver(process)
+        started.tell(plan)
         try:
-            _tell(process, orjson.dumps(plan))
-            _hear(process)
+            yield started
+        finally:
+            process.kill()
+
+
+def measure(server: Served, requests: Sequence[Request], load: Load) -> Measured:
+    """Warm up, measure `load.calls` calls in a closed loop, then hold half of that rate in an open one."""
+    try:
+        with driver(server.port, requests) as process:
+            process.drive(calls=load.warm_up, connections=load.connections)
             before = server.cost()
-            _tell(process, b"go")
-            seconds = float(_hear(process))
-        except LoadFailed as failed:
-            words = server.log.read_text(errors="replace").splitlines()[-40:]
-            raise LoadFailed("\n".join([str(failed), *words])) from None
-        after = server.cost()
-    return _per_call(before, after, seconds, load.calls)
-
-
-def _per_call(before: Cost, after: Cost, seconds: float, calls: int) -> Measured:
+            seconds = process.drive(calls=load.calls, connections=load.connections)["seconds"]
+            after = server.cost()
+            rate = load.calls / seconds
+            half = {"p50": 0.0, "p99": 0.0}
+            paced = max(50, round(rate / 2 * load.seconds)) if load.seconds else 0
+            if paced:
+                half = process.drive(calls=paced, connections=_OPEN_CONNECTIONS, rate=rate / 2)
+    except LoadFailed as failed:
+        words = server.log.read_text(errors="replace").splitlines()[-40:]
+        raise LoadFailed("\n".join([str(failed), *words])) from None
     return Measured(
-        own=(after.own - before.own) / calls * 1e6,
-        others=(after.others - before.others) / calls * 1e6,
-        rate=calls / seconds,
+        own=(after.own - before.own) / load.calls * 1e6,
+        others=(after.others - before.others) / load.calls * 1e6,
+        rate=rate,
         resident=after.resident,
+        p50=half["p50"],
+        p99=half["p99"],
+        paced=paced,
     )
-
-
-def _tell(process: subprocess.Popen[bytes], line: bytes) -> None:
-    assert process.stdin is not None
-    process.stdin.write(line + b"\n")
-    process.stdin.flush()
-
-
-def _hear(process: subprocess.Popen[bytes]) -> bytes:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    line = process.stdout.readline()
-    if not line:
-        words = process.stderr.read().decode(errors="replace").strip().splitlines()
-        raise LoadFailed(words[-1] if words else "the load process ended without a word")
-    return line

@@ -66,11 +66,16 @@ def free_port() -> int:
 
 @contextmanager
 def served(
-    arguments: Sequence[str], *, port: int, environment: Mapping[str, str] | None = None, folder: Path
+    arguments: Sequence[str],
+    *,
+    port: int,
+    environment: Mapping[str, str] | None = None,
+    folder: Path,
+    program: str = sys.executable,
 ) -> Iterator[Served]:
-    """`python ARGUMENTS...` until the block ends; raises NotStarted."""
+    """`PROGRAM ARGUMENTS...` until the block ends, this Python by default; raises NotStarted."""
     log = folder / f"{port}.log"
-    command = [sys.executable, *arguments]
+    command = [program, *arguments]
     with log.open("wb") as sink:
         process = subprocess.Popen(
             command, stdout=sink, stderr=sink, env={**os.environ, **(environment or {})}, cwd=Path.cwd()

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+MARK = "Iris Murdoch"
+"""Stands in every right answer, however it is wrapped."""
 KEY_HEADER, KEY = "X-Api-Key", "benchmark-key"
 ARGUMENTS: dict[str, Any] = {"id": 42, "q": "sea", "limit": 10}
 ANSWER = orjson.dumps(
@@ -57,6 +59,55 @@ def document(count: int, *, server: str) -> bytes:
             },
         }
     )
+
+
+TOKEN = "benchmark-token"
+CLIENT_ID, CLIENT_SECRET = "benchmark", "benchmark-client-secret"
+
+
+def oauth2_document(*, server: str) -> bytes:
+    """One operation like those of `document`, that needs a token of the client credentials grant."""
+    raw = orjson.loads(document(1, server=server))
+    flow = {"tokenUrl": f"{server}/token", "scopes": {}}
+    raw["components"]["securitySchemes"]["key"] = {"type": "oauth2", "flows": {"clientCredentials": flow}}
+    return orjson.dumps(raw)
+
+
+WIDE: dict[str, Any] = {
+    **{f"text{number}": "some words of a text" for number in range(5)},
+    **{f"code{number}": "AB-1234" for number in range(3)},
+    **{f"count{number}": number for number in range(5)},
+    **{f"flag{number}": True for number in range(2)},
+    **{f"kind{number}": "novel" for number in range(3)},
+    "tags": ["novel", "sea", "theatre"],
+    "place": {"city": "Dublin", "country": "IE"},
+}
+"""Arguments of 20 properties."""
+
+
+def wide_document(*, server: str) -> bytes:
+    """One operation with a body of 20 properties, each with a constraint."""
+    kinds: dict[str, Any] = {
+        "text": {"type": "string", "minLength": 1, "maxLength": 200},
+        "code": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{4}$"},
+        "count": {"type": "integer", "minimum": 0, "maximum": 1000},
+        "flag": {"type": "boolean"},
+        "kind": {"type": "string", "enum": ["novel", "play", "poem"]},
+        "tags": {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": 10},
+        "place": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "country": {"type": "string", "maxLength": 2}},
+            "required": ["city"],
+        },
+    }
+    properties = {name: kinds[name.rstrip("0123456789")] for name in WIDE}
+    schema = {"type": "object", "properties": properties, "required": list(WIDE)}
+    raw = orjson.loads(document(1, server=server))
+    content = {"application/json": {"schema": {**schema, "additionalProperties": False}}}
+    responses = {"200": {"description": "Kept"}}
+    operation = {"operationId": "put", "requestBody": {"required": True, "content": content}}
+    raw["paths"] = {"/wide": {"post": {**operation, "responses": responses}}}
+    return orjson.dumps(raw)
 
 
 def manual(*, server: str) -> bytes:

@@ -5,13 +5,15 @@ import sys
 import uvloop
 from aiohttp import web
 
-from benchmarks.shape import ANSWER, KEY, KEY_HEADER, manual
+from benchmarks.shape import ANSWER, KEY, KEY_HEADER, TOKEN, manual
 
 
 async def answer(request: web.Request) -> web.Response:
-    """The same bytes always; 401 without the key, so that a call without its credential is noticed."""
-    if request.headers.get(KEY_HEADER) != KEY:
+    """The same bytes always; 401 without key or token, so that a call without its credential is noticed."""
+    if request.headers.get(KEY_HEADER) != KEY and request.headers.get("Authorization") != f"Bearer {TOKEN}":
         return web.Response(status=401)
+    if request.can_read_body:
+        await request.read()
     return web.Response(body=ANSWER, content_type="application/json")
 
 
@@ -20,11 +22,25 @@ async def utcp(request: web.Request) -> web.Response:
     return web.Response(body=manual(server=f"http://{request.host}"), content_type="application/json")
 
 
+async def token(_request: web.Request) -> web.Response:
+    """A token of the client credentials grant."""
+    return web.json_response({"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600})
+
+
+async def traces(request: web.Request) -> web.Response:
+    """Takes spans as an OpenTelemetry collector does, and forgets them."""
+    await request.read()
+    return web.Response(content_type="application/x-protobuf")
+
+
 def main() -> None:
     """Serve on 127.0.0.1 until killed."""
     application = web.Application()
     application.router.add_get("/utcp", utcp)
+    application.router.add_post("/token", token)
+    application.router.add_post("/v1/traces", traces)
     application.router.add_get("/{rest:.*}", answer)
+    application.router.add_post("/{rest:.*}", answer)
     loop = uvloop.new_event_loop()
     web.run_app(
         application,

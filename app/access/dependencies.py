@@ -1,4 +1,7 @@
-"""Typed access to what the lifespan put into the state, for the routes of this room and those above it."""
+"""Typed access to what the lifespan put into the state, for the routes of this room and those above it.
+
+Coroutines, because FastAPI runs a plain function in a thread, which costs more than all that they do.
+"""
 
 from typing import Annotated
 
@@ -11,27 +14,27 @@ from app.security.vault import Vault
 from app.settings import Settings
 
 
-def _database(request: Request) -> Database:
+async def _database(request: Request) -> Database:
     found: Database = request.state.database
     return found
 
 
-def _vault(request: Request) -> Vault:
+async def _vault(request: Request) -> Vault:
     found: Vault = request.state.vault
     return found
 
 
-def _feed(request: Request) -> Feed:
+async def _feed(request: Request) -> Feed:
     found: Feed = request.state.feed
     return found
 
 
-def _search(request: Request) -> SearchIndex:
+async def _search(request: Request) -> SearchIndex:
     found: SearchIndex = request.state.search
     return found
 
 
-def _settings(request: Request) -> Settings:
+async def _settings(request: Request) -> Settings:
     found: Settings = request.state.settings
     return found
 

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.audit.events import record_event
 from app.catalog.feed import record_change
 from app.models import TENANT, Key, now
+from app.rates import RateLimit
 from app.security.keys import MintedKey, digest, mint
 from app.security.principal import Grant, Principal
 from app.security.vault import Vault
@@ -31,12 +32,14 @@ async def create_key(
     actor: str,
     providers: Iterable[str] | None = None,
     tags: Iterable[str] | None = None,
+    rate: RateLimit | None = None,
 ) -> MintedKey:
     """A new key that does not expire, stored with its event and its change in the caller's transaction."""
     grant = Grant(
         scopes=frozenset(scopes),
         providers=None if providers is None else frozenset(providers),
         tags=None if tags is None else frozenset(tags),
+        rate=rate,
     )
     minted, _ = await issue_key(session, vault, name=name, grant=grant, actor=actor)
     return minted
@@ -56,6 +59,7 @@ async def issue_key(
         providers=_sorted(grant.providers),
         tags=_sorted(grant.tags),
         expires_at=grant.expires_at,
+        rate_limit=None if grant.rate is None else grant.rate.stored(),
     )
     session.add(row)
     detail = {
@@ -64,6 +68,7 @@ async def issue_key(
         "providers": row.providers,
         "tags": row.tags,
         "expires_at": None if row.expires_at is None else row.expires_at.isoformat(),
+        "rate_limit": row.rate_limit,
     }
     await record_event(
         session, actor=actor, action="created", object_type="key", object_name=row.key_id, detail=detail

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 
 from app.models import Event, Key, now
-from app.schemas import Closed, ProviderName
+from app.schemas import Closed, ProviderName, RateInput
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Grant
 from app.security.scopes import Scope
@@ -47,6 +47,11 @@ class KeyCreate(Closed):
         None, max_length=500, description="Only tools that a registrar gave one of these tags."
     )
     expires_at: Moment | None = Field(None, description="When it ends, RFC 3339.")
+    rate_limit: RateInput | None = Field(
+        None,
+        description="How often it may call tools. Left out: the gateway's default for keys.",
+        examples=[{"requests": 100, "per_seconds": 60, "burst": 20}],
+    )
 
     def grant(self) -> Grant:
         """The rights that are asked for."""
@@ -57,7 +62,16 @@ class KeyCreate(Closed):
             tags=None if self.tags is None else frozenset(self.tags),
             # Beyond these the conversion to UTC overflows.
             expires_at=None if ends is None else max(_FIRST_MOMENT, min(ends, _LAST_MOMENT)).astimezone(UTC),
+            rate=None if self.rate_limit is None else self.rate_limit.limit(),
         )
+
+
+class RateView(BaseModel):
+    """How often tools may be called."""
+
+    requests: int
+    per_seconds: int
+    burst: int
 
 
 class KeyView(BaseModel):
@@ -68,6 +82,7 @@ class KeyView(BaseModel):
     scopes: list[Scope]
     providers: list[str] | None
     tags: list[str] | None
+    rate_limit: RateView | None = Field(description="Its own; null where the gateway's default holds.")
     state: KeyState
     created_at: datetime
     expires_at: datetime | None
@@ -123,7 +138,8 @@ class EventPage(BaseModel):
 
 
 def _shown(row: Key) -> dict[str, Any]:
-    kept = ("name", "scopes", "providers", "tags", "created_at", "expires_at", "revoked_at", "last_used_at")
+    rights = ("name", "scopes", "providers", "tags", "rate_limit")
+    kept = (*rights, "created_at", "expires_at", "revoked_at", "last_used_at")
     return {"id": row.key_id, "state": _state(row), **{name: getattr(row, name) for name in kept}}
 
 

@@ -65,5 +65,7 @@ def _check(principal: Principal, grant: Grant) -> None:
         raise Forbidden(
             "Your key is limited to some providers or tags: name `providers` or `tags` within its own limits."
         )
+    if not principal.outpaces(grant):
+        raise Forbidden("Your key has a rate limit: name a `rate_limit` within it.")
     if not principal.outlives(grant):
         raise Forbidden("A key cannot outlive the one that made it: give an `expires_at` before its end.")

@@ -25,10 +25,11 @@ from app.catalog.feed import Change
 from app.database import Database
 from app.errors import Unauthenticated, Unavailable
 from app.models import Key
+from app.rates import RateLimit
 from app.security.keys import ID_PLACE, KEY_LENGTH, digest, parse
 from app.security.principal import Principal
 from app.security.vault import Vault
-from app.telemetry.metrics import Metrics
+from app.tasks import Reports, repeat
 
 _log = structlog.get_logger(__name__)
 
@@ -40,6 +41,10 @@ _QUICK_READ_SECONDS = 1.0
 # Random ids with a right checksum cost a read each; they must not take all connections of the pool.
 _STRANGERS_AT_ONCE = 3
 _FLUSH_SECONDS = 60.0
+_FLUSHING = Reports(
+    away="when keys were last used is written later: the database is away",
+    failed="when keys were last used could not be written",
+)
 _NOBODY = bytes(32)
 _NOT_VALID = "The API key is not valid."
 
@@ -66,14 +71,14 @@ class KeyVerifier:
         *,
         cache_seconds: float = 60.0,
         stale_seconds: float = 900.0,
-        metrics: Metrics | None = None,
         capacity: int = _CAPACITY,
+        rate: RateLimit | None = None,
     ) -> None:
         self._database = database
         self._vault = vault
+        self._rate = rate
         self._cache_seconds = cache_seconds
         self._stale_seconds = stale_seconds
-        self._metrics = metrics
         self._capacity = capacity
         self._fingerprints = os.urandom(32)
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -85,6 +90,14 @@ class KeyVerifier:
         self._probe_at = 0.0
         self._used: dict[str, float] = {}
         self._flusher: asyncio.Task[None] | None = None
+        self.hits = 0
+        """Requests whose key was remembered, since the start."""
+        self.misses = 0
+        """Requests whose key was not."""
+
+    def __len__(self) -> int:
+        """Keys that are remembered."""
+        return len(self._known)
 
     def verify_cached(self, text: str) -> Principal | None:
         """The principal if the key is remembered, right and not expired; None means: ask `verify`."""
@@ -101,6 +114,7 @@ class KeyVerifier:
         key_id = known.principal.key_id
         self._known.move_to_end(key_id)
         self._used[key_id] = at
+        self.hits += 1
         return known.principal
 
     async def verify(self, text: str) -> Principal:
@@ -112,6 +126,7 @@ class KeyVerifier:
         principal = self.verify_cached(text)
         if principal is not None:
             return principal
+        self.misses += 1
         parts = parse(text)
         if parts is None:
             raise Unauthenticated(_NOT_VALID)
@@ -143,7 +158,8 @@ class KeyVerifier:
 
     async def start(self) -> None:
         """Starts writing when keys were last used, at most once a minute."""
-        self._flusher = asyncio.create_task(self._keep_flushing(), name="keys-last-used")
+        flushing = repeat(self.flush, every=_FLUSH_SECONDS, reports=_FLUSHING)
+        self._flusher = asyncio.create_task(flushing, name="keys-last-used")
 
     async def aclose(self) -> None:
         """Ends the background tasks and writes what is left."""
@@ -223,8 +239,8 @@ class KeyVerifier:
         gate = self._strangers if known is None else contextlib.nullcontext()
         seconds = _QUICK_READ_SECONDS if self._away or known is not None else _READ_SECONDS
         try:
-            async with asyncio.timeout(seconds), gate, self._database.reading() as session:
-                row = await find_key(session, key_id)
+            async with asyncio.timeout(seconds), gate:
+                row = await self._database.read(lambda session: find_key(session, key_id))
         except (Unavailable, TimeoutError):
             self._away = True
             self._probe_at = time.monotonic() + _PROBE_SECONDS
@@ -232,7 +248,7 @@ class KeyVerifier:
                 raise _away() from None
             return known
         self._away = False
-        found = None if row is None or row.revoked_at is not None else _known(row, at)
+        found = None if row is None or row.revoked_at is not None else _known(row, at, self._rate)
         if generation == self._generation:
             self._remember(key_id, found, at)
         return found
@@ -250,20 +266,8 @@ class KeyVerifier:
         while len(self._missing) > self._capacity:
             self._missing.popitem(last=False)
 
-    async def _keep_flushing(self) -> None:
-        while True:
-            await asyncio.sleep(_FLUSH_SECONDS)
-            if self._metrics is not None:
-                self._metrics.keys_remembered.set(len(self._known))
-            try:
-                await self.flush()
-            except Unavailable:
-                _log.warning("when keys were last used is written later: the database is away")
-            except Exception:  # noqa: BLE001  (the loop must outlive every fault)
-                _log.exception("when keys were last used could not be written")
 
-
-def _known(row: Key, at: float) -> _Known:
+def _known(row: Key, at: float, usual: RateLimit | None) -> _Known:
     principal = Principal(
         key_id=row.key_id,
         name=row.name,
@@ -272,6 +276,7 @@ def _known(row: Key, at: float) -> _Known:
         providers=None if row.providers is None else frozenset(row.providers),
         tags=None if row.tags is None else frozenset(row.tags),
         expires_at=row.expires_at,
+        rate=RateLimit.of(row.rate_limit) or usual,
     )
     expires_at = math.inf if row.expires_at is None else row.expires_at.timestamp()
     return _Known(principal=principal, digest=row.digest, expires_at=expires_at, read_at=at)

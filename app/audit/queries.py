@@ -1,20 +1,25 @@
 """Reading call records: pages, newest first."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import defer
+from sqlmodel import col
 
+from app.audit.entries import RUNNING, UNKNOWN
 from app.models import TENANT, CallRecord
 
 
 @dataclass(frozen=True, slots=True)
 class CallFilters:
     """Each that is not None must hold; `since` is inclusive, `until` exclusive, both aware.
+
+    `outcome` is what `outcome_of` gives. `min_duration_ms` is inclusive; calls that run have no duration.
 
     `providers` and `tools` (a SELECT of names) are the limits of a principal, `provider` and `tool` are
     what was asked for.
@@ -26,6 +31,11 @@ class CallFilters:
     outcome: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    call_id: UUID | None = None
+    status: int | None = None
+    upstream_status: int | None = None
+    safe: bool | None = None
+    min_duration_ms: float | None = None
     providers: Collection[str] | None = None
     tools: Select[Any] | None = None
 
@@ -43,26 +53,57 @@ async def list_calls(
     Ordered by id, which is a UUIDv7 and so the time of the call: each partition has it as the first column
     of its primary key, so that a page reads a few rows of each and sorts nothing. Any UUID is a legal cursor.
     """
-    query = _filtered(select(CallRecord), tenant, filters or CallFilters())
+    # Sealed bodies may be long, and no list shows them.
+    without = defer(CallRecord.arguments), defer(CallRecord.result)  # type: ignore[arg-type]
+    query = _filtered(select(CallRecord), tenant, filters or CallFilters()).options(*without)
     if cursor is not None:
-        query = query.where(CallRecord.id < cursor)  # type: ignore[arg-type]
-    query = query.order_by(CallRecord.id.desc()).limit(limit + 1)  # type: ignore[attr-defined]
+        query = query.where(col(CallRecord.id) < cursor)
+    query = query.order_by(col(CallRecord.id).desc()).limit(limit + 1)
     rows = list((await session.scalars(query)).all())
     return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
 
+async def get_call(
+    session: AsyncSession, call_id: UUID, *, filters: CallFilters, tenant: UUID = TENANT
+) -> CallRecord | None:
+    """One record with its sealed bodies; None where there is none that fits the filters."""
+    query = _filtered(select(CallRecord), tenant, replace(filters, call_id=call_id))
+    return (await session.scalars(query)).first()
+
+
+def outcome_of(row: CallRecord) -> str:
+    """The outcome; `unknown` for a call that is on record as running, and whose time is over."""
+    late = row.outcome == RUNNING and row.deadline is not None and row.deadline <= datetime.now(UTC)
+    return UNKNOWN if late else row.outcome
+
+
 def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> Select[CallRecord]:
-    query = query.where(CallRecord.tenant_id == tenant)  # type: ignore[arg-type]
-    for column in ("tool", "provider", "key_id", "outcome"):
+    query = query.where(col(CallRecord.tenant_id) == tenant)
+    for column in ("tool", "provider", "key_id", "status", "upstream_status", "safe"):
         value = getattr(filters, column)
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)
+    if filters.outcome is not None:
+        query = query.where(_ended(filters.outcome))
+    if filters.call_id is not None:
+        query = query.where(col(CallRecord.id) == filters.call_id)
+    if filters.min_duration_ms is not None:
+        query = query.where(col(CallRecord.duration_ms) >= filters.min_duration_ms)
     if filters.since is not None:
-        query = query.where(CallRecord.at >= filters.since)  # type: ignore[arg-type]
+        query = query.where(col(CallRecord.at) >= filters.since)
     if filters.until is not None:
-        query = query.where(CallRecord.at < filters.until)  # type: ignore[arg-type]
+        query = query.where(col(CallRecord.at) < filters.until)
     if filters.providers is not None:
-        query = query.where(CallRecord.provider.in_(sorted(filters.providers)))  # type: ignore[attr-defined]
+        query = query.where(col(CallRecord.provider).in_(sorted(filters.providers)))
     if filters.tools is not None:
-        query = query.where(CallRecord.tool.in_(filters.tools))  # type: ignore[attr-defined]
+        query = query.where(col(CallRecord.tool).in_(filters.tools))
     return query
+
+
+def _ended(outcome: str) -> ColumnElement[bool]:
+    """The condition for rows of which `outcome_of` gives this."""
+    late = and_(col(CallRecord.outcome) == RUNNING, col(CallRecord.deadline) <= datetime.now(UTC))
+    if outcome == RUNNING:
+        return and_(col(CallRecord.outcome) == RUNNING, col(CallRecord.deadline) > datetime.now(UTC))
+    stored = col(CallRecord.outcome) == outcome
+    return or_(stored, late) if outcome == UNKNOWN else stored

@@ -28,6 +28,12 @@ _DELETE_OLD = text(
     "SELECT ctid FROM calls_default WHERE at < :before LIMIT 10000))"
 )
 
+# `queries` shows them so as soon as their time is over; a record that comes late still replaces it.
+_SETTLE = text(
+    "UPDATE calls SET outcome = 'unknown'"
+    " WHERE outcome = 'running' AND deadline < now() - interval '1 minute'"
+)
+
 
 def partition_name(day: date) -> str:
     """`calls_20261121`."""
@@ -35,7 +41,8 @@ def partition_name(day: date) -> str:
 
 
 async def maintain(database: Database, *, retention_days: int, today: date | None = None) -> None:
-    """Makes the partitions of today and the next days, and forgets what is older than the retention.
+    """Makes the partitions of today and the next days, and forgets what is older than the retention. Calls
+    whose end was never recorded become `unknown`.
 
     Several workers may do this at the same time: one does it, the others leave. Raises `Unavailable`.
     """
@@ -48,6 +55,8 @@ async def maintain(database: Database, *, retention_days: int, today: date | Non
             raise
         _log.warning("the partitions of calls cannot be changed; rows stay in the default one")
     await _delete_old(database, oldest=oldest)
+    async with database.writing() as session:
+        await session.execute(_SETTLE)
 
 
 async def _partition(database: Database, *, today: date, oldest: date) -> None:

@@ -29,6 +29,10 @@ class Catalog:
         self._plans: OrderedDict[str, Plan] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Plan]] = {}
         self._generation = 0
+        self.hits = 0
+        """Plans that were there, since the start."""
+        self.misses = 0
+        """Plans that were loaded."""
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -42,9 +46,11 @@ class Catalog:
         plan = self._plans.get(name)
         if plan is not None:
             self._plans.move_to_end(name)
+            self.hits += 1
             return plan
         task = self._loading.get(name)
         if task is None:
+            self.misses += 1
             task = asyncio.create_task(self._fill(name), name="compile-plan")
             self._loading[name] = task
             task.add_done_callback(_seen)

@@ -7,6 +7,7 @@ poll every few seconds is the safety net, and the count of rows against the coun
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.database import Database, asyncpg_dsn
 from app.errors import Unavailable
 from app.models import TENANT
+from app.tasks import end_tasks
 
 ChangeKind = Literal["provider", "tool", "credential", "variable", "key"]
 CHANNEL = "utcp_gateway_changes"
@@ -29,6 +31,7 @@ CHANNEL = "utcp_gateway_changes"
 _MOST_AT_ONCE = 5_000
 _PRUNE_SECONDS = 3_600
 _LONGEST_PAUSE = 30.0
+_ANSWER_SECONDS = 5.0
 
 _RECORD = text(
     "WITH counter AS ("
@@ -61,6 +64,16 @@ class Change:
     object_id: str = ""
     seq: int = 0
 
+    @property
+    def tool_id(self) -> UUID | None:
+        """The one tool that was written, None for a change of anything else."""
+        if self.kind != "tool" or not self.object_id:
+            return None
+        try:
+            return UUID(self.object_id)
+        except ValueError:
+            return None
+
 
 Subscriber = Callable[[list[Change]], Awaitable[None]]
 
@@ -82,16 +95,25 @@ class Feed:
     """Delivers changes to its subscribers, in order, each at least once.
 
     `listen_dsn` is a DSN that does not go through a transaction pooler; None turns LISTEN off and leaves the
-    poll, every `poll_seconds`.
+    poll, every `poll_seconds`. After `silence_seconds` without news the listening connection is tried.
     """
 
-    def __init__(self, database: Database, *, listen_dsn: str | None, poll_seconds: float = 3.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        listen_dsn: str | None,
+        poll_seconds: float = 3.0,
+        silence_seconds: float = 15.0,
+    ) -> None:
         self._database = database
         self._listen_dsn = listen_dsn
         self._poll_seconds = poll_seconds
+        self._silence_seconds = silence_seconds
         self._subscribers: list[Subscriber] = []
         self._behind: set[Subscriber] = set()
         self._last = -1
+        self._read_at = time.monotonic()
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -100,6 +122,10 @@ class Feed:
     def position(self) -> int:
         """The number of the last change that was delivered."""
         return self._last
+
+    def seconds_behind(self) -> float:
+        """Since the changes were last read; a reader that works reads at every poll."""
+        return time.monotonic() - self._read_at
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Calls `subscriber` with each list of changes. One that raises is told `all` at the next poll."""
@@ -115,12 +141,7 @@ class Feed:
 
     async def aclose(self) -> None:
         """Ends the background tasks and the listening connection."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        self._tasks = []
+        await end_tasks(self._tasks)
 
     async def catch_up(self) -> None:
         """Delivers everything that is committed by now; a service calls it between its commit and its answer.
@@ -142,6 +163,7 @@ class Feed:
                     await self._deliver(subscriber, told)
             # Only now: a request that is cancelled while it waits here must not swallow a change.
             self._last = last
+            self._read_at = time.monotonic()
 
     async def _read(self) -> tuple[int, list[Change]]:
         async with self._database.reading() as session:
@@ -162,6 +184,11 @@ class Feed:
     async def _deliver(self, subscriber: Subscriber, changes: list[Change]) -> None:
         try:
             await subscriber(changes)
+        except Unavailable:
+            self._behind.add(subscriber)
+            _log.warning(
+                "a subscriber of the change feed could not read the database; it will read everything"
+            )
         except Exception:  # noqa: BLE001 - one room's fault must not keep the others from their changes.
             self._behind.add(subscriber)
             _log.exception("a subscriber of the change feed failed; it will read everything again")
@@ -202,11 +229,18 @@ class Feed:
     async def _hold(self, connection: Any) -> None:
         """Listens until the connection ends; whatever was written before is polled at once."""
         ended = asyncio.Event()
+        answer = min(_ANSWER_SECONDS, self._silence_seconds)
         connection.add_termination_listener(lambda _: ended.set())
         try:
-            await connection.add_listener(CHANNEL, lambda *_: self._wake.set())
+            async with asyncio.timeout(answer):
+                await connection.add_listener(CHANNEL, lambda *_: self._wake.set())
             self._wake.set()
-            await ended.wait()
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), self._silence_seconds)
+                    break
+                # A connection that a firewall has forgotten would be listened to for ever.
+                await connection.execute("SELECT 1", timeout=answer)
         finally:
             # A connection that died cannot say goodbye, and one that is stuck must not hold up the shutdown.
             connection.terminate()

@@ -10,15 +10,18 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.limits import limits_of, policy_of
 from app.catalog.plan import Plan
+from app.catalog.rules import CacheRule
 from app.catalog.tools import ToolView, named, tool_select, view
 from app.database import Database
 from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
 from app.outbound.egress import EgressSettings, egress_from
-from app.outbound.limits import Limits
 from app.protocols.base import Adapter
+from app.rates import RateLimit
+from app.resilience import Origins
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
 from app.security.vault import Vault
 from app.settings import Settings
@@ -81,6 +84,7 @@ class Loader:
     database: Database
     vault: Vault
     adapters: Mapping[str, Adapter[Any]]
+    origins: Origins
     settings: Settings
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
@@ -89,24 +93,7 @@ class Loader:
 
         Raises NotFound, Unavailable, and InvalidInput (422) that says what of the stored tool is unusable.
         """
-        return self.compile(await self._read(name))
-
-    async def _read(self, name: str) -> _Stored:
-        statement = tool_select(full=True).add_columns(
-            col(Provider.protocol).label("protocol"),
-            came_from_upstream().label("fetched"),
-            col(Provider.options).label("options"),
-            col(Provider.limits).label("limits"),
-        )
-        async with self.database.reading() as session:
-            row = (await session.execute(statement.where(named(name)))).one_or_none()
-            if row is None:
-                raise NotFound(f"There is no tool {name}.")
-            tool = view(row)
-            credentials = await _credentials(session, tool)
-            names = {*find_variables(tool.call_template)}.union(*(row.variable_names for row in credentials))
-            variables = await _variables(session, tool, names) if names else []
-        return _Stored(tool, row.protocol, row.fetched, row.options, row.limits, credentials, variables)
+        return self.compile(await self.database.read(lambda session: _stored(session, name)))
 
     def compile(self, stored: _Stored) -> Plan:
         """Everything that is the same for each call of the tool."""
@@ -125,7 +112,13 @@ class Loader:
                 f"The tool {tool.name} cannot be called: {error.detail}.", errors=error.errors
             ) from None
         sealed = {row.slot: stored_form(row, finder=finder) for row in stored.credentials}
-        egress = sealed.pop(EGRESS_SLOT, None)
+        egress = egress_of(stored.options, sealed.pop(EGRESS_SLOT, None), vault=self.vault)
+        origin, safe = adapter.origin(target), adapter.safe(target)
+        again = bool(stored.limits.get("retry_idempotent")) and adapter.idempotent(target)
+        upstream = self.origins.of(
+            TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)
+        )
+        upstream.providers.add(tool.provider)
         return Plan(
             tool_id=tool.id,
             provider_id=tool.provider_id,
@@ -136,32 +129,26 @@ class Loader:
             registrar_tags=tool.registrar_tags,
             enabled=tool.enabled,
             deprecated=tool.deprecated,
-            safe=adapter.safe(target),
+            safe=safe,
+            repeatable=safe or again,
             adapter=adapter,
             target=target,
-            origin=adapter.origin(target),
+            origin=origin,
+            upstream=upstream,
             inputs=tool.inputs,
             needs=compile_needs(tool.security),
             credentials=sealed,
             limits=limits_of(stored.limits, self.settings),
-            egress=egress_of(stored.options, egress, vault=self.vault),
+            egress=egress,
+            rate=RateLimit.of(stored.limits.get("rate")),
+            cache=CacheRule.of(stored.limits.get("cache"), tool=tool.name, safe=safe),
+            idempotency_header=stored.limits.get("idempotency_header"),
         )
 
     def _environment(self) -> Mapping[str, str]:
         # As UTCP's clients do, an empty value counts as none.
         names = self.settings.variable_env_names
         return {name: self.environment[name] for name in names if self.environment.get(name)}
-
-
-def limits_of(overrides: Mapping[str, Any], settings: Settings) -> Limits:
-    """The gateway's limits, with those that a provider has of its own."""
-    return Limits(
-        connect=float(overrides.get("connect") or settings.connect_timeout),
-        first_byte=float(overrides.get("first_byte") or settings.first_byte_timeout),
-        total=float(overrides.get("total") or settings.total_timeout),
-        idle=float(overrides.get("idle") or settings.idle_timeout),
-        response_bytes=int(overrides.get("response_bytes") or settings.max_response_bytes),
-    )
 
 
 def egress_of(
@@ -179,6 +166,23 @@ def came_from_upstream() -> ColumnElement[bool]:
         col(Provider.call_template)["url"].is_not(None),
         col(Tool.revision_id).is_not(None),
     )
+
+
+async def _stored(session: AsyncSession, name: str) -> _Stored:
+    statement = tool_select(full=True).add_columns(
+        col(Provider.protocol).label("protocol"),
+        came_from_upstream().label("fetched"),
+        col(Provider.options).label("options"),
+        col(Provider.limits).label("limits"),
+    )
+    row = (await session.execute(statement.where(named(name)))).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no tool {name}.")
+    tool = view(row)
+    credentials = await _credentials(session, tool)
+    names = {*find_variables(tool.call_template)}.union(*(row.variable_names for row in credentials))
+    variables = await _variables(session, tool, names) if names else []
+    return _Stored(tool, row.protocol, row.fetched, row.options, row.limits, credentials, variables)
 
 
 async def _credentials(session: AsyncSession, tool: ToolView) -> Sequence[Credential]:

@@ -32,7 +32,8 @@ from app.utcp.text import pointer
 
 _AFFORDABLE: Final = 15_000.0
 """Microseconds for the errors of one place."""
-_SECONDS: Final = 0.03
+SECONDS: Final = 0.03
+"""Of work for one search: it holds the event loop."""
 _DEEPEST: Final = 100
 _ROOT: Final = "urn:inputs"
 # What can be judged from the kind, the names and the number of the members alone.
@@ -49,22 +50,30 @@ Compile = Callable[[Any, Registry], Draft202012Validator]
 class Narrowing:
     """The search for the faults of one schema; keeps the validators of the places it has looked at."""
 
-    __slots__ = ("_compile", "_registry", "_validators", "schema")
+    __slots__ = ("_compile", "_registry", "_seconds", "_validators", "schema")
 
     def __init__(
-        self, schema: Mapping[str, Any], validator: Draft202012Validator, compile_schema: Compile
+        self,
+        schema: Mapping[str, Any],
+        validator: Draft202012Validator,
+        compile_schema: Compile,
+        seconds: float = SECONDS,
     ) -> None:
-        """`validator` is the schema's; `compile_schema` takes one, and a registry for its references."""
+        """`validator` is the schema's; `compile_schema` takes one, and a registry for its references.
+
+        A search gives up after `seconds` of work.
+        """
         self.schema = schema
+        self._seconds = seconds
         self._compile = compile_schema
         self._registry = Registry([(_ROOT, dict(schema))])
         self._validators = {"": validator}
 
     def faults(self, arguments: dict[str, Any]) -> Iterator[Fault]:
-        """The faults of arguments that do not fit, at least one, within about 50 ms."""
+        """The faults of arguments that do not fit, at least one, in about the seconds that a search has."""
         names = self.schema.get("properties")
         hints = Hints(list(names) if isinstance(names, Mapping) else [])
-        yield from _Search(self, hints).faults("", self.schema, arguments, "", 0)
+        yield from _Search(self, hints, self._seconds).faults("", self.schema, arguments, "", 0)
 
     def valid(self, place: str, instance: Any) -> bool:
         """Whether the instance fits the subschema at a JSON pointer into the schema."""
@@ -91,14 +100,14 @@ class Narrowing:
 
 
 class _Search:
-    """One search, which gives up after 30 ms of work."""
+    """One search, which gives up after so many seconds of work."""
 
     __slots__ = ("_deadline", "_hints", "_of")
 
-    def __init__(self, of: Narrowing, hints: Hints) -> None:
+    def __init__(self, of: Narrowing, hints: Hints, seconds: float) -> None:
         self._of = of
         self._hints = hints
-        self._deadline = time.thread_time() + _SECONDS
+        self._deadline = time.thread_time() + seconds
 
     def faults(self, place: str, schema: Any, instance: Any, at: str, depth: int) -> Iterator[Fault]:
         """The faults of an instance (at the pointer `at`) that does not fit the subschema at `place`."""

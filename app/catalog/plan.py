@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from app.catalog.rules import CacheRule
 from app.catalog.validation import ArgumentValidator
 from app.outbound.credentials import Need
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter
+from app.rates import RateLimit
+from app.resilience import Origin
 from app.security.credentials import SealedCredential
 
 
@@ -19,7 +22,8 @@ class Plan:
     first call.
 
     `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan holds no secret in the
-    open. `origin` is where `target` sends to; `safe` says that its method has no effects (RFC 9110, 9.2.1).
+    open. `origin` is where `target` sends to, `upstream` what guards it. `safe` says that its method has no
+    effects (RFC 9110, 9.2.1), `repeatable` that it may be sent again though it may have been carried out.
     """
 
     tool_id: UUID
@@ -32,14 +36,20 @@ class Plan:
     enabled: bool
     deprecated: bool
     safe: bool
+    repeatable: bool
     adapter: Adapter[Any]
     target: Any = field(repr=False)
     origin: str
+    upstream: Origin = field(repr=False)
     inputs: Mapping[str, Any] = field(repr=False)
     needs: tuple[tuple[Need, ...], ...]
     credentials: Mapping[str, SealedCredential] = field(repr=False)
     limits: Limits
     egress: EgressSettings | None = field(repr=False)
+    rate: RateLimit | None = None
+    cache: CacheRule | None = None
+    idempotency_header: str | None = None
+    """Where the upstream takes a key of the call, by which it knows one that is sent again."""
     _validator: ArgumentValidator | None = field(default=None, repr=False)
 
     def validate(self, arguments: Any) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import (
     false,
     func,
     literal,
+    literal_column,
     or_,
     select,
     true,
@@ -141,6 +142,14 @@ def view(row: Any) -> ToolView:
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
+
+
+def stamp(*parts: Any) -> ColumnElement[Any]:
+    """A text that changes with the parts, and whenever the tool's override is written (PostgreSQL, "System
+    Columns"); for a statement that joins overrides.
+    """
+    override = func.coalesce(cast(literal_column("overrides.xmin"), Text), "")
+    return func.concat_ws("|", *parts, override).label("stamp")
 
 
 def named(name: str) -> ColumnElement[bool]:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 from jsonschema_rs import Draft202012Validator, RegexOptions, Registry
 
 from app.catalog.faults import MOST_FAULTS
-from app.catalog.narrowing import Narrowing
+from app.catalog.narrowing import SECONDS, Narrowing
 from app.errors import Fault, InvalidArguments, InvalidInput
 from app.utcp.references import MAPS, VALUES
 
@@ -22,12 +22,16 @@ _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 class ArgumentValidator:
     """A compiled schema of the arguments object. Compiling takes about 0.1 ms, a check about 2 us."""
 
-    __slots__ = ("_narrowing", "_schema", "_validator")
+    __slots__ = ("_narrowing", "_schema", "_seconds", "_validator")
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises InvalidInput for a schema that cannot be compiled: a dangling or remote `$ref`, say."""
+    def __init__(self, schema: Mapping[str, Any], seconds: float = SECONDS) -> None:
+        """Raises InvalidInput for a schema that cannot be compiled: a dangling or remote `$ref`, say.
+
+        For `seconds` of work the faults of arguments too large to judge at once are looked for.
+        """
         self._validator, self._schema = _compiled(dict(schema))
         self._narrowing: Narrowing | None = None
+        self._seconds = seconds
 
     def check(self, arguments: Any) -> None:
         """Raises InvalidArguments with all faults (at most 50)."""
@@ -40,7 +44,7 @@ class ArgumentValidator:
 
     def _refuse(self, arguments: dict[str, Any]) -> NoReturn:
         if self._narrowing is None:
-            self._narrowing = Narrowing(self._schema, self._validator, _validator)
+            self._narrowing = Narrowing(self._schema, self._validator, _validator, self._seconds)
         faults = islice(self._narrowing.faults(arguments), MOST_FAULTS)
         unique = list({(fault.pointer, fault.detail): fault for fault in faults}.values())
         raise InvalidArguments(_summary(unique), errors=unique)

@@ -50,7 +50,7 @@ def bootstrap(
         if rotate:
             typer.echo(asyncio.run(_rotate(dsn, KeyRing.parse(ring))), err=True)
         else:
-            text = asyncio.run(_admin_key(dsn, KeyRing.parse(ring), name=name))
+            text = asyncio.run(admin_key(dsn, KeyRing.parse(ring), name=name))
             if settings.database_url is None:
                 keep(settings.data_dir / "admin.key", text)
             typer.echo(text)
@@ -88,7 +88,8 @@ def keep(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-async def _admin_key(dsn: str, ring: KeyRing, *, name: str) -> str:
+async def admin_key(dsn: str, ring: KeyRing, *, name: str) -> str:
+    """Makes a key with the scope admin in a migrated database; gives its text."""
     database = Database(dsn, pool_size=1)
     try:
         vault = await open_vault(database, ring)

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.outcome import BadInput
 from app.cli.pages import Paging, collect, show
 from app.cli.session import Session, remote
 from app.cli.values import moment, path
+from app.rates import RateLimit
 
 commands = typer.Typer(name="keys", help="API keys of callers.", no_args_is_help=True)
 
@@ -32,6 +34,12 @@ def create(
         str | None,
         typer.Option("--expires", help="When it ends: 12h, 30d, 8w, or a time like 2030-01-31T00:00Z."),
     ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate", help="How often it may call tools, e.g. 100/60 (calls/seconds) or 100/60:20 (a burst)."
+        ),
+    ] = None,
 ) -> None:
     """Create a key and print it, once: the gateway keeps only a digest.
 
@@ -44,6 +52,8 @@ def create(
         body["tags"] = tag
     if expires:
         body["expires_at"] = moment(expires, option="--expires")
+    if rate:
+        body["rate_limit"] = _limit(rate)
     created = session.gateway.send("POST", "/keys", json=body).json()
     if session.output.json:
         session.output.document(created)
@@ -62,7 +72,7 @@ def list_keys(
 ) -> None:
     """List the keys; their text is never shown again."""
     page = collect(session, "/keys", query={"include_revoked": revoked or None}, paging=paging)
-    columns = ("ID", "NAME", "SCOPES", "PROVIDERS", "TAGS", "EXPIRES", "LAST USED", "STATE")
+    columns = ("ID", "NAME", "SCOPES", "PROVIDERS", "TAGS", "RATE", "EXPIRES", "LAST USED", "STATE")
     show(session, page, columns=columns, row=_row)
 
 
@@ -79,6 +89,19 @@ def revoke(
     session.output.note(f"Revoked {key_id}.")
 
 
+def _limit(text: str) -> dict[str, int]:
+    try:
+        return RateLimit.parse(text).stored()
+    except ValueError as error:
+        raise BadInput(f"--rate {error}.") from None
+
+
+def _rate(stored: Mapping[str, int] | None) -> str | None:
+    """As `--rate` takes it."""
+    return None if stored is None else "{requests}/{per_seconds}:{burst}".format_map(stored)
+
+
 def _row(key: Mapping[str, Any]) -> tuple[object, ...]:
-    members = ("id", "name", "scopes", "providers", "tags", "expires_at", "last_used_at", "state")
-    return tuple(key.get(member) for member in members)
+    first = tuple(key.get(member) for member in ("id", "name", "scopes", "providers", "tags"))
+    last = tuple(key.get(member) for member in ("expires_at", "last_used_at", "state"))
+    return (*first, _rate(key.get("rate_limit")), *last)

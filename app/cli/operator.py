@@ -35,6 +35,11 @@ def fail(sentence: str, *, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
+def warn(sentence: str) -> None:
+    """Says on standard error what the operator should know, and goes on."""
+    typer.secho(f"utcp-gateway: {sentence}", fg="yellow", err=True)
+
+
 def settings_with(**options: Any) -> Settings:
     """The settings of the environment and `.env`, with the options that were given on top."""
     given = {name: value for name, value in options.items() if value is not None}

@@ -12,19 +12,23 @@ from typing import Annotated
 
 import typer
 import uvicorn
-from uvicorn.supervisors import Multiprocess
+from redis.exceptions import AuthenticationError, AuthorizationError
 
-from app.cache import connect
+from app.cache import AWAY, connect
 from app.cli.listener import Listener, listening
-from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with
+from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with, warn
+from app.cli.server import Server
 from app.cli.welcome import Welcome, welcome
+from app.cli.workers import Workers
 from app.database import migrate, schema_state
 from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
 from app.sample import sample_process
 from app.security.vault import KeyRing
 from app.settings import Settings
+from app.telemetry.tracing import require_tracing
 
 LOOPBACK = "127.0.0.0/8,::1/128"
+_REDIS_SECONDS = 3.0
 
 
 def serve(
@@ -49,6 +53,7 @@ def serve(
     if (settings.database_url is None) != (settings.redis_url is None):
         fail("Give both --database-url and --redis-url, or neither for the embedded pair.", code=2)
     with operator_errors(), stopping_on_sigterm(), ExitStack() as stack:
+        require_tracing(settings)
         listener = stack.enter_context(listening(settings.host, settings.port))
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         greeting = (
@@ -114,24 +119,39 @@ def watched(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
 
 
 def check_servers(settings: Settings) -> Welcome:
-    """Both servers answer, the schema is at this version, and the key ring is good."""
+    """The key ring is good, PostgreSQL answers, and its schema is at this version.
+
+    Without PostgreSQL no key can be checked: whoever supervises the process starts it again. Redis may be
+    away, as at any other time.
+    """
     assert settings.database_url is not None  # noqa: S101 - decided by the caller
     assert settings.redis_url is not None  # noqa: S101
     KeyRing.parse(settings.key_ring())
+    redis, database = settings.redis_url.get_secret_value(), settings.database_url.get_secret_value()
 
-    async def check(database: str, redis: str) -> str:
-        state = await schema_state(database)
-        client = connect(redis, timeout=5)
-        await client.ping()
-        await client.aclose()
-        return state
+    async def check() -> str:
+        return (await asyncio.gather(schema_state(database), check_redis(redis)))[0]
 
-    state = asyncio.run(
-        check(settings.database_url.get_secret_value(), settings.redis_url.get_secret_value())
-    )
+    state = asyncio.run(check())
     if state != "current":
         raise OperatorError(f"The database's schema is {state}: run `utcp-gateway migrate` first.")
     return Welcome(address=settings.base_url, local=local_address(settings))
+
+
+async def check_redis(url: str) -> None:
+    """Warns where Redis is away; raises where it refuses who asks."""
+    client = connect(url, timeout=_REDIS_SECONDS)
+    try:
+        await client.ping()
+    except (AuthenticationError, AuthorizationError):
+        raise
+    except AWAY as error:
+        warn(
+            f"Redis is away ({type(error).__name__}), and the gateway starts without it."
+            " Check --redis-url or REDIS_URL if it stays so."
+        )
+    finally:
+        await client.aclose()
 
 
 def local_address(settings: Settings) -> str:
@@ -166,14 +186,16 @@ def run(settings: Settings, listener: Listener) -> None:
         forwarded_allow_ips=settings.forwarded_allow_ips,
         root_path=settings.root_path,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=30,
         h11_max_incomplete_event_size=64 << 10,
     )
+    grace, seconds = settings.grace_seconds, settings.shutdown_seconds
+    server: Workers | Server
     if settings.workers > 1:
-        Multiprocess(config, [listener]).run()
-        return
-    server = uvicorn.Server(config)
-    server.run(sockets=[listener])
+        server = Workers(config, [listener], grace=grace, seconds=seconds)
+        server.run()
+    else:
+        server = Server(config, grace_seconds=grace, shutdown_seconds=seconds)
+        server.run(sockets=[listener])
     if not server.started:
         raise OperatorError("The gateway could not start; the reason stands above.")
 

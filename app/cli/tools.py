@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app.cli.outcome import Refused
+from app.cli.outcome import BadInput, Refused
 from app.cli.output import shortened
 from app.cli.pages import Paging, collect, show
 from app.cli.session import Session, remote
+from app.cli.streamed import ACCEPT, print_events
 from app.cli.values import path, tool_arguments
 
 commands = typer.Typer(name="tools", help="Find tools and call them.", no_args_is_help=True)
@@ -103,16 +104,24 @@ def call(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the exact upstream request, secrets masked; send nothing.")
     ] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="One line for each event of the answer, as it comes.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="The call's id, status and timing on standard error.")
     ] = False,
 ) -> None:
     """Call a tool; standard output is the answer's body as it is.
 
-    With --json the answer is always JSON: text as a JSON string, binary as an object with base64.
+    With --json the answer is always JSON: text as a JSON string, binary as an object with base64. With
+    --stream it is an event a line, JSON but for plain text (with --json all of it is).
     """
     body = tool_arguments(items or [], base=arguments)
-    headers = {"Accept": "application/json" if session.output.json or dry_run else "*/*"}
+    if stream and dry_run:
+        raise BadInput("Give --stream or --dry-run, not both.")
+    headers = {
+        "Accept": ACCEPT if stream else "application/json" if session.output.json or dry_run else "*/*"
+    }
     query = {"dry_run": True} if dry_run else None
     target = path("tools", name, "call")
     try:
@@ -138,6 +147,9 @@ def _stream(
             for header in ("X-Call-Id", "X-Upstream-Status", "Server-Timing", "Content-Type"):
                 if header in response.headers:
                     session.output.note(f"{header}: {response.headers[header]}")
+        if headers["Accept"] == ACCEPT:
+            print_events(response.iter_bytes(), session.output, verbose=verbose)
+            return
         for chunk in response.iter_bytes():
             session.output.raw(chunk)
             last = chunk or last

@@ -1,5 +1,6 @@
 """`GET /utcp` and `GET /providers/{name}/utcp`."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -60,28 +61,40 @@ def _search(request: Request) -> SearchIndex:
     return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """What both routes ask for."""
 
-    def __init__(
-        self,
-        request: Request,
-        principal: Reads,
-        version: Version = None,
-        tag: TagFilter = None,
-        q: Words = None,
-        if_none_match: IfNoneMatch = None,
-    ) -> None:
-        self.request = request
-        self.principal = principal
-        self.version: ManualVersion = 0 if (version or request.state.settings.manual_version) == "0" else 1
-        self.tag = tag
-        self.words = q
-        self.if_none_match = if_none_match
-        self.takes_gzip = _takes_gzip(request.headers.get("accept-encoding", ""))
+    request: Request
+    principal: Principal
+    version: ManualVersion
+    tag: str | None
+    words: str | None
+    if_none_match: str | None
+    takes_gzip: bool
 
 
-Asked = Annotated[_Asked, Depends(_Asked)]
+async def _asked(
+    request: Request,
+    principal: Reads,
+    version: Version = None,
+    tag: TagFilter = None,
+    q: Words = None,
+    if_none_match: IfNoneMatch = None,
+) -> _Asked:
+    # A coroutine, as in `access.dependencies`.
+    return _Asked(
+        request=request,
+        principal=principal,
+        version=0 if (version or request.state.settings.manual_version) == "0" else 1,
+        tag=tag,
+        words=q,
+        if_none_match=if_none_match,
+        takes_gzip=_takes_gzip(request.headers.get("accept-encoding", "")),
+    )
+
+
+Asked = Annotated[_Asked, Depends(_asked)]
 
 
 @router.get(
@@ -154,7 +167,7 @@ def _answer(manual: Representation, asked: _Asked) -> Response:
         return Response(status_code=304, headers=headers)
     if zipped:
         headers["Content-Encoding"] = "gzip"
-    body = manual.compressed() if zipped else manual.body
+    body = manual.compressed() if zipped else memoryview(manual.body)
     return Response(body, headers=headers, media_type="application/json")
 
 

@@ -2,8 +2,9 @@
 
 import gzip
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -23,13 +24,18 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A tool of a manual as bytes, and what decides who sees it. `tags` are its own and its provider's."""
+    """A tool of a manual as bytes, and what decides who sees it. `tags` are its own and its provider's.
+
+    `stamp` differs when the tool would be rendered otherwise.
+    """
 
     tool_id: UUID
+    provider_id: UUID
     name: str
     tags: frozenset[str]
     registrar_tags: frozenset[str]
     body: bytes = field(repr=False)
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Wanted:
 class Representation:
     """A manual as it is sent. `etag` is strong, and differs for the compressed form."""
 
-    body: bytes = field(repr=False)
+    body: bytearray = field(repr=False)
     etag: str
     tools: int
     _compressed: bytes | None = field(default=None, repr=False)
@@ -76,7 +82,13 @@ class Representation:
         return self._compressed is not None
 
 
-def prepare(tools: Iterable[ToolView], *, version: ManualVersion, base_url: str) -> list[Prepared]:
+def prepare(
+    tools: Iterable[ToolView],
+    *,
+    version: ManualVersion,
+    base_url: str,
+    stamps: Mapping[UUID, str] = MappingProxyType({}),
+) -> list[Prepared]:
     """Renders tools (about 0.1 ms each). One that cannot be rendered is left out, and logged."""
     prepared = []
     for tool in tools:
@@ -97,7 +109,10 @@ def prepare(tools: Iterable[ToolView], *, version: ManualVersion, base_url: str)
             _log.warning("a tool is left out of the manual", tool=tool.name, error=type(error).__name__)
             continue
         tags = frozenset(tool.tags) | tool.registrar_tags
-        prepared.append(Prepared(tool.id, tool.name, tags, tool.registrar_tags, body))
+        stamp = stamps.get(tool.id, "")
+        prepared.append(
+            Prepared(tool.id, tool.provider_id, tool.name, tags, tool.registrar_tags, body, stamp)
+        )
     return prepared
 
 

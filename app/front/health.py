@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 from redis.exceptions import RedisError
 from sqlalchemy import text
-from starlette.concurrency import run_in_threadpool
 
 from app.access import openly, requires
 from app.errors import Unavailable
@@ -86,5 +85,5 @@ async def metrics(
     request: Request, _principal: Annotated[Principal, Depends(requires("metrics:read"))]
 ) -> Response:
     """The figures of all workers in Prometheus's text format."""
-    body, media_type = await run_in_threadpool(request.state.metrics.render)
+    body, media_type = await request.state.metrics.render()
     return Response(body, media_type=media_type)

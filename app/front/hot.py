@@ -16,6 +16,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.errors import AnswerCut, CallerStalled
+from app.front.admission import Admission
 from app.front.middleware import bounded, observe
 from app.telemetry.metrics import Metrics
 
@@ -33,7 +35,7 @@ class HotRoute:
     """Answers `route` itself, with what `endpoint` gives.
 
     `respond` turns an error into a response, `cut` logs one that came after the answer had begun. `replaces`
-    are the middlewares whose work is done here.
+    are the middlewares whose work is done here. `overloaded` is what a call gets that is not admitted.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class HotRoute:
         endpoint: Callable[[Request], Awaitable[Answering]],
         metrics: Metrics,
         body_bytes: int,
+        overloaded: Answering,
         respond: Callable[[HTTPConnection, Exception], Answering],
         cut: Callable[[Exception], None],
         replaces: frozenset[Any],
@@ -50,6 +53,7 @@ class HotRoute:
         self.route = route
         self.endpoint = endpoint
         self.replaces = replaces
+        self._overloaded = overloaded
         self._head, _, self._tail = route.path.replace("{", "}").split("}")
         self._metrics = metrics
         self._body_bytes = body_bytes
@@ -78,6 +82,14 @@ class HotRoute:
         name = path[len(self._head) : -len(self._tail)]
         return "" if "/" in name else name
 
+    async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Nothing is read, checked or recorded of a call that comes too much; it is counted."""
+        began = time.perf_counter()
+        await self._overloaded(scope, receive, send)
+        # No line in the log: it would cost more than the refusal itself.
+        seconds = time.perf_counter() - began
+        self._metrics.observe_request(self.route.path, scope["method"], self._overloaded.status_code, seconds)
+
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As the app's own layers would: an answer or a problem, counted under the route's template."""
         began = time.perf_counter()
@@ -93,21 +105,37 @@ class HotRoute:
                 await response(scope, request.receive, send)
             except Exception as error:  # noqa: BLE001
                 self._cut(error)
+                if isinstance(error, CallerStalled):
+                    abandon(send)
                 # Only an error makes the server cut the connection: nobody must take the answer for whole.
-                raise ConnectionAbortedError from None
+                raise AnswerCut from None
         finally:
             observe(self._metrics, self.route.path, scope["method"], status, began)
 
 
+def abandon(send: Send) -> None:
+    """Drop the connection behind `send` with all that waits in it.
+
+    The server closes one once it is empty, and for a caller that takes nothing that is never.
+    """
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+    if transport is not None:
+        transport.abort()
+
+
 class Gateway(FastAPI):
-    """FastAPI with a hot route in front, unless a middleware is installed that this does not replace."""
+    """FastAPI with a hot route in front, which goes the long way where a middleware is installed that it does
+    not replace.
+    """
 
     hot: HotRoute | None = None
+    admission: Admission
+    shortcut = True
 
     def build_middleware_stack(self) -> ASGIApp:
         """The layers of the app; the hot route stays behind those that do what it does not."""
         if self.hot is not None and any(layer.cls not in self.hot.replaces for layer in self.user_middleware):
-            self.hot = None
+            self.shortcut = False
         return super().build_middleware_stack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,8 +146,19 @@ class Gateway(FastAPI):
             return
         if self.root_path:
             scope["root_path"] = self.root_path
-        if hot.fits(scope):
-            scope["app"] = self
-            await hot.answer(scope, receive, send)
-        else:
+        if not hot.fits(scope):
             await super().__call__(scope, receive, send)
+            return
+        admission = self.admission
+        if admission.refuses():
+            await hot.refuse(scope, receive, send)
+            return
+        admission.running += 1
+        try:
+            if self.shortcut:
+                scope["app"] = self
+                await hot.answer(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, send)
+        finally:
+            admission.running -= 1

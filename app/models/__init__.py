@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, cascade, jsonb, moment, new_id, now, texts
@@ -23,6 +23,7 @@ __all__ = [
     "Credential",
     "DataKeyRow",
     "Event",
+    "IdempotencyKey",
     "Import",
     "KeptOverride",
     "Key",
@@ -62,7 +63,7 @@ class Provider(Row, table=True):
     call_template: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     options: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     limits: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
-    """Overrides of connect/first_byte/idle/total seconds and response_bytes."""
+    """connect, first_byte, idle and total seconds, response_bytes; rate, cache, idempotency_header."""
     slots: list[dict[str, Any]] = Field(default_factory=list, sa_column=jsonb())
     origins: list[str] = Field(default_factory=list, sa_column=texts())
     tags: list[str] = Field(default_factory=list, sa_column=texts())
@@ -215,10 +216,35 @@ class Key(Row, table=True):
     scopes: list[str] = Field(default_factory=list, sa_column=texts())
     providers: list[str] | None = Field(default=None, sa_column=texts(nullable=True))
     tags: list[str] | None = Field(default=None, sa_column=texts(nullable=True))
+    rate_limit: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """requests, per_seconds and burst; null: the gateway's default."""
     expires_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
     revoked_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
     created_at: datetime = Field(default_factory=now, sa_column=moment())
     last_used_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
+
+
+class IdempotencyKey(Row, table=True):
+    """A call that was made with an Idempotency-Key: that it runs, and how it ended (sealed)."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "key_id", "digest"),
+        Index("idempotency_keys_expire", "expires_at"),
+    )
+    key_id: str
+    """Of the API key: two callers never meet in one row."""
+    digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """Of the caller's text, keyed."""
+    fingerprint: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """Of the tool and the arguments, keyed."""
+    call_id: UUID
+    sealed: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """The outcome; null while nobody knows it."""
+    leased_until: datetime = Field(sa_column=moment())
+    """Until when the call may run; a row without an outcome after that is of a process that has gone."""
+    expires_at: datetime = Field(sa_column=moment())
+    created_at: datetime = Field(default_factory=now, sa_column=moment())
 
 
 class Import(Row, table=True):

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Column, DateTime, Index, text
+from sqlalchemy import BigInteger, Column, DateTime, Index, LargeBinary, text
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, jsonb, moment, new_id, now
@@ -33,11 +33,14 @@ class Change(SQLModel, table=True):
 
 
 class CallRecord(SQLModel, table=True):
-    """One call of a tool; partitioned by day, no foreign keys, never arguments or results."""
+    """One call of a tool; partitioned by day, no foreign keys. Arguments and results only where a setting
+    asks for them, and then sealed.
+    """
 
     __tablename__ = "calls"
     __table_args__ = (
         Index("calls_by_tool", "tenant_id", "tool", "at"),
+        Index("calls_running", "deadline", postgresql_where=text("outcome = 'running'")),
         {"postgresql_partition_by": "RANGE (at)"},
     )
     id: UUID = Field(default_factory=new_id, primary_key=True)
@@ -47,12 +50,20 @@ class CallRecord(SQLModel, table=True):
     provider: str
     tool: str
     outcome: str
-    """ok, or the slug of the error."""
+    """ok, or the slug of the error; `running` before the end is known, `unknown` if it never will be."""
     status: int
     upstream_status: int | None = None
     duration_ms: float
     request_bytes: int = 0
     response_bytes: int = 0
+    attempts: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """Requests that were begun to the upstream; 0, too, in records of releases that did not count them."""
+    safe: bool | None = None
+    """Whether the tool's method has no effects (RFC 9110 section 9.2.1); null where no tool was found."""
+    deadline: datetime | None = Field(default=None, sa_column=Column(DateTime(timezone=True), nullable=True))
+    """When a call that was put on record before it was made must have ended."""
+    arguments: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    result: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
 
 
 class Event(Row, table=True):

@@ -3,61 +3,59 @@
 A tool's needs are alternatives (OR) of slots that go together (AND). The first alternative whose slots are
 all stored, for the origin that is about to be called, is taken. The values of the template itself (kind
 `static`) come first and the auth last, so that the auth wins where both name the same header.
+
+What was opened for a compiled tool is remembered for a minute, since opening it anew costs a twentieth of a
+call. A plan that is compiled anew, as after each change of a credential or variable, begins anew here, too.
 """
 
-import base64
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-from app.errors import CredentialMissing, CredentialNotAllowed, Fault, UnsetVariable
 from app.outbound.egress import EgressSettings
-from app.outbound.oauth2 import AuthMethod, TokenRequest
+from app.outbound.needs import Need, Needs, chosen_alternative, compile_needs, not_allowed
+from app.outbound.oauth2 import TokenRequest
 from app.outbound.tokens import TokenCache, TokenHandle
-from app.security.credentials import SealedCredential, SealedVariable, open_credential, open_variable
+from app.outbound.wiring import Opening, WireCredential
+from app.security.credentials import SealedCredential
 from app.security.masking import MASK, Masker
 from app.security.secret import Secret
 from app.security.vault import Vault
 
-Location = Literal["header", "query", "cookie"]
+__all__ = ["CredentialResolver", "Need", "Needs", "WireCredential", "compile_needs"]
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_COOKIE_BREAK = re.compile(r"[\x00-\x20\x7f;,\"\\]")
-# Template headers whose values are in half of all answers; to strike these out would mask words, not secrets.
-_PLAIN_HEADERS = re.compile(r"(accept|content)(-.*)?|user-agent|cache-control|.*version", re.IGNORECASE)
-_SHORTEST_STATIC = 8
-
-
-class Need(NamedTuple):
-    """One slot that a tool needs, with the OAuth2 scopes that its operation asks for."""
-
-    slot: str
-    scopes: tuple[str, ...] = ()
-
-
-Needs = tuple[tuple[Need, ...], ...]
+_OPEN_SECONDS: Final = 60.0
+_MOST_OPEN: Final = 4096
 
 
 @dataclass(slots=True)
-class WireCredential:  # made at each call; a frozen one costs twice as much
-    """A value and its place in the request. `token` is what to invalidate where the upstream refuses it."""
+class _Tokened:
+    """An OAuth2 credential: what to ask for, and what the last token became."""
 
-    location: Location
-    name: str
-    value: Secret
+    request: TokenRequest
+    key: bytes
     slot: str
-    token: TokenHandle | None = None
+    wire: WireCredential | None = field(default=None, repr=False)
 
 
-def compile_needs(security: Iterable[Iterable[Mapping[str, Any]]]) -> Needs:
-    """From a tool's stored `security`: `[[{"slot": ..., "scopes": [...]}, ...], ...]`."""
-    return tuple(
-        tuple(Need(need["slot"], tuple(need.get("scopes") or ())) for need in alternative)
-        for alternative in security
-    )
+@dataclass(slots=True)
+class _Opened:
+    """What was found for the needs, credentials and origin of one plan; it holds them, so that no other
+    object can have their identities meanwhile.
+    """
+
+    needs: Needs
+    credentials: Mapping[str, SealedCredential]
+    origin: str
+    egress: EgressSettings | None
+    until: float
+    steps: list[WireCredential | _Tokened] = field(repr=False)
+    values: tuple[str, ...] = field(repr=False)
+    fixed: tuple[WireCredential, ...] | None = field(repr=False)
+    """All of it, where no token is needed."""
 
 
 class CredentialResolver:
@@ -67,6 +65,7 @@ class CredentialResolver:
         self._vault = vault
         self._tokens = tokens
         self._masker = masker
+        self._known: OrderedDict[int, _Opened] = OrderedDict()
 
     async def resolve(
         self,
@@ -84,18 +83,27 @@ class CredentialResolver:
         Raises CredentialMissing naming the slots, CredentialNotAllowed where one is stored but not for this
         origin, UnsetVariable, SealBroken, and what getting a token raises.
         """
-        wired: list[WireCredential] = []
-        for credential, need in self._chosen(needs, credentials, origin=origin):
-            fields = self._opened(credential)
-            if credential.kind == "oauth2":
-                request = _token_request(credential, fields, need=need, egress=egress)
-                handle = await self._tokens.get(request, deadline=deadline)
-                self._reveal(request.client_secret.reveal(), handle.token.reveal())
-                value = Secret(f"Bearer {handle.token.reveal()}")
-                wired.append(WireCredential("header", "Authorization", value, credential.slot, handle))
-            else:
-                wired += self._wire(credential, fields)
-        return tuple(wired)
+        known = self._known.get(id(credentials))
+        if (
+            known is None
+            or known.needs is not needs
+            or known.credentials is not credentials
+            or known.origin != origin
+            or known.egress is not egress
+            or known.until <= time.monotonic()
+        ):
+            known = self._open(needs, credentials, origin=origin, egress=egress)
+        for value in known.values:
+            # The masker forgets what was not used for long.
+            self._masker.add(value)
+        if known.fixed is not None:
+            return known.fixed
+        return tuple(
+            [
+                step if isinstance(step, WireCredential) else await self._tokened(step, deadline=deadline)
+                for step in known.steps
+            ]
+        )
 
     async def invalidate(self, handle: TokenHandle) -> None:
         """Forget a token that an upstream refused."""
@@ -106,171 +114,76 @@ class CredentialResolver:
     ) -> tuple[WireCredential, ...]:
         """The same places with `***` as each value, without asking for a token: for a dry run."""
         wired: list[WireCredential] = []
-        for credential, _ in self._chosen(needs, credentials, origin=origin):
+        opening = Opening(self._vault)
+        for credential, _ in _chosen(needs, credentials, origin=origin):
             if credential.kind == "oauth2":
                 wired.append(WireCredential("header", "Authorization", Secret(MASK), credential.slot))
             else:
-                wired += self._wire(credential, self._opened(credential))
+                wired += opening.wires(credential)
+        self._tell(opening)
         return tuple(WireCredential(wire.location, wire.name, Secret(MASK), wire.slot) for wire in wired)
 
-    def _chosen(
-        self, needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
-    ) -> list[tuple[SealedCredential, Need]]:
-        chosen: list[tuple[SealedCredential, Need]] = []
-        for credential in credentials.values():
-            if credential.kind == "static":
-                if origin not in credential.allowed_origins:
-                    raise _not_allowed(credential, origin)
-                chosen.append((credential, Need(credential.slot)))
-        return chosen + _alternative(needs, credentials, origin=origin)
+    def _open(
+        self,
+        needs: Needs,
+        credentials: Mapping[str, SealedCredential],
+        *,
+        origin: str,
+        egress: EgressSettings | None,
+    ) -> _Opened:
+        opening = Opening(self._vault)
+        steps: list[WireCredential | _Tokened] = []
+        for credential, need in _chosen(needs, credentials, origin=origin):
+            if credential.kind == "oauth2":
+                request = opening.token_request(credential, scopes=need.scopes, egress=egress)
+                steps.append(_Tokened(request, self._tokens.key_of(request), credential.slot))
+            else:
+                steps += opening.wires(credential)
+        self._tell(opening)
+        wires = tuple(step for step in steps if isinstance(step, WireCredential))
+        now = time.monotonic()
+        opened = _Opened(
+            needs=needs,
+            credentials=credentials,
+            origin=origin,
+            egress=egress,
+            until=now + _OPEN_SECONDS,
+            steps=steps,
+            values=tuple(dict.fromkeys(opening.values)),
+            fixed=wires if len(wires) == len(steps) else None,
+        )
+        self._remember(opened, now)
+        return opened
 
-    def _opened(self, credential: SealedCredential) -> dict[str, Any]:
-        """The secret fields with every `${NAME}` in them replaced, once."""
-        fields = open_credential(credential, vault=self._vault)
-        variables = {variable.name: variable for variable in credential.variables}
-        return {name: self._substituted(value, variables) for name, value in fields.items()}
+    def _remember(self, opened: _Opened, now: float) -> None:
+        known = self._known
+        known.pop(id(opened.credentials), None)
+        known[id(opened.credentials)] = opened
+        # In the order in which they end.
+        while len(known) > _MOST_OPEN or next(iter(known.values())).until <= now:
+            known.popitem(last=False)
 
-    def _substituted(self, value: Any, variables: Mapping[str, SealedVariable]) -> Any:
-        if isinstance(value, str):
-            if "${" not in value:
-                return value
-            return _VARIABLE.sub(lambda found: self._variable(found[1], variables), value)
-        if isinstance(value, dict):
-            return {name: self._substituted(member, variables) for name, member in value.items()}
-        if isinstance(value, list):
-            return [self._substituted(member, variables) for member in value]
-        return value
+    async def _tokened(self, step: _Tokened, *, deadline: float) -> WireCredential:
+        handle = await self._tokens.get(step.request, key=step.key, deadline=deadline)
+        wire = step.wire
+        if wire is None or wire.token is not handle:
+            value = Secret(f"Bearer {handle.token.reveal()}")
+            wire = step.wire = WireCredential("header", "Authorization", value, step.slot, handle)
+        self._masker.add(handle.token.reveal())
+        return wire
 
-    def _variable(self, name: str, variables: Mapping[str, SealedVariable]) -> str:
-        variable = variables.get(name)
-        value = open_variable(variable, vault=self._vault) if variable is not None else None
-        if variable is None or value is None:
-            raise UnsetVariable(
-                f"The variable {name}, which a stored credential names, has no value.",
-                extra={"variables": [name]},
-            )
-        if variable.secret:
-            self._reveal(value)
-        return value
-
-    def _wire(self, credential: SealedCredential, fields: Mapping[str, Any]) -> list[WireCredential]:
-        slot = credential.slot
-        if credential.kind == "api_key":
-            location: Location = credential.public.get("location", "header")
-            name = str(credential.public.get("name") or "X-Api-Key")
-            self._reveal(fields["value"])
-            return [_checked(WireCredential(location, name, Secret(fields["value"]), slot))]
-        if credential.kind == "bearer":
-            self._reveal(fields["token"])
-            value = Secret(f"Bearer {fields['token']}")
-            return [_checked(WireCredential("header", "Authorization", value, slot))]
-        if credential.kind == "basic":
-            return [self._basic(fields["username"], fields["password"], slot=slot)]
-        return self._static(credential, fields)
-
-    def _static(self, credential: SealedCredential, fields: Mapping[str, Any]) -> list[WireCredential]:
-        wired: list[WireCredential] = []
-        places: tuple[tuple[Location, str], ...] = (("header", "headers"), ("query", "query"))
-        for location, field in places:
-            for name, values in (fields.get(field) or {}).items():
-                for value in values if isinstance(values, list) else [values]:
-                    text = str(value)
-                    if len(text) >= _SHORTEST_STATIC and not _PLAIN_HEADERS.fullmatch(name):
-                        self._reveal(text)
-                    wired.append(_checked(WireCredential(location, name, Secret(text), credential.slot)))
-        if fields.get("basic"):
-            username, password = fields["basic"]
-            wired.append(self._basic(username, password, slot=credential.slot))
-        return wired
-
-    def _basic(self, username: str, password: str, *, slot: str) -> WireCredential:
-        """RFC 7617 in UTF-8."""
-        coded = base64.b64encode(f"{username}:{password}".encode()).decode()
-        self._reveal(password, coded)
-        return WireCredential("header", "Authorization", Secret(f"Basic {coded}"), slot)
-
-    def _reveal(self, *values: str) -> None:
-        for value in values:
+    def _tell(self, opening: Opening) -> None:
+        for value in opening.values:
             self._masker.add(value)
 
 
-def _alternative(
+def _chosen(
     needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
 ) -> list[tuple[SealedCredential, Need]]:
-    """The first alternative that is stored and allowed. An empty one means: send what is stored, else
-    nothing."""
-    optional = not needs
-    barred: SealedCredential | None = None
-    for alternative in needs:
-        if not alternative:
-            optional = True
-            continue
-        found = [(credentials[need.slot], need) for need in alternative if need.slot in credentials]
-        if len(found) < len(alternative):
-            continue
-        outside = [credential for credential, _ in found if origin not in credential.allowed_origins]
-        if not outside:
-            return [pair for pair in found if pair[0].kind != "static"]
-        barred = barred or outside[0]
-    if barred is not None:
-        raise _not_allowed(barred, origin)
-    if optional:
-        return []
-    raise _missing(needs)
-
-
-def _not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllowed:
-    return CredentialNotAllowed(
-        f"The credential in slot {credential.slot!r} may not be sent to {origin}: "
-        "add this origin to its allowed origins first.",
-        extra={"slot": credential.slot, "origin": origin},
-    )
-
-
-def _missing(needs: Needs) -> CredentialMissing:
-    ways = [" and ".join(repr(need.slot) for need in alternative) for alternative in needs]
-    slots = list(dict.fromkeys(need.slot for alternative in needs for need in alternative))
-    return CredentialMissing(
-        f"Store a credential in slot {', or in '.join(ways)}.",
-        errors=[Fault("", f"No credential is stored in slot {slot!r}.") for slot in slots],
-        extra={"slots": slots},
-    )
-
-
-def _checked(wire: WireCredential) -> WireCredential:
-    """Refuse a value that would end its header, query or cookie early. The message holds none of it."""
-    forbidden = _COOKIE_BREAK if wire.location == "cookie" else _CONTROL
-    if wire.location != "query" and forbidden.search(wire.value.reveal()):
-        raise CredentialMissing(
-            f"The credential in slot {wire.slot!r} holds characters that a {wire.location} cannot carry, "
-            "perhaps a line break at its end: store it again.",
-            extra={"slots": [wire.slot]},
-        )
-    return wire
-
-
-def _token_request(
-    credential: SealedCredential, fields: Mapping[str, Any], *, need: Need, egress: EgressSettings | None
-) -> TokenRequest:
-    public = credential.public
-    method: AuthMethod = public.get("token_endpoint_auth_method") or "auto"
-    return TokenRequest(
-        tenant_id=credential.tenant_id,
-        credential_id=credential.id,
-        version=credential.version,
-        token_url=str(public.get("token_url") or ""),
-        client_id=Secret(fields["client_id"]),
-        client_secret=Secret(fields["client_secret"]),
-        scope=_scope(public.get("scope"), need.scopes),
-        audience=str(public.get("audience") or ""),
-        resource=str(public.get("resource") or ""),
-        auth_method=method,
-        egress=egress,
-    )
-
-
-def _scope(own: str | Sequence[str] | None, asked: tuple[str, ...]) -> str:
-    """The credential's own scope where it has one, else what the operation asks for."""
-    if own:
-        return own if isinstance(own, str) else " ".join(own)
-    return " ".join(asked)
+    chosen: list[tuple[SealedCredential, Need]] = []
+    for credential in credentials.values():
+        if credential.kind == "static":
+            if origin not in credential.allowed_origins:
+                raise not_allowed(credential, origin)
+            chosen.append((credential, Need(credential.slot)))
+    return chosen + chosen_alternative(needs, credentials, origin=origin)

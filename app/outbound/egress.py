@@ -6,7 +6,7 @@ import re
 import ssl
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ class EgressSettings:
     """The explicit outbound settings of one provider; requests with equal settings share connections.
 
     `proxy_url` is an http(s) URL, with userinfo where the proxy wants it; the proxy's address must itself
-    pass the address guard. `ca_bundle` is PEM text and replaces the system's authorities.
+    pass the address guard. `ca_bundle` is PEM text and replaces the system's authorities; a proxy that is
+    spoken to by TLS is believed by both.
     `client_certificate` (PEM chain) and `client_key` (PEM, not encrypted) go together.
 
     Through a proxy, the guard cannot see the address that is connected to. So the target's name is resolved
@@ -80,6 +81,15 @@ def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if egress and egress.client_certificate:
         _load_client_certificate(context, egress)
+    return context
+
+
+def proxy_context(egress: EgressSettings) -> ssl.SSLContext:
+    """For a proxy that is spoken to by TLS: often it is the company's own, as is an upstream with a bundle,
+    and often not. The client certificate is the upstream's to see.
+    """
+    context = tls_context(replace(egress, client_certificate=None, client_key=None))
+    context.load_default_certs()
     return context
 
 

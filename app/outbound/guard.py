@@ -16,8 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 from app.errors import BlockedAddress
 
 _Address = IPv4Address | IPv6Address
@@ -112,7 +110,7 @@ class Guard:
         return None in open_ports or _is_public(ip)
 
     def socket_factory(self, addr_info: tuple[Any, ...]) -> socket.socket:
-        """A socket for an address that passes; for `aiohttp.TCPConnector(socket_factory=...)`."""
+        """A socket for an address that passes; a `socket_factory` for `aiohappyeyeballs`."""
         family, kind, protocol, _, sockaddr = addr_info
         if family not in (socket.AF_INET, socket.AF_INET6) or not self.allows(sockaddr[0], sockaddr[1]):
             raise AddressDenied
@@ -125,7 +123,7 @@ class Guard:
         return False
 
 
-class GuardedResolver(AbstractResolver):
+class GuardedResolver:
     """Resolves names in threads of its own, and refuses a name of which one record is not allowed.
 
     Threads of its own, because a name server that never answers holds its thread for the resolver's whole
@@ -140,9 +138,7 @@ class GuardedResolver(AbstractResolver):
         self._look_up = look_up
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="resolver")
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
+    async def resolve(self, host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
         """All addresses of a name, IPv4 and IPv6."""
         loop = asyncio.get_running_loop()
         try:
@@ -151,30 +147,17 @@ class GuardedResolver(AbstractResolver):
                 self._look_up,
                 host,
                 port,
-                family,
+                socket.AF_UNSPEC,
                 socket.SOCK_STREAM,
                 0,
                 socket.AI_ADDRCONFIG,
             )
         except UnicodeError:
             raise OSError("no such name") from None
-        addresses = {(entry[0], entry[4][0]): entry for entry in found}
+        addresses = dict.fromkeys((entry[0], str(entry[4][0])) for entry in found)
         for _, address in addresses:
-            self._guard.check(str(address), port)
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(entry[4][0]),
-                port=port,
-                family=entry[0],
-                proto=entry[2],
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for entry in list(addresses.values())[:_MOST_ADDRESSES]
-        ]
-
-    async def close(self) -> None:
-        """Nothing: connectors call this, and several of them share the resolver."""
+            self._guard.check(address, port)
+        return list(addresses)[:_MOST_ADDRESSES]
 
     def shutdown(self) -> None:
         """Let the threads go; one that still waits for a name server ends by itself."""

@@ -9,7 +9,9 @@ class Limits:
 
     `connect`: until a connection is there, the wait for a free one included. `first_byte`: until the headers
     of the answer are complete, the connecting included. `idle`: between two pieces of the body. `total`:
-    until the end of the body. `response_bytes`: decoded bytes of the body.
+    until the end of the body. `stream`: the same where the caller takes the answer as events; `total` then
+    holds until its headers are complete. `response_bytes`: decoded bytes of the body. `event_bytes`: of one
+    event of it.
     """
 
     connect: float = 5.0
@@ -17,3 +19,5 @@ class Limits:
     total: float = 60.0
     idle: float = 30.0
     response_bytes: int = 64 * 1024 * 1024
+    stream: float = 3600.0
+    event_bytes: int = 1024 * 1024

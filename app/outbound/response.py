@@ -1,17 +1,26 @@
 """The answer of an upstream: status, headers, and a body that is read within bounds or streamed."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Final
 
-import aiohttp
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict
 
-from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamTimeout, UpstreamUnreachable
-from app.outbound.failures import CAUGHT, as_gateway_error
+from app.errors import (
+    ResponseTooLarge,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.outbound.http1.decoding import DECODED
+from app.outbound.http1.exchange import Broken, Exchange
 from app.outbound.timing import Bound, Timers
 
-DECODED = frozenset({"identity", "gzip", "deflate"})
-"""The content codings that arrive decoded."""
+# Decoding so much takes some 5 ms: then others have their turn.
+_TURN: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -31,53 +40,54 @@ class OutboundResponse:
     each of these, and after a cancellation, the connection is closed.
     """
 
-    __slots__ = ("_on_close", "_patience", "_response", "headers", "status", "url")
+    __slots__ = ("_coding", "_exchange", "_head", "_patience", "_since_turn", "headers", "status", "url")
 
-    def __init__(
-        self,
-        response: aiohttp.ClientResponse,
-        *,
-        url: str,
-        patience: Patience,
-        on_close: Callable[[], None] | None = None,
-    ) -> None:
-        self._response = response
+    def __init__(self, exchange: Exchange, *, url: str, patience: Patience, head: bool = False) -> None:
+        self._exchange = exchange
         self._patience = patience
-        self._on_close = on_close
+        self._head = head
+        self._since_turn = 0
         self.url = url
-        self.status = response.status
-        self.headers: CIMultiDictProxy[str] = response.headers
+        self.status = exchange.status
+        self.headers: CIMultiDict[str] = exchange.headers
+        self._coding = self.headers.get("Content-Encoding", "").strip().lower()
+        if self._coding not in ("", "identity") and self._coding in DECODED:
+            exchange.decode(self._coding)
 
     @property
     def length(self) -> int | None:
         """The decoded length where the headers tell it."""
-        headers = self.headers
-        if "Content-Encoding" in headers or "Content-Length" not in headers:
+        length = self.headers.get("Content-Length")
+        if length is None or self._coding or not length.isdigit():
             return None
-        return self._response.content_length
+        return int(length)
 
     @property
     def arrived(self) -> bool:
         """Whether the end of the body is here already, so that reading it waits for nothing."""
-        return self._response.content.is_eof()
+        return self._exchange.complete
+
+    def extend(self, deadline: float) -> None:
+        """Set another `loop.time()` at which the body must have ended."""
+        self._patience.deadline = deadline
 
     def accept(self, limit: int) -> None:
         """Refuse by the headers alone, before anything is passed on, what is coded strangely or too long."""
         self._check_coding()
-        if (self.length or 0) > limit and self._response.method != "HEAD":
+        if (self.length or 0) > limit and not self._head:
             self.close()
             raise _too_large(limit)
 
     async def read(self, limit: int) -> bytes:
         """The whole body, of at most `limit` bytes."""
         self.accept(limit)
-        try:
-            body = await self._collect(limit)
-        except BaseException:
-            self.close()
-            raise
-        self._done()
-        return body
+        exchange = self._exchange
+        if exchange.complete and not self._coding:
+            if exchange.held > limit:
+                raise _too_large(limit)
+            return exchange.take_all()
+        pieces = [piece async for piece in self.iterate(limit)]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def read_some(self, limit: int) -> tuple[bytes, bool]:
         """The first `limit` bytes of the body, and whether that is all of it. What is left is dropped."""
@@ -104,55 +114,56 @@ class OutboundResponse:
             self.close()
 
     def close(self) -> None:
-        """Give the connection back where the body was read to its end, else close it. May be called again."""
-        self._response.close()
-        self._done()
-
-    def _done(self) -> None:
-        if self._on_close is not None:
-            on_close, self._on_close = self._on_close, None
-            on_close()
-
-    async def _collect(self, limit: int) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
-        while piece := await self._next():
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                raise _too_large(limit)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        """Close the connection unless the whole answer has arrived. May be called again."""
+        self._exchange.abort()
 
     def _check_coding(self) -> None:
-        coding = self.headers.get("Content-Encoding", "")
-        if coding and coding.strip().lower() not in DECODED:
+        if self._coding and self._coding not in DECODED:
             self.close()
             raise UpstreamMalformed("The upstream's answer has a content coding that was not asked for.")
 
     async def _next(self) -> bytes:
         """The next piece, b"" at the end. No timer is set for what is here already."""
-        content = self._response.content
-        try:
-            piece = content.read_nowait()
-            if not piece and content.at_eof():
+        exchange, patience = self._exchange, self._patience
+        while True:
+            try:
+                piece = exchange.read_nowait()
+            except zlib.error:
+                raise broken(Broken.MALFORMED) from None
+            if not piece and exchange.ended:
+                if exchange.error is not None or not exchange.whole:
+                    raise broken(exchange.error or Broken.MALFORMED)
                 return b""
-            now = self._patience.clock.loop.time()
-            if now >= self._patience.deadline:
-                raise UpstreamTimeout("The upstream's answer did not end in time.")
+            now = patience.clock.loop.time()
+            if now >= patience.deadline:
+                raise _too_late()
             if piece:
+                await self._take_turns(len(piece))
                 return piece
-            with Bound(self._patience.clock, min(self._patience.deadline, now + self._patience.idle)):
-                return await content.readany()
-        except TimeoutError:
-            raise UpstreamTimeout("The upstream's answer did not end in time.") from None
-        except RuntimeError:
-            # What aiohttp's reader says when its connection went away before it was asked.
-            raise UpstreamUnreachable(
-                "The upstream closed the connection before its answer was complete."
-            ) from None
-        except CAUGHT as error:
-            raise as_gateway_error(error) from None
+            try:
+                with Bound(patience.clock, min(patience.deadline, now + patience.idle)):
+                    await exchange.more()
+            except TimeoutError:
+                raise _too_late() from None
+
+    async def _take_turns(self, size: int) -> None:
+        """Let others work after a megabyte that was here without waiting."""
+        self._since_turn += size
+        if self._since_turn >= _TURN:
+            self._since_turn = 0
+            await asyncio.sleep(0)
+
+
+def _too_late() -> UpstreamTimeout:
+    return UpstreamTimeout("The upstream's answer did not end in time.")
 
 
 def _too_large(limit: int) -> ResponseTooLarge:
     return ResponseTooLarge(f"The upstream's answer is larger than {limit} bytes.")
+
+
+def broken(why: Broken) -> UpstreamError:
+    """The error for an answer that ended like this."""
+    if why is Broken.MALFORMED:
+        return UpstreamMalformed("The upstream's answer is not well-formed HTTP, or ends too early.")
+    return UpstreamUnreachable("The upstream closed the connection before its answer was complete.")

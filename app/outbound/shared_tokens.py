@@ -1,19 +1,17 @@
 """The second level of the token cache: Redis, sealed, and the lock that lets one process ask at a time.
 
-Everything here works without Redis, too: what cannot be reached reads as empty, and after a failure it is
-left alone for some seconds, so that a Redis that does not answer costs its time-out once and not per command.
+Everything here works without Redis, too: what cannot be reached reads as empty (`app.cache.Cache` says when).
 """
 
 import base64
 import binascii
 import secrets
-import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
+from app.cache import Cache
 from app.security.secret import Secret
 from app.security.vault import SealBroken, Vault
 
@@ -24,7 +22,6 @@ _RENEW_IF_EQUAL = (
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) "
     "else return 0 end"
 )
-_OFF_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +35,26 @@ class SharedToken:
 class SharedTokens:
     """Tokens in Redis under `prefix` and the hex of a keyed digest; values are sealed and bound to their key.
 
-    The client must answer or fail fast (socket time-outs, no retries). `redis` None means that there is none.
+    The client must answer or fail fast (socket time-outs, no retries).
     """
 
-    def __init__(self, vault: Vault, redis: "Redis | None", *, prefix: str) -> None:
+    def __init__(self, vault: Vault, cache: Cache, *, prefix: str) -> None:
         self._vault = vault
-        self._redis = redis
+        self._cache = cache
         self._prefix = prefix
-        self._off_until = 0.0
 
     async def read(self, key: bytes) -> SharedToken | None:
         """The stored token and its remaining life by Redis' own clock."""
-        redis = self._reachable()
+        redis = self._cache.redis()
         if redis is None:
             return None
         name = self._name(key)
-        try:
+        sealed, left = None, 0
+        with self._cache:
             async with redis.pipeline(transaction=False) as pipe:
                 pipe.get(name)
                 pipe.pttl(name)
                 sealed, left = await pipe.execute()
-        except (RedisError, OSError):
-            self._switch_off()
-            return None
         if sealed is None or left <= 0:
             return None
         token = self._opened(sealed, key)
@@ -68,72 +62,56 @@ class SharedTokens:
 
     async def write(self, key: bytes, token: Secret, *, seconds: float) -> None:
         """Keep a token for so long; shorter than it lives."""
-        redis = self._reachable()
-        if redis is None or seconds < 1:
+        if seconds < 1:
             return
         blob = self._vault.seal(token.reveal().encode(), context=("token", key.hex()))
-        try:
-            await redis.set(self._name(key), base64.b64encode(blob), px=int(seconds * 1000))
-        except (RedisError, OSError):
-            self._switch_off()
+        redis = self._cache.redis()
+        if redis is not None:
+            with self._cache:
+                await redis.set(self._name(key), base64.b64encode(blob), px=int(seconds * 1000))
 
     async def drop(self, key: bytes, token: Secret) -> None:
         """Delete the stored token if it is still this one."""
-        redis = self._reachable()
+        redis = self._cache.redis()
         if redis is None:
             return
         name = self._name(key)
-        try:
+        with self._cache:
             sealed = await redis.get(name)
             if sealed is not None and self._opened(sealed, key) == token:
                 await self._delete_if_equal(redis, name, sealed)
-        except (RedisError, OSError):
-            self._switch_off()
 
     async def acquire(self, key: bytes, *, seconds: float) -> str | Literal[False] | None:
         """Try once to lock: an owner's mark, False where another holds it, None where there is no Redis."""
-        redis = self._reachable()
+        redis = self._cache.redis()
         if redis is None:
             return None
         owner = secrets.token_hex(16)
-        try:
+        with self._cache:
             taken = await redis.set(self._name(key) + ":lock", owner, nx=True, px=int(seconds * 1000))
-        except (RedisError, OSError):
-            self._switch_off()
-            return None
-        return owner if taken else False
+            return owner if taken else False
+        return None
 
     async def renew(self, key: bytes, owner: str, *, seconds: float) -> None:
         """Let the lock last so long from now if it is still this owner's."""
-        redis = self._reachable()
-        if redis is None:
-            return
-        try:
-            await redis.eval(_RENEW_IF_EQUAL, 1, self._name(key) + ":lock", owner, str(int(seconds * 1000)))
-        except (RedisError, OSError):
-            self._switch_off()
+        redis = self._cache.redis()
+        if redis is not None:
+            name = self._name(key) + ":lock"
+            with self._cache:
+                await redis.eval(_RENEW_IF_EQUAL, 1, name, owner, str(int(seconds * 1000)))
 
     async def release(self, key: bytes, owner: str) -> None:
         """Unlock if the lock is still this owner's; one that cannot be reached ends by itself."""
-        redis = self._reachable()
-        if redis is None:
-            return
-        try:
-            await self._delete_if_equal(redis, self._name(key) + ":lock", owner)
-        except (RedisError, OSError):
-            self._switch_off()
+        redis = self._cache.redis()
+        if redis is not None:
+            with self._cache:
+                await self._delete_if_equal(redis, self._name(key) + ":lock", owner)
 
     async def _delete_if_equal(self, redis: "Redis", name: str, value: Any) -> None:
         await redis.eval(_DELETE_IF_EQUAL, 1, name, value)
 
     def _name(self, key: bytes) -> str:
         return f"{self._prefix}{key.hex()}"
-
-    def _reachable(self) -> "Redis | None":
-        return self._redis if time.monotonic() >= self._off_until else None
-
-    def _switch_off(self) -> None:
-        self._off_until = time.monotonic() + _OFF_SECONDS
 
     def _opened(self, sealed: bytes | str, key: bytes) -> Secret | None:
         """What others wrote, or wrote with keys that we do not have, counts as absent."""

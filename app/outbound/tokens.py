@@ -13,14 +13,14 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from redis.asyncio import Redis
-
-from app.errors import GatewayError, UpstreamTimeout
+from app.cache import Cache
+from app.errors import GatewayError, UpstreamTimeout, again
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.shared_tokens import SharedTokens
 from app.outbound.timing import Bound, timers
 from app.security.secret import Secret
 from app.security.vault import Vault
+from app.telemetry.context import TRACE
 
 # Kept 30 s less than it lives, or a fifth less where it lives shortly: a call may take that long.
 _MARGIN_SECONDS = 30.0
@@ -65,35 +65,51 @@ class TokenCache:
         self,
         vault: Vault,
         endpoint: TokenEndpoint,
-        redis: "Redis | None" = None,
+        cache: Cache | None = None,
         *,
         prefix: str = "utcp-gateway:token:",
         capacity: int = 10_000,
     ) -> None:
         self._vault = vault
         self._endpoint = endpoint
-        self._shared = SharedTokens(vault, redis, prefix=prefix)
+        self._shared = SharedTokens(vault, cache or Cache(None), prefix=prefix)
         self._capacity = capacity
         self._held: OrderedDict[bytes, _Held] = OrderedDict()
         self._failed: dict[bytes, _Failed] = {}
         self._refused: OrderedDict[bytes, Secret] = OrderedDict()
         self._flights: dict[bytes, asyncio.Task[TokenHandle]] = {}
         self._patience = endpoint.limits.total + 1
+        self.hits = 0
+        """Tokens that were held in this process, since the start."""
+        self.misses = 0
+        """Tokens that were not."""
+        self.fetches = 0
+        """Requests to token endpoints."""
+        self.failures = 0
+        """Those of them that gave no token."""
 
-    async def get(self, request: TokenRequest, *, deadline: float = math.inf) -> TokenHandle:
+    def __len__(self) -> int:
+        """Tokens held in this process."""
+        return len(self._held)
+
+    async def get(
+        self, request: TokenRequest, *, key: bytes | None = None, deadline: float = math.inf
+    ) -> TokenHandle:
         """A token that is fresh for at least its margin. Raises what `TokenEndpoint.fetch` raises, and
-        UpstreamTimeout at `deadline` (a `loop.time()`).
+        UpstreamTimeout at `deadline` (a `loop.time()`). `key` is what `key_of` gave for the request.
 
         A caller that is cancelled, or waits no longer, does not cancel the fetch that others wait for.
         """
-        key = self._vault.digest("token", *request.parts())
+        key = key or self.key_of(request)
         now = asyncio.get_running_loop().time()
         held = self._held.get(key)
         if held is not None and held.until > now:
+            self.hits += 1
             return held.handle
+        self.misses += 1
         failed = self._failed.get(key)
         if failed is not None and failed.until > now:
-            raise _again(failed.error)
+            raise again(failed.error)
         flight = self._flights.get(key)
         if flight is None:
             flight = asyncio.get_running_loop().create_task(self._fly(key, request))
@@ -107,7 +123,7 @@ class TokenCache:
         except TimeoutError:
             raise UpstreamTimeout("The token endpoint gave no token in the time that the call has.") from None
         except GatewayError as error:
-            raise _again(error) from None
+            raise again(error) from None
 
     async def invalidate(self, handle: TokenHandle) -> None:
         """Forget this token, here and in Redis, because an upstream refused it; a newer one stays."""
@@ -126,6 +142,10 @@ class TokenCache:
         for flight in flights:
             flight.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
+
+    def key_of(self, request: TokenRequest) -> bytes:
+        """Under which key its token is kept: a keyed digest of all its fields."""
+        return self._vault.digest("token", *request.parts())
 
     def _land(self, key: bytes, flight: "asyncio.Task[TokenHandle]") -> None:
         self._flights.pop(key, None)
@@ -170,7 +190,17 @@ class TokenCache:
         return self._hold(key, found.token, seconds=found.seconds)
 
     async def _fetch(self, key: bytes, request: TokenRequest) -> TokenHandle:
-        fetched = await self._endpoint.fetch(request)
+        self.fetches += 1
+        try:
+            trace = TRACE.get()
+            if trace is None:
+                fetched = await self._endpoint.fetch(request)
+            else:
+                with trace.step("fetch token"):
+                    fetched = await self._endpoint.fetch(request)
+        except GatewayError:
+            self.failures += 1
+            raise
         life = min(_UNSAID_LIFE if fetched.expires_in is None else fetched.expires_in, _LONGEST_LIFE)
         seconds = life - min(_MARGIN_SECONDS, life * _MARGIN_SHARE)
         # An endpoint may give the same token again: then it is not for us to judge.
@@ -186,8 +216,3 @@ class TokenCache:
         while len(self._held) > self._capacity:
             self._held.popitem(last=False)
         return handle
-
-
-def _again(error: GatewayError) -> GatewayError:
-    """The same error anew: one raised in several tasks at once would collect all their tracebacks."""
-    return type(error)(error.detail)

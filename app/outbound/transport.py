@@ -1,7 +1,6 @@
 """httpx2 over the engine, for the libraries that want an httpx2 client (Authlib, the MCP SDK).
 
-`httpx_aiohttp`'s transport is not taken: it closes the shared session with the first client that is closed,
-writes URLs anew, and has no limit for a body.
+Their own transports would open connections past the guard, and know no deadline.
 """
 
 from collections.abc import AsyncIterator

@@ -16,12 +16,11 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import GatewayError
+from app.errors import AnswerCut, GatewayError
 from app.models import new_id
 from app.problems.translation import translate
 
 MEDIA_TYPE = "application/problem+json"
-_TYPE = "urn:utcp-gateway:problem:"
 _MOST_FRAMES = 8
 
 _log = structlog.get_logger(__name__)
@@ -67,7 +66,7 @@ class Unhandled:
             if begun:
                 cut(error)
                 # Only an error makes the server cut the connection: nobody must take the answer for whole.
-                raise ConnectionAbortedError from None
+                raise AnswerCut from None
             await respond(HTTPConnection(scope), error)(scope, receive, send)
 
 
@@ -86,20 +85,9 @@ def respond(connection: HTTPConnection, error: Exception) -> Response:
 
 def problem(error: GatewayError, *, call_id: str | None = None) -> Response:
     """The problem document of an error of ours. `call_id` is the id of the call that failed."""
-    body: dict[str, Any] = {
-        "type": _TYPE + error.slug,
-        "title": error.title,
-        "status": error.status,
-        "detail": error.detail,
-    }
-    if error.errors:
-        body["errors"] = [fault.as_json() for fault in error.errors]
-    if call_id is not None:
-        body["call_id"] = call_id
     headers = {name: value for name, value in error.headers.items() if _can_be_sent(name + value)}
-    return Response(
-        _dumped({**error.extra, **body}, body), error.status, headers=headers, media_type=MEDIA_TYPE
-    )
+    body = _dumped(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, bare=True))
+    return Response(body, error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def _unexpected(error: BaseException) -> GatewayError:

@@ -4,17 +4,18 @@ An adapter raises only InvalidArguments, BlockedAddress, UpstreamTimeout, Upstre
 UpstreamUnauthorized, UpstreamRejected, UpstreamMalformed and ResponseTooLarge; `prepare` raises InvalidInput.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
+from app.outbound.framing import Event
 from app.outbound.limits import Limits
 
 Target = TypeVar("Target")
 
-__all__ = ["Adapter", "Call", "Discovered", "Limits", "Result"]
+__all__ = ["Adapter", "Call", "Discovered", "Event", "Limits", "Result"]
 
 
 @dataclass(slots=True)
@@ -22,7 +23,8 @@ class Call:  # made at each call; a frozen one costs twice as much
     """One call. `target` is what `prepare` of the same adapter gave; `arguments` are validated already.
 
     `deadline` is a `loop.time()`. `headers` are added to the request unless the tool or a credential has
-    them.
+    them. `ends` is set where the caller takes the answer as events: the `loop.time()` until which they may
+    come, while `deadline` holds until the first sign of the upstream.
     """
 
     target: Any
@@ -33,6 +35,7 @@ class Call:  # made at each call; a frozen one costs twice as much
     call_id: str
     headers: tuple[tuple[str, str], ...] = ()
     egress: EgressSettings | None = None
+    ends: float | None = None
 
 
 @dataclass(slots=True)
@@ -41,6 +44,9 @@ class Result:
 
     `headers` are those that may be passed on to the caller; `media_type` is the whole Content-Type, "" where
     there is none. The stream raises what a call raises.
+
+    Where the call has `ends`, the answer is in `events`, too, whichever way the protocol sends it; they raise
+    what a call raises. Either they are taken or the body is.
     """
 
     status: int
@@ -48,6 +54,9 @@ class Result:
     media_type: str
     body: bytes | None
     stream: AsyncIterator[bytes] | None = None
+    events: AsyncGenerator[Event, None] | None = None
+    received: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """All headers of the answer, for caches only: most of them must not be passed on."""
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
     async def read(self) -> bytes:
@@ -74,6 +83,17 @@ class Result:
         self.stream = None
         return b"".join(pieces), True
 
+    async def gather(self, most: int) -> bool:
+        """Whether the whole body has at most `most` bytes; then it is in `body`, else it is still to come."""
+        if self.stream is None:
+            return len(self.body or b"") <= most
+        beginning, complete = await self.begin(most)
+        if complete:
+            self.body = beginning
+        elif self.stream is not None:
+            self.stream = _chained(beginning, self.stream)
+        return complete
+
     async def iterate(self) -> AsyncIterator[bytes]:
         """The body in pieces, whichever way it came."""
         if self.stream is None:
@@ -94,6 +114,12 @@ class Result:
         """Let go of the connection; an unread stream is cut off at once. May be called again."""
         if self._close is not None:
             self._close()
+
+
+async def _chained(beginning: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield beginning
+    async for piece in rest:
+        yield piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +146,25 @@ class Adapter(Protocol[Target]):
     def safe(self, target: Target) -> bool:
         """Whether calls have no effects (RFC 9110 section 9.2.1), so that one may be sent again."""
 
+    def idempotent(self, target: Target) -> bool:
+        """Whether a call that is made twice has the effect of one (RFC 9110 section 9.2.2); safe ones are."""
+
+    def exact(self, call: Call) -> bytes | None:
+        """The very request but for credentials: equal for equal requests only. None where an answer must not
+        be used for another call."""
+
+    def verb(self, target: Target) -> str:
+        """What a call does, in one word of the protocol's own, e.g. HTTP's method: for traces."""
+
     async def discover(self, call: Call) -> Discovered:
         """What the upstream publishes about itself; `limits.response_bytes` bounds it."""
 
     async def call(self, call: Call) -> Result:
-        """Call the tool. Cancelling it, or closing the result, ends the upstream's work at once."""
+        """Call the tool. Cancelling it, or closing the result, ends the upstream's work at once.
 
-    def stream(self, call: Call) -> AsyncIterator[bytes]:
-        """Call the tool, and give its answer in pieces."""
+        It comes back when the upstream has shown that it accepts the call; a protocol that streams gives
+        what comes after that as `events` where the call has `ends`, else collected within its limits.
+        """
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The exact request that `call` would send, secrets as `***`: `method`, `url`, `headers`, `body`."""

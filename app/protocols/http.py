@@ -6,13 +6,14 @@ would carry the request to an address that nobody registered.
 """
 
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import orjson
 
 from app.errors import UpstreamAnswer, UpstreamError, UpstreamRejected, UpstreamUnauthorized
 from app.outbound.attach import Headers, attach
+from app.outbound.framing import framed
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
@@ -70,6 +71,29 @@ class HttpAdapter:
         """Whether the method is GET, HEAD or OPTIONS."""
         return target.safe
 
+    def idempotent(self, target: ArgumentPlan) -> bool:
+        """Whether the method is a safe one, PUT or DELETE."""
+        return target.safe or target.method in ("PUT", "DELETE")
+
+    def exact(self, call: Call) -> bytes | None:
+        """Method, URL, headers and body as they are placed; None for a request that may have effects, or
+        that asks for a part of an answer or for one that has changed (RFC 9110 sections 13 and 14)."""
+        placed = call.target.place(call.arguments)
+        if placed.method.upper() not in ("GET", "HEAD"):
+            return None
+        pieces = [placed.method.upper(), placed.url]
+        for name, value in placed.headers:
+            lowered = name.lower()
+            if lowered in ("range", "cache-control", "pragma") or lowered.startswith("if-"):
+                return None
+            pieces += (lowered, value)
+        parts = [*(piece.encode() for piece in pieces), placed.body or b""]
+        return b"".join([part for piece in parts for part in (len(piece).to_bytes(4, "big"), piece)])
+
+    def verb(self, target: ArgumentPlan) -> str:
+        """The method."""
+        return target.method
+
     async def call(self, call: Call) -> Result:
         """Send the request; small answers are read at once, others streamed within
         `limits.response_bytes`."""
@@ -78,29 +102,24 @@ class HttpAdapter:
         if not (200 <= status < 300 or status == 304):
             raise await self._rejection(response, call)
         limit = call.limits.response_bytes
-        response.accept(limit)
         result = Result(
             status=status,
             headers=self._passed_on(response),
             media_type=response.headers.get("Content-Type", ""),
             body=None,
+            received=response.headers,
         )
         length = response.length
         if response.arrived or (length is not None and length <= _SMALL_BODY):
             result.body = await response.read(limit)
         else:
+            response.accept(limit)
             result.stream = response.iterate(limit)
             result.close_with(response.close)
+        if call.ends is not None:
+            response.extend(call.ends)
+            result.events = framed(result.iterate(), result.media_type, most=call.limits.event_bytes)
         return result
-
-    async def stream(self, call: Call) -> AsyncIterator[bytes]:
-        """The answer of `call` in pieces, as they arrive."""
-        result = await self.call(call)
-        try:
-            async for piece in result.iterate():
-                yield piece
-        finally:
-            await result.aclose()
 
     async def discover(self, call: Call) -> Discovered:
         """The document at the template's URL, asked for with its method, auth and headers."""

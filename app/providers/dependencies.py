@@ -1,4 +1,4 @@
-"""What the routes of the control plane take from the state, typed."""
+"""What the routes of the control plane take from the state, typed. Coroutines, as in `access`."""
 
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ def registry_of(state: Any) -> Registry:
     return Registry(state.settings, state.database, state.vault, state.feed, reader)
 
 
-def registry(request: Request) -> Registry:
+async def registry(request: Request) -> Registry:
     """The registry of this application."""
     return registry_of(request.state)
 
@@ -33,39 +33,39 @@ def registry(request: Request) -> Registry:
 UsesRegistry = Annotated[Registry, Depends(registry)]
 
 
-def jobs(request: Request) -> ImportJobs:
+async def jobs(request: Request) -> ImportJobs:
     """Imports that run beside the requests."""
     database: Database = request.state.database
     converter: Converter = request.state.converter
     return ImportJobs(database, converter)
 
 
-def changes(of: UsesRegistry) -> ProviderChanges:
+async def changes(of: UsesRegistry) -> ProviderChanges:
     """Changes of providers."""
     return ProviderChanges(of)
 
 
-def approvals(of: UsesRegistry) -> Approvals:
+async def approvals(of: UsesRegistry) -> Approvals:
     """Approvals of what a refresh held back."""
     return Approvals(of)
 
 
-def credentials(of: UsesRegistry) -> CredentialStore:
+async def credentials(of: UsesRegistry) -> CredentialStore:
     """Credentials of providers."""
     return CredentialStore(of)
 
 
-def variables(of: UsesRegistry) -> VariableStore:
+async def variables(of: UsesRegistry) -> VariableStore:
     """Variables."""
     return VariableStore(of)
 
 
-def hand_tools(of: UsesRegistry) -> HandTools:
+async def hand_tools(of: UsesRegistry) -> HandTools:
     """Tools written by hand."""
     return HandTools(of)
 
 
-def exporter(of: UsesRegistry) -> Exporter:
+async def exporter(of: UsesRegistry) -> Exporter:
     """The export."""
     return Exporter(of)
 

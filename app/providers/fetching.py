@@ -40,12 +40,16 @@ class Fetcher:
         adapter = self.adapters["http"]
         target = adapter.prepare(template)
         needs = (tuple(Need(slot) for slot in credentials),) if credentials else ()
-        wired = await self.resolver.resolve(needs, credentials, origin=adapter.origin(target), egress=egress)
+        # The time for getting a token is the fetch's own.
+        deadline = asyncio.get_running_loop().time() + limits.total
+        wired = await self.resolver.resolve(
+            needs, credentials, origin=adapter.origin(target), egress=egress, deadline=deadline
+        )
         call = Call(
             target=target,
             arguments={},
             credentials=wired,
-            deadline=asyncio.get_running_loop().time() + limits.total,
+            deadline=deadline,
             limits=replace(limits, response_bytes=self.largest),
             call_id=str(new_id()),
             headers=(_ACCEPT,),

@@ -16,7 +16,10 @@ from app.providers.texts import (
     clean_secret,
     stored_secret,
 )
-from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
+from app.schemas import WHOLE, Closed, Number, ProviderName, RateInput, ShortText, Text, ToolName, UrlText
+
+# What upstreams call such a header (Idempotency-Key, PayPal-Request-Id); never one of HTTP itself.
+HEADER_NAME = r"^[A-Za-z0-9-]{0,30}([Ii]dempotency|[Rr]equest)[A-Za-z0-9-]{0,30}$"
 
 
 class VariableInput(Closed):
@@ -28,14 +31,62 @@ class VariableInput(Closed):
     secret: bool = Field(default=True, strict=True)
 
 
-class LimitsInput(Closed):
-    """Overrides of the gateway's limits for calls of one provider; times in seconds."""
+class CacheInput(Closed):
+    """How answers are kept. What the upstream says with Cache-Control and Expires holds, within these."""
 
-    connect: Annotated[float, Field(gt=0, le=300)] | None = None
-    first_byte: Annotated[float, Field(gt=0, le=3600)] | None = None
-    idle: Annotated[float, Field(gt=0, le=3600)] | None = None
-    total: Annotated[float, Field(gt=0, le=3600)] | None = None
-    response_bytes: Annotated[int, Field(ge=1, le=1 << 40, strict=True)] | None = None
+    seconds: Annotated[Number, Field(gt=0, le=604_800)] = Field(
+        description="Longest time for which an answer is used without asking the upstream."
+    )
+    assumed: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
+        None,
+        description="The same for answers of which the upstream says nothing; without it they are "
+        "asked about each time.",
+    )
+    stale_if_error: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
+        None, description="How much longer an answer is used while the upstream fails (RFC 5861)."
+    )
+    tools: Annotated[list[ToolName], Field(max_length=1000)] | None = Field(
+        None, description="Only these tools, by canonical name; without it all that have no effects."
+    )
+
+
+class LimitsInput(Closed):
+    """Overrides of the gateway's limits for calls of one provider; times in seconds.
+
+    The last four hold per origin and worker: see "Upstreams that fail" in docs/operations.md.
+    """
+
+    connect: Annotated[Number, Field(gt=0, le=300)] | None = None
+    first_byte: Annotated[Number, Field(gt=0, le=3600)] | None = None
+    idle: Annotated[Number, Field(gt=0, le=3600)] | None = None
+    total: Annotated[Number, Field(gt=0, le=3600)] | None = None
+    response_bytes: Annotated[int, Field(ge=1, le=1 << 40, strict=True), WHOLE] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=10_000, strict=True), WHOLE] | None = Field(
+        default=None, description="Calls of one origin that run at once."
+    )
+    breaker_failures: Annotated[int, Field(ge=0, le=1000, strict=True), WHOLE] | None = Field(
+        default=None, description="Failures in a row that pause calls; 0 turns the breaker off."
+    )
+    attempts: Annotated[int, Field(ge=1, le=3, strict=True), WHOLE] | None = Field(
+        default=None, description="How often one call is sent at most; 1 turns retries off."
+    )
+    retry_idempotent: Annotated[bool, Field(strict=True)] | None = Field(
+        default=None,
+        description="PUT and DELETE may be sent again where nobody knows their outcome.",
+    )
+    rate: RateInput | None = Field(None, description="How often its tools may be called, by all callers.")
+    cache: CacheInput | None = Field(
+        None, description="Keep answers of tools without effects, as far as the upstream allows."
+    )
+    idempotency_header: Annotated[str, Field(pattern=HEADER_NAME)] | None = Field(
+        None,
+        description="Header in which the upstream takes a key of a call; sent where the caller gave an "
+        "`Idempotency-Key`.",
+        examples=["Idempotency-Key"],
+    )
+    stream: Annotated[Number, Field(gt=0, le=86400)] | None = Field(
+        default=None, description="In place of `total` where the caller takes the answer as events."
+    )
 
     def stored(self) -> dict[str, Any]:
         """Only what is set."""
@@ -52,7 +103,10 @@ class OptionsInput(Closed):
         default=None, description="An HTTP proxy for all requests to this upstream. Write-only."
     )
     proxy_resolves: Annotated[bool, Field(strict=True)] | None = None
-    ca_bundle: Text | None = Field(default=None, description="PEM certificates that replace the system's.")
+    ca_bundle: Text | None = Field(
+        default=None,
+        description="PEM certificates that replace the system's; an https proxy is believed by both.",
+    )
     client_certificate: Text | None = Field(default=None, description="PEM chain for mutual TLS.")
     client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(stored_secret)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -107,14 +108,13 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
     columns = {key: columns_of(tool) for key, tool in existing.items()}
     # Schemas of a hundred kilobytes are walked: in a thread, so that the event loop gets its turns.
     compared = await asyncio.to_thread(compared_with, provider, columns, drafted)
-    found = difference(
-        {key: (tool.name, columns[key]) for key, tool in existing.items()}, tools, held=compared.held
-    )
+    old = {key: (tool.name, columns[key]) for key, tool in existing.items()}
+    found = await asyncio.to_thread(difference, old, tools, held=compared.held)
     await drop_pending(session, provider)
     removed = [existing[key] for key in found["removed"]]
     await keep_overrides(session, removed)
     await delete_tools(session, removed)
-    source = _source_row(drafted.tool_set.source, provider, vault=vault)
+    source = await asyncio.to_thread(_source_row, drafted.tool_set.source, provider.id, vault=vault)
     revision = await activate(session, provider, source, report={})
     changed, added = set(found["changed"]), set(found["added"])
     refused = await update_tools(session, existing, [tool for tool in tools if tool.source_key in changed])
@@ -123,7 +123,9 @@ async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft,
     )
     await restore_overrides(session, provider)
     refused += lost
-    revision.report = named_report(drafted.tool_set, names, provider=provider.name, refused=refused)
+    revision.report = await asyncio.to_thread(
+        named_report, drafted.tool_set, names, provider=provider.name, refused=refused
+    )
     if compared.held:
         waiting = [tool for tool in tools if tool.source_key in compared.held]
         form = held_form(waiting, slots=drafted.tool_set.slots)
@@ -184,14 +186,14 @@ def touched(provider: Provider, values: Mapping[str, Any]) -> None:
     provider.updated_at = now()
 
 
-def _source_row(source: StoredSource, provider: Provider, *, vault: Vault) -> Source:
+def _source_row(source: StoredSource, provider_id: UUID, *, vault: Vault) -> Source:
     key = new_id()
     body = vault.seal(source.body, context=("source", str(key))) if source.sealed else source.body
     # A sealed body's plain hash would let its content be guessed, so that one is keyed.
     digest = vault.digest("source", source.body) if source.sealed else hashlib.sha256(source.body).digest()
     return Source(
         id=key,
-        provider_id=provider.id,
+        provider_id=provider_id,
         format=source.format,
         url=source.url,
         media_type=source.media_type[:200],

@@ -1,18 +1,18 @@
 """Finding tools: an index in the memory of each worker, kept in step by the change feed.
 
-The index decides which tools and in which order; what a hit shows is read from Postgres at that moment, under
-the limits of the caller, so that a lagging index can show less but never something stale or hidden.
+The index holds what a hit shows and what decides who may see it, so a search asks nobody. It knows of a
+change when calls do: as soon as the feed has told this worker, which is before the change is answered here.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from uuid import UUID
 
+import orjson
 import structlog
-from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy import ColumnElement
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.feed import Change
@@ -29,22 +29,17 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Unavailable
 from app.models import Provider, Tool
+from app.search.entries import Hit, body, entry
 from app.search.index import Filters, Match, ToolIndex
+from app.search.rows import Scope, indexed, provider_facts, stamps, tool_rows
+from app.tasks import end_tasks
 
-__all__ = ["Filters", "Hit", "SearchIndex"]
+__all__ = ["Filters", "Hit", "SearchIndex", "body"]
 
-_BATCH = 500
 _LONGEST_WAIT = 10.0
+# More tools than this are read as all in scope, and those that have not changed left out.
+_MOST_NAMED = 1_000
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A tool that was found, where it is called, and its score; 0 in a list that no words were asked for."""
-
-    tool: ToolView
-    score: float
-    call_url: str
 
 
 class SearchIndex:
@@ -54,21 +49,29 @@ class SearchIndex:
         self._database = database
         self._base_url = base_url
         self._index = ToolIndex()
+        self._stamps: dict[UUID, dict[UUID, str]] = {}
+        """Of the tools in the index, by provider: what was read when they were indexed."""
+        self._torn = True
+        """Whether the index may hold other than the stamps say: it was written to, and not to the end."""
         self._turn = asyncio.Lock()
         self._loaded = asyncio.Event()
-        self._loading: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._waiting: list[Change] = []
         self._closed = False
+        self.written = 0
+        """Documents that were indexed so far."""
 
     def __len__(self) -> int:
         return len(self._index)
 
     async def start(self) -> None:
         """Begins to read all tools, in the background; searches wait for the end of it."""
-        self._loading = asyncio.create_task(self._load(), name="search-load")
+        self._tasks.append(asyncio.create_task(self._load(), name="search-load"))
 
     async def loaded(self) -> None:
         """Waits until all tools are in the index; Unavailable after ten seconds."""
+        if self._loaded.is_set():
+            return
         try:
             async with asyncio.timeout(_LONGEST_WAIT):
                 await self._loaded.wait()
@@ -78,10 +81,7 @@ class SearchIndex:
     async def aclose(self) -> None:
         """Ends the loading and the index's threads; changes are not looked at any more."""
         self._closed = True
-        if self._loading is not None:
-            self._loading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._loading
+        await end_tasks(self._tasks)
         async with self._turn:
             await asyncio.to_thread(self._index.close)
 
@@ -95,11 +95,7 @@ class SearchIndex:
         if not text.strip():
             return await self._listed(principal, filters, limit)
         matches = await self.matches(text, principal=principal, filters=filters, limit=limit)
-        if not matches:
-            return []
-        ids = [match.tool_id for match in matches]
-        tools = {tool.id: tool for tool in await self._read(principal, col(Tool.id).in_(ids))}
-        return [self._hit(tools[match.tool_id], match.score) for match in matches if match.tool_id in tools]
+        return [Hit(match.name, match.score, match.entry) for match in matches]
 
     async def matches(
         self, text: str, *, principal: Viewer, filters: Filters | None = None, limit: int
@@ -130,54 +126,106 @@ class SearchIndex:
                     waiting, self._waiting = self._waiting, []
                     await self._apply(waiting)
                 self._loaded.set()
+            except Unavailable:
+                _log.warning("the search index waits for the database")
             except Exception:  # noqa: BLE001 - the gateway serves calls without a search, and tries again.
                 _log.exception("the search index could not be read")
-                self._waiting = []
             else:
                 return
+            self._waiting = []
             await asyncio.sleep(pause)
             pause = min(pause * 2, 10.0)
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         everything = any(change.kind == "all" or change.provider_id is None for change in changes)
-        tools = {UUID(change.object_id) for change in changes if _is_one_tool(change)}
-        providers = {
-            change.provider_id for change in changes if change.provider_id and not _is_one_tool(change)
-        }
+        tools = {change.tool_id: change.provider_id for change in changes if change.tool_id}
+        providers = {change.provider_id for change in changes if change.provider_id and not change.tool_id}
         async with self._turn:
+            scope = Scope(everything or self._torn, frozenset(providers), frozenset(tools))
             try:
-                if everything:
-                    await self._replace(is_enabled(), delete_all=True)
-                elif providers or tools:
-                    where = or_(col(Tool.provider_id).in_(providers), col(Tool.id).in_(tools))
-                    await self._replace(and_(where, is_enabled()), providers=providers, tools=tools)
-                await _to_its_end(self._index.commit)
+                async with self._database.reading() as session:
+                    await self._read_providers(session, scope)
+                    known = self._known(scope, {owner for owner in tools.values() if owner})
+                    await self._write(session, scope, known)
             except BaseException:
                 self._index.rollback()
                 raise
 
-    async def _replace(
-        self,
-        where: ColumnElement[bool],
-        *,
-        delete_all: bool = False,
-        providers: set[UUID] | frozenset[UUID] = frozenset(),
-        tools: set[UUID] | frozenset[UUID] = frozenset(),
-    ) -> None:
-        if delete_all:
+    async def _read_providers(self, session: AsyncSession, scope: Scope) -> None:
+        """A provider that was disabled is hidden from here on, before any of its tools is looked at."""
+        if scope.everything:
+            self._index.providers = await provider_facts(session, only=None)
+        elif scope.providers:
+            others = {
+                key: facts for key, facts in self._index.providers.items() if key not in scope.providers
+            }
+            self._index.providers = others | await provider_facts(session, only=scope.providers)
+
+    def _known(self, scope: Scope, owners: set[UUID]) -> dict[UUID, dict[UUID, str]]:
+        """Stamps of what is in the index and in scope; `owners` are the providers of single tools."""
+        if scope.everything:
+            return {owner: dict(held) for owner, held in self._stamps.items() if held}
+        known = {owner: dict(self._stamps[owner]) for owner in scope.providers if self._stamps.get(owner)}
+        for owner in owners - scope.providers:
+            held = self._stamps.get(owner, {})
+            known[owner] = {tool: held[tool] for tool in scope.tools if tool in held}
+        return {owner: held for owner, held in known.items() if held}
+
+    async def _write(self, session: AsyncSession, scope: Scope, known: dict[UUID, dict[UUID, str]]) -> None:
+        """Brings the index to what is stored, and writes nothing where that is the same."""
+        if self._torn:
             self._index.delete_all()
-        for provider in providers:
-            self._index.delete_provider(provider)
-        for tool in tools:
-            self._index.delete_tool(tool)
-        statement = tool_select().where(where).execution_options(yield_per=_BATCH)
-        async with self._database.reading() as session:
-            stream = await session.stream(statement)
-            async for rows in stream.partitions(_BATCH):
-                await _to_its_end(self._add, rows)
+            known = {}
+        found = await stamps(session, scope) if known else {}
+        same = {
+            tool
+            for owner, held in known.items()
+            for tool, stamp in held.items()
+            if found.get(owner, {}).get(tool) == stamp
+        }
+        gone = [tool for held in known.values() for tool in held if tool not in same]
+        fresh = {tool for held in found.values() for tool in held if tool not in same}
+        if known and not gone and not fresh:
+            return
+        self._torn = True
+        await _to_its_end(self._index.delete_tools, gone)
+        added: dict[UUID, dict[UUID, str]] = {}
+        if fresh or not known:
+            chosen = Scope(tools=frozenset(fresh)) if known and len(fresh) <= _MOST_NAMED else scope
+            added = await self._add_all(session, chosen, same)
+        await _to_its_end(self._index.commit)
+        self._remember(gone=gone, known=known, added=added)
+        self._torn = False
+
+    def _remember(
+        self,
+        *,
+        gone: Collection[UUID],
+        known: dict[UUID, dict[UUID, str]],
+        added: dict[UUID, dict[UUID, str]],
+    ) -> None:
+        if len(gone) > 0:
+            left = set(gone)
+            for owner in known:
+                self._stamps[owner] = {k: v for k, v in self._stamps[owner].items() if k not in left}
+        for owner, held in added.items():
+            self._stamps.setdefault(owner, {}).update(held)
+
+    async def _add_all(
+        self, session: AsyncSession, scope: Scope, same: Collection[UUID]
+    ) -> dict[UUID, dict[UUID, str]]:
+        """Adds what is in scope and not the `same`; gives the stamps with which that was read."""
+        added: dict[UUID, dict[UUID, str]] = {}
+        async for rows in tool_rows(session, scope):
+            chosen = [row for row in rows if row.id not in same]
+            for row in chosen:
+                added.setdefault(row.provider_id, {})[row.id] = row.stamp
+            self.written += len(chosen)
+            await _to_its_end(self._add, chosen)
+        return added
 
     def _add(self, rows: Sequence[Any]) -> None:
-        self._index.add(view(row) for row in rows)
+        self._index.add(indexed(row, base_url=self._base_url) for row in rows)
 
     async def _listed(self, principal: Viewer, filters: Filters, limit: int) -> list[Hit]:
         where: list[ColumnElement[bool]] = []
@@ -185,19 +233,22 @@ class SearchIndex:
             where.append(col(Provider.name) == filters.provider)
         if filters.tag is not None:
             where.append(has_tag(filters.tag))
-        return [self._hit(tool, 0.0) for tool in await self._read(principal, *where, limit=limit)]
-
-    def _hit(self, tool: ToolView, score: float) -> Hit:
-        return Hit(tool, score, call_url(self._base_url, tool.alias))
-
-    async def _read(
-        self, principal: Viewer, *where: ColumnElement[bool], limit: int | None = None
-    ) -> list[ToolView]:
         statement = tool_select().where(is_enabled(), principal_filter(principal), *where)
-        if limit is not None:
-            statement = statement.order_by(col(Tool.name)).limit(limit)
         async with self._database.reading() as session:
-            return [view(row) for row in (await session.execute(statement)).all()]
+            rows = (await session.execute(statement.order_by(col(Tool.name)).limit(limit))).all()
+        return [self._hit(view(row)) for row in rows]
+
+    def _hit(self, tool: ToolView) -> Hit:
+        shown = entry(
+            name=tool.name,
+            alias=tool.alias,
+            provider=tool.provider,
+            description=tool.description,
+            inputs=orjson.dumps(tool.inputs).decode(),
+            tags=tool.tags,
+            call_url=call_url(self._base_url, tool.alias),
+        )
+        return Hit(tool.name, 0.0, shown)
 
 
 async def _to_its_end(write: Callable[..., None], *arguments: Any) -> None:
@@ -208,13 +259,3 @@ async def _to_its_end(write: Callable[..., None], *arguments: Any) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
-
-
-def _is_one_tool(change: Change) -> bool:
-    if change.kind != "tool" or not change.object_id:
-        return False
-    try:
-        UUID(change.object_id)
-    except ValueError:
-        return False
-    return True

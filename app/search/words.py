@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
-_LOWER_UPPER: Final = re.compile(r"([a-z0-9])([A-Z])")
-_ACRONYM: Final = re.compile(r"([A-Z]+)([A-Z][a-z])")
-_LETTER_DIGIT: Final = re.compile(r"([A-Za-z])(?=\d)|(\d)(?=[A-Za-z])")
+# Between lower and upper case, before the last capital of an acronym, and between letters and digits.
+_SEAM: Final = re.compile(
+    r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])"
+)
 # Scripts without spaces between words: each character is a word of its own.
 _UNSPACED: Final = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")
 
@@ -39,25 +41,27 @@ def analyzer() -> TextAnalyzer:
 
 def split(text: str) -> str:
     """`getHTTPServer2` -> `get HTTP Server 2`; characters of unspaced scripts stand alone."""
-    text = _ACRONYM.sub(r"\1 \2", _LOWER_UPPER.sub(r"\1 \2", text))
-    return _UNSPACED.sub(r" \1 ", _LETTER_DIGIT.sub(r"\1\2 ", text))
+    return _apart(_SEAM.sub(" ", text))
 
 
+@lru_cache(maxsize=10_000)
 def name_text(name: str) -> str:
-    """A name as text to index: in its parts, and whole."""
+    """A name as text to index: in its parts, and whole. Most names of parameters come again and again."""
     parts = split(name)
     return name if parts == name else f"{parts} {name}"
 
 
 def spaced(text: str) -> str:
     """Prose as text to index."""
-    return _UNSPACED.sub(r" \1 ", text[:_LONGEST_TEXT])
+    return _apart(text[:_LONGEST_TEXT])
 
 
 def exact_forms(provider: str, name: str, alias: str) -> list[str]:
     """The spellings of a query that mean just this tool."""
     local = name.removeprefix(f"{provider}.")
-    return list(dict.fromkeys(exact_form(text) for text in (name, alias, local, split(local))))
+    # The parts come first in `name_text`, which remembers them; what is not split is its own parts.
+    parts = name_text(local).removesuffix(local) or local
+    return list(dict.fromkeys(exact_form(text) for text in (name, alias, local, parts)))
 
 
 def exact_form(text: str) -> str:
@@ -78,6 +82,11 @@ def query_words(text: str, words: TextAnalyzer) -> list[str]:
     if not stems:
         stems = dict.fromkeys(words.analyze(split(clean)))
     return list(islice(stems, 32))
+
+
+def _apart(text: str) -> str:
+    # The pattern is slow, and says nothing about most texts.
+    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def _parameters(schema: Any, depth: int) -> Iterator[str]:

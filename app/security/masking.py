@@ -62,6 +62,7 @@ def secret_forms(value: str) -> tuple[str, ...]:
         return ()
     raw = value.encode("utf-8", "surrogatepass")
     coded = base64.b64encode(raw).decode().rstrip("=")
+    escaped = json.dumps(value)[1:-1]
     forms = {
         value,
         coded,
@@ -71,7 +72,9 @@ def secret_forms(value: str) -> tuple[str, ...]:
         quote(raw, safe=""),
         quote_plus(raw),
         quote(raw),
-        json.dumps(value)[1:-1],
+        escaped,
+        # JSON that stands as a string in other JSON.
+        json.dumps(escaped)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
     }
     return tuple(forms)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from app.rates import RateLimit
 from app.security.scopes import ADMIN, missing
 
 
@@ -18,6 +19,8 @@ class Grant:
     tags: frozenset[str] | None = None
     """Tags of which a registrar must have set at least one; tags that came with an import do not count."""
     expires_at: datetime | None = None
+    rate: RateLimit | None = None
+    """How often tools may be called; None is the gateway's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Principal:
     tags: frozenset[str] | None = None
     anonymous: bool = False
     expires_at: datetime | None = None
+    rate: RateLimit | None = None
 
     def has(self, scope: str) -> bool:
         """Whether the scope is held; `admin` holds all."""
@@ -52,6 +56,10 @@ class Principal:
         if self.expires_at is None:
             return True
         return grant.expires_at is not None and grant.expires_at <= self.expires_at
+
+    def outpaces(self, grant: Grant) -> bool:
+        """Whether the grant may call no more often than this caller's own key, where that has a limit."""
+        return self.rate is None or not self.rate.own or self.rate.covers(grant.rate)
 
     def lacks(self, grant: Grant) -> tuple[str, ...]:
         """The scopes of the grant that this caller does not hold."""

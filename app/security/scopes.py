@@ -11,6 +11,7 @@ Scope = Literal[
     "tools:call",
     "keys:manage",
     "calls:read",
+    "calls:bodies",
     "metrics:read",
     "admin",
 ]

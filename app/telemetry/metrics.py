@@ -1,119 +1,224 @@
-"""Prometheus figures: rate, errors and duration of requests and of calls, and a few gauges.
+"""Prometheus figures: rate, errors and duration of requests and calls, and what the rooms tell of themselves.
 
 Label values are route templates, methods, statuses, provider names and slugs of errors; nothing else that a
 caller chooses becomes a label, and the number of providers that get series of their own is bounded.
 
-With several workers the environment variable PROMETHEUS_MULTIPROC_DIR must name an empty folder before this
-module is imported, since prometheus-client picks its storage at import; each worker then writes files
-there, and `render()` in any of them gives the sums.
+What every call must do is count in plain lists: 0.4 us for an observation with its bucket, where one of
+prometheus-client takes 1 to 2. Everything else is counted by the rooms as plain attributes, and read when
+somebody asks (`source`). With several workers the environment variable PROMETHEUS_MULTIPROC_DIR names an
+empty folder, where each publishes its figures (`sharing.py`).
 """
 
+import asyncio
 import os
-from collections.abc import Iterable
+import platform
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+import structlog
 
-_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+from app.telemetry import families as of
+from app.telemetry.exposition import MEDIA_TYPE, expose
+from app.telemetry.families import SECONDS, Number, Sample
+from app.telemetry.process import process_samples
+from app.telemetry.sharing import FOLDER, Folder, Merged, Published
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MOST_PROVIDERS = 1_000
 _MOST_SERIES = 20_000
+_PROCESS_SECONDS = 2.0
 OTHER = "other"
+Source = Callable[[], Iterable[Sample]]
+
+_log = structlog.get_logger(__name__)
+
+
+class _Series:
+    """Counts by duration; `observe_*` write into it in place."""
+
+    __slots__ = ("attempts", "buckets", "seconds", "upstream")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(SECONDS) + 1)
+        self.seconds = 0.0
+        self.upstream = 0.0
+        self.attempts = 0
 
 
 class Metrics:
-    """All figures of a worker. Every method is synchronous and takes about 2 us."""
+    """All figures of a worker; use it in the event loop's thread. Two of them share nothing.
+
+    Between `start` and `aclose` the figures are published every half second, if there is a folder for them.
+    """
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = CollectorRegistry()
-        self._requests = self._counter("requests", "Requests answered", ("route", "method", "status"))
-        self._request_seconds = self._histogram("request_seconds", "Time to answer", ("route", "method"))
-        self._calls = self._counter("calls", "Calls of tools", ("provider", "outcome"))
-        self._call_seconds = self._histogram("call_seconds", "Time of a call of a tool", ("provider",))
-        self._lost = self._counter("call_records_lost", "Call records that could not be kept")
-        self.calls_in_flight = self._gauge("calls_in_flight", "Calls of tools under way")
-        self.call_records_waiting = self._gauge("call_records_waiting", "Call records not yet stored")
-        self.keys_remembered = self._gauge("keys_remembered", "API keys in the cache")
-        self._request_series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._call_series: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        self.calls_in_flight = 0
+        self.lag = [0] * (len(of.LAG_SECONDS) + 1)
+        self.lag_seconds = 0.0
+        self._requests: dict[tuple[str, str, int], _Series] = {}
+        self._calls: dict[tuple[str, str], _Series] = {}
         self._providers: set[str] = set()
+        self._refused = 0
+        self._sources: list[Source] = []
+        self._folder: Folder | None = None
+        self._process: list[tuple[of.Family, Number]] = []
+        self._process_read = 0.0
 
     def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Counts and times one request; `route` is the template (`/tools/{name}`), never the path."""
-        series = self._request_series.get((route, method, status))
+        series = self._requests.get((route, method, status))
         if series is None:
             series = self._new_request_series(route, method, status)
-        series[0].inc()
-        series[1].observe(seconds)
+        series.buckets[bisect_left(SECONDS, seconds)] += 1
+        series.seconds += seconds
 
-    def observe_call(self, provider: str, outcome: str, seconds: float) -> None:
-        """Counts and times one call; `provider` is a stored name, `outcome` is `ok` or an error's slug."""
-        series = self._call_series.get((provider, outcome))
+    def observe_call(
+        self, provider: str, outcome: str, seconds: float, upstream: float = 0.0, attempts: int = 0
+    ) -> None:
+        """Counts and times one call; `provider` is a stored name, `outcome` is `ok` or an error's slug.
+
+        `upstream` are the seconds of it that the upstream took, in so many attempts.
+        """
+        series = self._calls.get((provider, outcome))
         if series is None:
             series = self._new_call_series(provider, outcome)
-        series[0].inc()
-        series[1].observe(seconds)
+        series.buckets[bisect_left(SECONDS, seconds)] += 1
+        series.seconds += seconds
+        series.upstream += upstream
+        series.attempts += attempts
 
-    def call_records_lost(self, number: int) -> None:
-        """Counts call records that were dropped."""
-        self._lost.inc(number)
+    def observe_lag(self, seconds: float) -> None:
+        """Counts by how much the event loop was late."""
+        self.lag[bisect_left(of.LAG_SECONDS, seconds)] += 1
+        self.lag_seconds += seconds
 
-    def render(self) -> tuple[bytes, str]:
-        """The text format and its media type; many series take milliseconds, so call it in a thread."""
-        registry = self._registry
-        if os.environ.get(_FOLDER):
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry), CONTENT_TYPE_LATEST
+    def label(self, provider: str) -> str:
+        """The provider as the value of a label: itself, or `other` beyond the first thousand."""
+        if provider in self._providers:
+            return provider
+        if len(self._providers) >= _MOST_PROVIDERS:
+            self._refused += 1
+            return OTHER
+        self._providers.add(provider)
+        return provider
 
-    def _new_request_series(self, route: str, method: str, status: int) -> tuple[Counter, Histogram]:
-        known = method if method in _METHODS else OTHER
-        series = (
-            self._requests.labels(route, known, str(status)),
-            self._request_seconds.labels(route, known),
-        )
-        # An unknown method is not remembered: there is no end of them.
-        if known == method and len(self._request_series) < _MOST_SERIES:
-            self._request_series[route, method, status] = series
-        return series
+    def source(self, read: Source) -> None:
+        """Asks `read` for samples whenever figures are wanted; it must be quick, and not wait."""
+        self._sources.append(read)
 
-    def _new_call_series(self, provider: str, outcome: str) -> tuple[Counter, Histogram]:
-        known = provider
-        if provider not in self._providers:
-            if len(self._providers) < _MOST_PROVIDERS:
-                self._providers.add(provider)
-            else:
-                known = OTHER
-        series = (self._calls.labels(known, outcome), self._call_seconds.labels(known))
-        if len(self._call_series) < _MOST_SERIES:
-            self._call_series[provider, outcome] = series
-        return series
+    def start(self) -> None:
+        """Takes this worker's place in the shared folder, if PROMETHEUS_MULTIPROC_DIR names one."""
+        folder = os.environ.get(FOLDER)
+        self._folder = Folder(Path(folder)) if folder else None
+        self.publish()
 
-    def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
-        return Counter(name, text, tuple(labels), namespace="utcp_gateway", registry=self._registry)
+    def aclose(self) -> None:
+        """Leaves the folder; what was counted stays counted there."""
+        if self._folder is not None:
+            self.publish()
+            self._folder.close()
+            self._folder = None
 
-    def _histogram(self, name: str, text: str, labels: Iterable[str]) -> Histogram:
-        return Histogram(
-            name, text, tuple(labels), namespace="utcp_gateway", registry=self._registry, buckets=_SECONDS
-        )
+    def publish(self) -> None:
+        """Lets the other workers know the present figures."""
+        if self._folder is not None:
+            self._folder.publish(self._present())
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(
-            name, text, namespace="utcp_gateway", registry=self._registry, multiprocess_mode="livesum"
-        )
+    async def render(self) -> tuple[bytes, str]:
+        """The text format and its media type. What was shown once never falls, whichever worker is asked."""
+        present = self._present()
+        folder = self._folder
+        if folder is not None:
+            # Published before it is shown: the next worker that is asked must not know less.
+            folder.publish(present)
+        return await asyncio.to_thread(_rendered, present, folder), MEDIA_TYPE
+
+    @property
+    def worker(self) -> str:
+        """The value of the label `worker` here: a small number that the next worker gets again."""
+        return self._folder.slot if self._folder is not None else "0"
+
+    def _present(self) -> Published:
+        return [(family.name, labels, value) for family, labels, value in self._samples()]
+
+    def _samples(self) -> Iterator[Sample]:
+        yield from self._of_requests()
+        yield from self._of_calls()
+        yield of.CALLS_IN_FLIGHT, (), self.calls_in_flight
+        yield of.SERIES_REFUSED, (), self._refused
+        yield of.WORKERS, (), 1
+        yield of.BUILD, (version("utcp-gateway"), platform.python_version()), 1
+        yield of.LOOP_LAG, (), [*self.lag, self.lag_seconds]
+        yield from self._of_process()
+        for read in self._sources:
+            try:
+                yield from read()
+            except Exception:  # noqa: BLE001 - one room's fault must not hide the figures of the others.
+                _log.exception("a room could not tell its figures")
+
+    def _of_requests(self) -> Iterator[Sample]:
+        times: dict[tuple[str, ...], list[Number]] = {}
+        for (route, method, status), series in self._requests.items():
+            yield of.REQUESTS, (route, method, str(status)), sum(series.buckets)
+            _add(times, (route, method), series)
+        for labels, value in times.items():
+            yield of.REQUEST_SECONDS, labels, value
+
+    def _of_calls(self) -> Iterator[Sample]:
+        times: dict[tuple[str, ...], list[Number]] = {}
+        waited: dict[str, float] = {}
+        attempts: dict[str, int] = {}
+        for (provider, outcome), series in self._calls.items():
+            yield of.CALLS, (provider, outcome), sum(series.buckets)
+            _add(times, (provider,), series)
+            waited[provider] = waited.get(provider, 0.0) + series.upstream
+            attempts[provider] = attempts.get(provider, 0) + series.attempts
+        for labels, value in times.items():
+            yield of.CALL_SECONDS, labels, value
+        for provider, seconds in waited.items():
+            yield of.UPSTREAM_SECONDS, (provider,), seconds
+            yield of.UPSTREAM_ATTEMPTS, (provider,), attempts[provider]
+
+    def _of_process(self) -> Iterator[Sample]:
+        # Counting open files takes a millisecond for thousands of them: done every two seconds at most.
+        now = time.monotonic()
+        if not self._process or now - self._process_read > _PROCESS_SECONDS:
+            self._process, self._process_read = process_samples(), now
+        for family, value in self._process:
+            yield family, (self.worker,), value
+
+    def _new_request_series(self, route: str, method: str, status: int) -> _Series:
+        if method not in _METHODS:
+            # There is no end of them.
+            return self._requests.setdefault((route, OTHER, status), _Series())
+        if len(self._requests) >= _MOST_SERIES:
+            self._refused += 1
+            return self._requests.setdefault((OTHER, method, status), _Series())
+        return self._requests.setdefault((route, method, status), _Series())
+
+    def _new_call_series(self, provider: str, outcome: str) -> _Series:
+        known = self.label(provider)
+        if len(self._calls) >= _MOST_SERIES:
+            self._refused += 1
+            known = OTHER
+        return self._calls.setdefault((known, outcome), _Series())
 
 
-def forget_process(pid: int) -> None:
-    """Drops the gauges of a worker that has ended; the parent of the workers calls it."""
-    if os.environ.get(_FOLDER):
-        mark_process_dead(pid)  # type: ignore[no-untyped-call]
+def _add(times: dict[tuple[str, ...], list[Number]], labels: tuple[str, ...], series: _Series) -> None:
+    """Adds the buckets and the sum of `series` to those of `labels`."""
+    mine = [*series.buckets, series.seconds]
+    before = times.get(labels)
+    times[labels] = mine if before is None else [a + b for a, b in zip(before, mine, strict=True)]
+
+
+def _rendered(present: Published, folder: Folder | None) -> bytes:
+    """With a folder what all workers have published, else what this one has."""
+    if folder is None:
+        merged = Merged()
+        merged.add(present)
+    else:
+        merged = folder.gather()
+    return expose(merged.samples())

@@ -3,18 +3,20 @@
     type     anything with `reveal` or `get_secret_value`                    ***
     name     authorization, cookie, *password, *secret, *token, ...          ***
     shape    the query and the user information of a URL, `Bearer ...`,      ***
-             our own API keys
+             `password=...`, JWTs, keys of well-known services, our own keys
     value    every secret that this process has revealed (security.masking)  ***
 
-Names and types are looked at in the structured event, shape and value in the finished line, where exception
-texts and the messages of libraries have arrived as well.
+Names and types are looked at in the structured event; shape and value there, too, before anything is escaped,
+and again in the finished line, where the messages of libraries have arrived as well.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
 MASK = "***"
+Text = Callable[[str], str]
 _DEEPEST = 6
 _SECRET_NAMES = (
     "authorization",
@@ -32,12 +34,25 @@ _SECRET_NAMES = (
     "dsn",
     "databaseurl",
     "redisurl",
+    "passphrase",
+    "pwd",
+    "accesskey",
+    "signature",
+    "otlpheader",
 )
 _PATH_NAMES = frozenset({"path", "url", "target", "raw_path", "uri"})
 _SHAPES = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{1,20}://)(?:[^\s/?#\"'@]{1,2000}@)?(?P<rest>[^\s?#\"']*)(?P<query>\?[^\s#\"']*)?"
     r"|(?P<kind>\b[Bb]earer|\b[Bb]asic)\s+[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<key>ugw_[A-Za-z0-9]{12})_[A-Za-z0-9]+"
+    # `name=value` and `"name": "value"`; a name that only ends so (`tokens_used`) is none.
+    r"|(?P<name>\b[\w-]{0,40}?(?:password|passwd|secret|token|api[_-]?key|signature)(?:\\?[\"'])?\s?[=:]\s?)"
+    r"(?:\\?[\"'])?[^\s&,;\"'\\}{*]{4,}"
+    # A JWT (RFC 7519), and the beginnings that services give to their keys so that scanners know them.
+    r"|\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"
+    r"|\b(?:AKIA[A-Z0-9]{16}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|xox[abeprs]-[\w-]{10,}|[rs]k[_-](?:live[_-]|test[_-])?[A-Za-z0-9_-]{20,})",
+    re.IGNORECASE,
 )
 
 
@@ -52,32 +67,40 @@ class Masks(Protocol):
 @lru_cache(maxsize=4_096)
 def is_secret_name(name: str) -> bool:
     """Whether a field of this name is shown as `***` whatever it holds."""
-    return name.lower().replace("-", "").replace("_", "").endswith(_SECRET_NAMES)
+    return name.lower().replace("-", "").replace("_", "").removesuffix("s").endswith(_SECRET_NAMES)
 
 
-def redact(value: Any, *, depth: int = 0) -> Any:
-    """The value with secrets replaced by type and by name; containers are copied, down to six levels."""
-    if value is None or isinstance(value, str | int | float):
+def redact(value: Any, *, text: Text, depth: int = 0) -> Any:
+    """The value with secrets replaced by type and by name; containers are copied, down to six levels.
+
+    `text` is what becomes of a string.
+    """
+    if isinstance(value, str):
+        return text(value)
+    if value is None or isinstance(value, int | float):
         return value
     if hasattr(value, "reveal") or hasattr(value, "get_secret_value"):
         return MASK
     if depth >= _DEEPEST:
         return "..."
     if isinstance(value, dict):
-        return {str(name): redact_field(str(name), held, depth=depth) for name, held in value.items()}
+        return {
+            text(str(name)): redact_field(str(name), held, text=text, depth=depth)
+            for name, held in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
-        return [redact(held, depth=depth + 1) for held in value]
+        return [redact(held, text=text, depth=depth + 1) for held in value]
     return value
 
 
-def redact_field(name: str, value: Any, *, depth: int = 0) -> Any:
+def redact_field(name: str, value: Any, *, text: Text, depth: int = 0) -> Any:
     """The value of a field: `***` for a secret name, without its query for a path."""
     if is_secret_name(name):
         return MASK
     if name in _PATH_NAMES and isinstance(value, str):
         path, question, _ = value.partition("?")
-        return f"{path}?{MASK}" if question else path
-    return redact(value, depth=depth + 1)
+        return text(f"{path}?{MASK}" if question else path)
+    return redact(value, text=text, depth=depth + 1)
 
 
 def scrub(line: str) -> str:
@@ -90,4 +113,6 @@ def _struck(match: re.Match[str]) -> str:
         return f"{scheme}{match['rest']}{'?' + MASK if match['query'] else ''}"
     if kind := match["kind"]:
         return f"{kind} {MASK}"
-    return f"{match['key']}_{MASK}"
+    if name := match["name"]:
+        return f"{name}{MASK}"
+    return f"{match['key']}_{MASK}" if match["key"] else MASK

@@ -1,54 +1,133 @@
-"""The natural way of a call: plan, arguments, credentials, upstream; once more where a token was refused."""
+"""The natural way of a call: plan, arguments, deadline, a place at the upstream, and its answer."""
 
-import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from app.audit.bodies import BodyKeeper
+from app.audit.entries import Recorder
 from app.catalog import Catalog
 from app.catalog.plan import Plan
-from app.errors import NotFound, UpstreamUnauthorized
-from app.outbound.credentials import CredentialResolver, WireCredential
-from app.outbound.timing import Timers
-from app.protocols.base import Call, Result
+from app.errors import AuditUnavailable, NotFound, TimeOver
+from app.outbound.credentials import CredentialResolver
+from app.outbound.timing import Bound, Timers
+from app.protocols.base import Result
+from app.quota import Quota
 from app.security.principal import Principal
+from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import Tracer
+from app.tools.allowance import allowed
 from app.tools.call_records import Attempt
+from app.tools.remembering import remembered
+from app.tools.sending import prepared, send
+from app.tools.streaming import Streams
 
 
 @dataclass(slots=True)
 class Rooms:
-    """What a call goes through."""
+    """What a call goes through; one for the whole application.
+
+    `body_bytes` bounds the arguments, `longest_wait` (seconds) a Retry-After that is waited for. `tracer` is
+    None while calls are not traced.
+    """
 
     catalog: Catalog
     resolver: CredentialResolver
     clock: Timers
+    calls: Recorder
+    metrics: Metrics
+    body_bytes: int
+    longest_wait: float
+    streams: Streams
+    quota: Quota
+    tracer: Tracer | None = None
+    bodies: BodyKeeper | None = None
 
 
-async def call(name: str, arguments: Any, *, principal: Principal, rooms: Rooms, attempt: Attempt) -> Result:
-    """Calls a tool by canonical name or alias; the result must be read or closed.
+async def admitted(
+    name: str, arguments: Any, *, principal: Principal, rooms: Rooms, attempt: Attempt
+) -> Plan:
+    """The plan of a tool by canonical name or alias, whose arguments fit and which may be called now.
 
-    Raises NotFound (unknown, invisible or disabled), InvalidArguments, what resolving credentials raises, and
-    what an adapter raises (`protocols.base`).
+    Raises NotFound (unknown, invisible or disabled), InvalidArguments and RateLimited.
     """
     plan = attempt.plan = await _plan(name, principal, rooms.catalog)
     plan.validate(arguments)
-    # The time for getting a token is the call's own.
-    deadline = rooms.clock.loop.time() + plan.limits.total
-    credentials = await _resolved(plan, rooms.resolver, deadline=deadline)
-    prepared = _prepared(plan, arguments, credentials, call_id=attempt.call_id, deadline=deadline)
-    began = time.perf_counter()
-    try:
-        return await plan.adapter.call(prepared)
-    except UpstreamUnauthorized:
-        refused = [credential.token for credential in credentials if credential.token is not None]
-        if not refused:
-            raise
-        for token in refused:
-            await rooms.resolver.invalidate(token)
-        # What is answered with a 401 was not carried out: every method may be sent again.
-        credentials = await _resolved(plan, rooms.resolver, deadline=deadline)
-        return await plan.adapter.call(replace(prepared, credentials=credentials))
-    finally:
-        attempt.upstream_seconds = time.perf_counter() - began
+    if principal.rate is not None or plan.rate is not None:
+        attempt.standing = await allowed(plan, principal, rooms.quota.rates)
+    return plan
+
+
+async def call(
+    plan: Plan,
+    arguments: dict[str, Any],
+    *,
+    principal: Principal,
+    rooms: Rooms,
+    attempt: Attempt,
+    by: float | None = None,
+    events: bool = False,
+) -> Result:
+    """Calls what was `admitted`; the result must be read or closed, then the attempt ended.
+
+    `by` is the `loop.time()` at which the caller wants its answer; the tool's own limit may come before.
+    `events` asks for the answer as events, which may last for the limit `stream`. Raises CircuitOpen,
+    OriginBusy, TimeOver, AuditUnavailable, what resolving credentials raises, and what an adapter raises
+    (`protocols.base`).
+    """
+    # Waiting for a place, a token and further attempts all count.
+    began = rooms.clock.loop.time()
+    deadline = began + plan.limits.total
+    ends = began + plan.limits.stream if events else None
+    if by is not None:
+        if by < (deadline if ends is None else ends):
+            attempt.hurried = by
+        deadline = min(deadline, by)
+        ends = None if ends is None else min(ends, by)
+    if plan.cache is None or events:
+        return await _placed(plan, arguments, rooms=rooms, attempt=attempt, deadline=deadline, ends=ends)
+    fetch = partial(_placed, plan, arguments, rooms=rooms, attempt=attempt, deadline=deadline, ends=None)
+    return await remembered(
+        plan, arguments, answers=rooms.quota.answers, caller=principal.key_id, fetch=fetch, deadline=deadline,
+        attempt=attempt,
+    )  # fmt: skip
+
+
+async def _placed(
+    plan: Plan,
+    arguments: dict[str, Any],
+    *,
+    rooms: Rooms,
+    attempt: Attempt,
+    deadline: float,
+    ends: float | None,
+) -> Result:
+    """The upstream's answer, once there is a place for the call; TimeOver where there is no time for it."""
+    if rooms.clock.loop.time() >= deadline:
+        raise TimeOver("The call's time was over before it could be sent.")
+    if not attempt.permit:
+        attempt.permit = plan.upstream.enter() or await plan.upstream.wait(deadline)
+    if rooms.calls.durable and not plan.safe:
+        try:
+            with Bound(rooms.clock, deadline):
+                await attempt.intend((ends or deadline) - rooms.clock.loop.time())
+        except TimeoutError:
+            raise AuditUnavailable("The call was not on record in its time. It was not made.") from None
+    return await send(
+        plan,
+        arguments,
+        resolver=rooms.resolver,
+        deadline=deadline,
+        ends=ends,
+        longest_wait=rooms.longest_wait,
+        attempt=attempt,
+    )
+
+
+def begin(name: str, principal: Principal, *, rooms: Rooms, head: Mapping[bytes, bytes]) -> Attempt:
+    """A call that has come in; `head` are its headers."""
+    return Attempt(name, principal, calls=rooms.calls, metrics=rooms.metrics, head=head, keeper=rooms.bodies)
 
 
 async def describe(name: str, arguments: Any, *, principal: Principal, rooms: Rooms) -> dict[str, Any]:
@@ -56,7 +135,7 @@ async def describe(name: str, arguments: Any, *, principal: Principal, rooms: Ro
     plan = await _plan(name, principal, rooms.catalog)
     plan.validate(arguments)
     credentials = rooms.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
-    return plan.adapter.describe(_prepared(plan, arguments, credentials, call_id="", deadline=0.0))
+    return plan.adapter.describe(prepared(plan, arguments, credentials, call_id="", deadline=0.0))
 
 
 async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
@@ -67,30 +146,3 @@ async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
     if not plan.enabled:
         raise NotFound(f"The tool {plan.name} is disabled.")
     return plan
-
-
-async def _resolved(
-    plan: Plan, resolver: CredentialResolver, *, deadline: float
-) -> tuple[WireCredential, ...]:
-    return await resolver.resolve(
-        plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress, deadline=deadline
-    )
-
-
-def _prepared(
-    plan: Plan,
-    arguments: dict[str, Any],
-    credentials: tuple[WireCredential, ...],
-    *,
-    call_id: str,
-    deadline: float,
-) -> Call:
-    return Call(
-        target=plan.target,
-        arguments=arguments,
-        credentials=credentials,
-        deadline=deadline,
-        limits=plan.limits,
-        call_id=call_id,
-        egress=plan.egress,
-    )

@@ -5,16 +5,20 @@ import base64
 import codecs
 import contextlib
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from app.errors import ResponseTooLarge
 from app.outbound.charsets import charset_of, decoded
+from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
+from app.tools.accepting import Accepted
 from app.tools.call_records import Attempt
+from app.tools.connection import Headers, cancel_when_gone, gone
+from app.tools.event_forms import form_of
+from app.tools.streaming import EventStream, Streams
 
 _MOST_WRAPPED: Final = 16 << 20
 """Bytes of text or binary that are turned into JSON; a longer answer must be taken as it is."""
@@ -23,15 +27,14 @@ _MADE_SURE: Final = 64 << 10
 _UTF8: Final = (None, "utf-8", "utf8", "us-ascii", "ascii")
 _QUICK: Final = 256 << 10
 _JSON: Final = b"application/json"
-_TEXTUAL: Final = ("xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "toml")
 # The bytes are an upstream's: a browser must neither guess their type nor run them with our origin.
 _GUARDS: Final = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; sandbox"),
     (b"x-content-type-options", b"nosniff"),
 )
-
-Headers = list[tuple[bytes, bytes]]
+# What nginx obeys: events must not wait in a proxy until there are enough of them.
+_UNBUFFERED: Final = ((b"x-accel-buffering", b"no"),)
 
 
 class Answer:
@@ -56,59 +59,52 @@ class Streamed:
     leaves. `beginning` is what was read of it already.
     """
 
-    __slots__ = ("attempt", "beginning", "headers", "result")
+    __slots__ = ("attempt", "beginning", "headers", "result", "streams")
     status_code = 200
 
-    def __init__(self, result: Result, headers: Headers, attempt: Attempt, *, beginning: bytes = b"") -> None:
+    def __init__(
+        self, result: Result, headers: Headers, attempt: Attempt, *, streams: Streams, beginning: bytes = b""
+    ) -> None:
         self.beginning = beginning
         self.result = result
         self.headers = headers
         self.attempt = attempt
+        self.streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI.
         """Sends it; raises what the stream raises, so that the server cuts the connection."""
-        sent = 0
+        attempt = self.attempt
         watcher = asyncio.create_task(cancel_when_gone(receive, asyncio.current_task()))
+        writer = self.streams.writer(send)
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.headers})
             if self.beginning:
-                await send({"type": "http.response.body", "body": self.beginning, "more_body": True})
-                sent = len(self.beginning)
+                if attempt.bodies is not None:
+                    attempt.bodies.result.add(self.beginning)
+                await writer.write(self.beginning)
+                self.beginning = b""
             async for piece in self.result.iterate():
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-                sent += len(piece)
-            await send({"type": "http.response.body", "body": b""})
-        except BaseException as error:
-            self.attempt.fail(error, response_bytes=sent, upstream_status=self.result.status)
+                if attempt.bodies is not None:
+                    attempt.bodies.result.add(piece)
+                await writer.write(piece)
+            if attempt.durable:
+                await attempt.conclude(upstream_status=self.result.status, response_bytes=writer.sent)
+            await writer.write(b"", more=False)
+        except BaseException as caught:  # noqa: BLE001 - it is recorded, and raised again.
+            error = writer.at_fault(caught, seconds=attempt.seconds())
+            attempt.fail(error, response_bytes=writer.sent, upstream_status=self.result.status)
             if not (isinstance(error, asyncio.CancelledError) and gone(watcher)):
-                raise
+                raise error from None
         else:
-            self.attempt.settle(upstream_status=self.result.status, response_bytes=sent)
+            attempt.settle(upstream_status=self.result.status, response_bytes=writer.sent)
         finally:
             watcher.cancel()
             await self.result.aclose()
 
 
-async def cancel_when_gone(receive: Receive, task: "asyncio.Task[Any] | None") -> bool:
-    """Waits until the caller has left, then cancels the task that works for it; gives True."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    if task is not None:
-        task.cancel()
-    return True
-
-
-def gone(watcher: "asyncio.Task[bool]") -> bool:
-    """Whether a cancellation came from this watcher; takes it back if so."""
-    if not watcher.done() or watcher.cancelled() or watcher.exception() is not None:
-        return False
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()
-    return True
-
-
-async def respond(result: Result, *, accept: str, attempt: Attempt) -> Answer | Streamed:
+async def respond(
+    result: Result, *, accept: Accepted, attempt: Attempt, streams: Streams
+) -> Answer | Streamed | EventStream:
     """The response to a call that succeeded.
 
     JSON of at most 64 KiB is made sure to be JSON for a caller that takes nothing else; of more, the
@@ -118,51 +114,36 @@ async def respond(result: Result, *, accept: str, attempt: Attempt) -> Answer | 
     than 16 MiB that would have to be wrapped into JSON, and what the stream raises.
     """
     headers = _headers(result, attempt)
+    if attempt.bodies is not None:
+        attempt.bodies.result.media_type = result.media_type
     media = result.media_type.partition(";")[0].strip().lower()
-    if _only_json(accept, media):
+    if accept.events and accept.as_events(media):
+        form = form_of(accept.events)
+        headers += [(b"content-type", form.media_type.encode()), *_UNBUFFERED]
+        return EventStream(result, headers, attempt, form=form, streams=streams)
+    if accept.only_json(media):
         headers.append((b"content-type", _JSON))
         body, complete = b"", False
         if is_json(media) and charset_of(result.media_type) in _UTF8:
             body, complete = await result.begin(_MADE_SURE)
             if not complete:
-                return Streamed(result, headers, attempt, beginning=body.removeprefix(codecs.BOM_UTF8))
+                beginning = body.removeprefix(codecs.BOM_UTF8)
+                return Streamed(result, headers, attempt, streams=streams, beginning=beginning)
         if not complete:
             body = await _collected(result)
         body = await _converted(body, media, result.media_type)
     elif result.stream is not None:
-        return Streamed(result, [*headers, *_content_type(result.media_type)], attempt)
+        return Streamed(result, [*headers, *_content_type(result.media_type)], attempt, streams=streams)
     else:
         body = result.body or b""
         if body:
             headers += _content_type(result.media_type)
+    if attempt.bodies is not None:
+        attempt.bodies.result.add(body)
     attempt.settle(upstream_status=result.status, response_bytes=len(body))
+    if attempt.stored is not None:
+        await attempt.kept()
     return Answer(body, headers)
-
-
-def is_json(media: str) -> bool:
-    """Whether a media type without parameters, in lower case, is JSON (RFC 6839 section 3.1)."""
-    return media == "application/json" or media.endswith("+json") or media == "text/json"
-
-
-@lru_cache(maxsize=256)
-def _ranges(accept: str) -> frozenset[str]:
-    """The media ranges of an Accept header that have a weight (RFC 9110 section 12.5.1)."""
-    found = []
-    for item in accept.lower().split(","):
-        media, *parameters = (part.strip() for part in item.split(";"))
-        refused = any(part.startswith("q=") and not part[2:].strip("0.") for part in parameters)
-        if media and not refused:
-            found.append(media)
-    return frozenset(found)
-
-
-def _only_json(accept: str, media: str) -> bool:
-    """Whether the caller names application/json, and neither everything nor what the upstream sent."""
-    ranges = _ranges(accept)
-    if "application/json" not in ranges or "*/*" in ranges:
-        return False
-    # An answer that says it is JSON goes the way that makes sure of it.
-    return media == "application/json" or ranges.isdisjoint((media, f"{media.partition('/')[0]}/*"))
 
 
 def _headers(result: Result, attempt: Attempt) -> Headers:
@@ -232,7 +213,7 @@ def _as_json(body: bytes, media: str, media_type: str) -> bytes:
 
 def _text(body: bytes, media: str, media_type: str) -> str | None:
     """The body as text where its type is one of text, or unknown and the bytes are UTF-8; else None."""
-    textual = media.startswith("text/") or is_json(media) or any(word in media for word in _TEXTUAL)
+    textual = is_textual(media)
     if media and not textual:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`/tools` and `/calls`, but for the call itself (`endpoint.py`)."""
+"""`/tools`, but for the call itself (`endpoint.py`)."""
 
 from typing import Annotated, Any
 
@@ -6,29 +6,17 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import requires
 from app.access.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
-from app.audit.queries import list_calls
 from app.parameters import Cursor, IfMatch, Limit, TagFilter
 from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
-from app.search import Filters
+from app.search import Filters, body
 from app.security.principal import Principal
 from app.tools import service
-from app.tools.schemas import (
-    CallOut,
-    CallPage,
-    CallQuery,
-    ToolHit,
-    ToolHits,
-    ToolOut,
-    ToolPage,
-    ToolPatch,
-    ToolSummary,
-)
+from app.tools.schemas import ToolHits, ToolOut, ToolPage, ToolPatch, ToolSummary
 
 router = APIRouter()
 
 ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
 WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
-ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
 
 ToolPath = Annotated[
     str, Path(pattern=TOOL_NAME, description="Canonical name or alias.", examples=["library.searchBooks"])
@@ -62,7 +50,13 @@ async def list_tools(
     return ToolPage(items=items, next_cursor=following)
 
 
-@router.get("/tools/search", operation_id="searchTools", tags=["tools"], responses=problems())
+@router.get(
+    "/tools/search",
+    operation_id="searchTools",
+    tags=["tools"],
+    response_model=ToolHits,
+    responses=problems(),
+)
 async def search_tools(
     principal: ReadsTools,
     search: UsesSearch,
@@ -78,10 +72,11 @@ async def search_tools(
     limit: Annotated[int, Query(ge=1, le=50, description="Most hits.")] = 10,
     provider: ProviderFilter = None,
     tag: TagFilter = None,
-) -> ToolHits:
+) -> Response:
     """The tools that this key may call and that fit the words best."""
     hits = await search.search(q, principal=principal, filters=Filters(provider, tag), limit=limit)
-    return ToolHits(items=[ToolHit.of(hit) for hit in hits])
+    # Made of what was prepared when the tools were indexed, in the form of `ToolHits`.
+    return Response(body(hits), media_type="application/json")
 
 
 @router.get("/tools/{name}", operation_id="getTool", tags=["tools"], responses=problems(404) | _ETAG)
@@ -144,16 +139,3 @@ async def delete_tool(
     """Delete a tool that was written by hand; an imported one can only be disabled (409)."""
     await service.delete_tool(database, principal=principal, name=name, if_match=if_match)
     await feed.catch_up()
-
-
-@router.get("/calls", operation_id="listCalls", tags=["tools"], responses=problems())
-async def get_calls(
-    principal: ReadsCalls,
-    database: UsesDatabase,
-    asked: Annotated[CallQuery, Query()],
-) -> CallPage:
-    """Calls that were made, the newest first."""
-    filters = asked.filters(principal.providers, service.tools_seen(principal))
-    async with database.reading() as session:
-        rows, following = await list_calls(session, filters=filters, cursor=asked.cursor, limit=asked.limit)
-    return CallPage(items=[CallOut.of(row) for row in rows], next_cursor=following)

@@ -1,23 +1,12 @@
-"""Bodies and pages of `/tools` and `/calls`."""
+"""Bodies and pages of `/tools`."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
-from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, Field
-from sqlalchemy import Select
+from pydantic import BaseModel, Field
 
-from app.access.schemas import Moment
-from app.audit.queries import CallFilters
 from app.catalog.tools import ToolView, call_url
-from app.models import CallRecord
-from app.schemas import PROVIDER_NAME, TOOL_NAME, Closed, Tag, Text
-from app.search import Hit
-
-_FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)
-_LAST_MOMENT = datetime(9999, 12, 30, tzinfo=UTC)
-
-Word = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\u0000-\u001F\u007F]+$")]
+from app.schemas import Closed, Tag, Text
 
 
 class ToolSummary(BaseModel):
@@ -96,87 +85,11 @@ class ToolHit(BaseModel):
     tags: list[str]
     call_url: str
 
-    @classmethod
-    def of(cls, hit: Hit) -> "ToolHit":
-        """The hit as JSON."""
-        tool = hit.tool
-        return cls(
-            score=hit.score,
-            name=tool.name,
-            alias=tool.alias,
-            provider=tool.provider,
-            description=tool.description,
-            inputs=tool.inputs,
-            tags=tool.tags,
-            call_url=hit.call_url,
-        )
-
 
 class ToolHits(BaseModel):
     """What a search found, the best first."""
 
     items: list[ToolHit]
-
-
-class CallQuery(BaseModel):
-    """Which calls; each that is given must hold."""
-
-    tool: Annotated[str, Field(pattern=TOOL_NAME)] | None = Field(None, description="Canonical name.")
-    provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = None
-    key_id: Word | None = Field(None, description="Id of the caller's key.")
-    outcome: Word | None = Field(None, description="ok, cancelled, or the slug of a problem.")
-    since: Moment | None = Field(None, description="Not before this time, RFC 3339.")
-    until: Moment | None = Field(None, description="Before this time, RFC 3339.")
-    limit: int = Field(50, ge=1, le=200, description="Most items of the page.")
-    cursor: UUID | None = Field(None, description="`next_cursor` of the page before.")
-
-    def filters(self, providers: frozenset[str] | None, tools: Select[Any] | None) -> CallFilters:
-        """The filters of the audit; `providers` and `tools` are the limits of the principal."""
-        return CallFilters(
-            tool=self.tool,
-            provider=self.provider,
-            key_id=self.key_id,
-            outcome=self.outcome,
-            since=_storable_moment(self.since),
-            until=_storable_moment(self.until),
-            providers=providers,
-            tools=tools,
-        )
-
-
-class CallOut(BaseModel):
-    """One call that was made."""
-
-    id: UUID = Field(description="The `X-Call-Id` of its answer.")
-    at: AwareDatetime
-    key_id: str
-    provider: str
-    tool: str
-    outcome: str = Field(description="ok, cancelled, or the slug of the problem.", examples=["ok"])
-    status: int
-    upstream_status: int | None
-    duration_ms: float
-    request_bytes: int
-    response_bytes: int
-
-    @classmethod
-    def of(cls, row: CallRecord) -> "CallOut":
-        """The record as JSON."""
-        return cls.model_validate(row, from_attributes=True)
-
-
-class CallPage(BaseModel):
-    """A page of calls, the newest first."""
-
-    items: list[CallOut]
-    next_cursor: UUID | None
-
-
-def _storable_moment(moment: datetime | None) -> datetime | None:
-    """In UTC; at the edges of the calendar another offset would leave it."""
-    if moment is None:
-        return None
-    return min(max(moment, _FIRST_MOMENT), _LAST_MOMENT).astimezone(UTC)
 
 
 def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ template for a variable, `{` for a path parameter, and refuse nulls and unknown 
 `${GATEWAY_TOKEN}`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -20,6 +20,7 @@ from app.utcp.text import clean_text
 ManualVersion = Literal[0, 1]
 
 # The newest releases whose models these documents were checked against.
+_JOINED_AT_ONCE: Final = 1_000
 _HEADS: Final = {
     1: b'{"utcp_version":"1.0.1","manual_version":"1.0.0","tools":[',
     0: b'{"version":"0.2.3","tools":[',
@@ -84,9 +85,16 @@ def render_tool_v0(entry: ManualEntry) -> bytes:
     return _tool(entry, inputs, outputs, "tool_provider", "provider_type")
 
 
-def render_manual(version: ManualVersion, tools: Iterable[bytes]) -> bytes:
+def render_manual(version: ManualVersion, tools: Sequence[bytes]) -> bytearray:
     """A manual of prepared tools, all rendered for the same version, in their order."""
-    return _HEADS[version] + b",".join(tools) + b"]}"
+    # In pieces: one call that copies 70 MB would keep every other thread waiting until it is done.
+    body = bytearray(_HEADS[version])
+    for start in range(0, len(tools), _JOINED_AT_ONCE):
+        if start:
+            body += b","
+        body += b",".join(tools[start : start + _JOINED_AT_ONCE])
+    body += b"]}"
+    return body
 
 
 def _wrapped(schema: Schema) -> Schema:

@@ -13,6 +13,7 @@ from app.access import declared_scope
 from app.access.authorise import every_route
 from app.database import asyncpg_dsn
 from app.main import create_app
+from app.security.scopes import ADMIN, SCOPES
 from app.settings import Settings
 from tests.harness.gateway import RunningGateway
 
@@ -25,10 +26,7 @@ OPERATIONS = [
     for method in item
     if method in METHODS and path not in OPEN
 ]
-ALL_SCOPES = (
-    "providers:read", "providers:write", "credentials:write", "tools:read", "tools:call", "keys:manage",
-    "calls:read", "metrics:read",
-)  # fmt: skip
+ALL_SCOPES = tuple(scope for scope in SCOPES if scope != ADMIN)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from tests.harness.gateway import RunningGateway
 from tests.unit.openapi import hostile_documents
 from tests.unit.openapi.test_hostile import REFUSED
 
-# Two seconds are the aim, which `test_hostile` judges by CPU time; the rest is for a busy machine.
-_LONGEST = 6.0
+# Two seconds are the aim; the rest is for a busy machine.
+_LONGEST = 30.0
 
 
 def test_every_one_is_answered_with_a_problem(gateway: RunningGateway) -> None:

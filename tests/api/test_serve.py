@@ -4,8 +4,10 @@ import os
 import re
 import signal
 import socket
+import socketserver
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ import psutil
 import pytest
 
 from tests.harness.gateway import PROGRAM, environment_for, run_command
+from tests.harness.gateway import serve as gateway
 from tests.harness.servers import Pair
 
 
@@ -199,7 +202,6 @@ def test_two_workers_on_the_embedded_pair_see_each_others_changes(tmp_path: Path
     ("settings", "words"),
     [
         ({"DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}, "PostgreSQL cannot be reached"),
-        ({"REDIS_URL": "redis://127.0.0.1:9/0"}, "Redis cannot be used"),
         ({"SEALING_KEYS": ""}, "SEALING_KEYS"),
         ({"SEALING_KEYS": "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}, "key ring"),
         ({"SEALING_KEYS": "k1:changeme"}, "key ring"),
@@ -217,6 +219,46 @@ def test_what_is_missing_is_said_in_a_sentence(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert "changeme" not in done.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_redis_may_be_away_at_the_start(servers: Pair, tmp_path: Path, workers: int) -> None:
+    with gateway(servers, tmp_path, workers=workers, REDIS_URL="redis://127.0.0.1:9/0") as running:
+        assert "Redis is away" in running.log.read_text()
+        with running.client() as client:
+            assert client.get("/health/ready").json() == {
+                "status": "ready",
+                "database": "ok",
+                "redis": "away",
+            }
+            assert client.get("/tools").status_code == 200
+
+
+def test_a_redis_that_refuses_the_password_is_said_in_a_sentence(
+    servers: Pair, database_url: str, tmp_path: Path
+) -> None:
+    with refusing_redis() as url:
+        environment = environment_for(database_url, url) | {"PORT": "0"}
+        done = run_command("serve", environment=environment)
+    assert done.returncode == 1
+    assert "Redis cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@contextmanager
+def refusing_redis() -> Iterator[str]:
+    """A server that answers every command as Redis does to a wrong password."""
+
+    class Refusing(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline():
+                self.wfile.write(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"redis://:wrong@127.0.0.1:{server.server_address[1]}/0"
+        server.shutdown()
 
 
 def test_a_schema_that_is_not_migrated_names_the_command(servers: Pair, tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """An upstream that decodes nothing: what came over the socket, as it came."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from tests.harness.beside import beside, raw_server
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close"
 _ANSWER = _HEAD + b"\r\n\r\n{}"
@@ -52,23 +53,5 @@ class Capture:
 def capture() -> Iterator[Capture]:
     """Serves on a loop of its own until the block ends."""
     site = Capture()
-    started = threading.Event()
-    ended = asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def run() -> None:
-        loops.append(asyncio.get_running_loop())
-        server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
-        site.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        started.set()
-        async with server:
-            await ended.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
-    thread.start()
-    started.wait(10)
-    try:
+    with beside(raw_server(site.serve)) as site.url:
         yield site
-    finally:
-        loops[0].call_soon_threadsafe(ended.set)
-        thread.join(10)

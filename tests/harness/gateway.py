@@ -1,5 +1,7 @@
 """`utcp-gateway serve` as a process of its own, as an operator would run it."""
 
+import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -7,13 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 
+from app.cli.bootstrap import admin_key
 from app.security.vault import KeyRing
 from tests.harness.servers import Pair
 
@@ -39,6 +44,16 @@ class RunningGateway:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx2.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60, **options)
 
+    def workers(self) -> set[int]:
+        """Process ids of the workers, where there are several."""
+        found = set()
+        for child in psutil.Process(self.process.pid).children():
+            # One that was killed is a zombie for a moment; another child is Python's own resource tracker.
+            with contextlib.suppress(psutil.Error):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    found.add(child.pid)
+        return found
+
 
 def run_command(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Runs `utcp-gateway ...` to its end."""
@@ -61,6 +76,7 @@ def environment_for(database_url: str, redis_url: str, **settings: str) -> dict[
         "SEALING_KEYS": KeyRing.generate("test"),
         "ALLOW_NETWORKS": "127.0.0.0/8,::1/128",
         "LOG_FORMAT": "json",
+        "SHUTDOWN_GRACE_SECONDS": "0",
         **settings,
     }
 
@@ -72,8 +88,10 @@ def serve(
     """A gateway on a new database of `servers`; ended with SIGTERM by its exact process id."""
     dsn = database_url or servers.create_database()
     environment = environment_for(dsn, servers.redis_url, **settings)
-    made = run_command("bootstrap", environment=environment)
-    assert made.returncode == 0, made.stderr
+    ring = KeyRing.parse(environment["SEALING_KEYS"])
+    with ThreadPoolExecutor(1) as thread:
+        # Some tests have a loop of their own in this thread.
+        key = thread.submit(asyncio.run, admin_key(dsn, ring, name="admin")).result()
     log = folder / f"gateway-{time.monotonic_ns()}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -82,9 +100,7 @@ def serve(
         )  # fmt: skip
     try:
         url = _wait(process, log)
-        yield RunningGateway(
-            url, made.stdout.strip(), log, dsn, servers.redis_url, process, environment=environment
-        )
+        yield RunningGateway(url, key, log, dsn, servers.redis_url, process, environment=environment)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

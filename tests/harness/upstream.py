@@ -1,13 +1,14 @@
 """An upstream in a thread of its own: it remembers every byte, and reflects it in its errors."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from tests.harness.beside import beside, web_server
 
 
 @dataclass(slots=True)
@@ -103,30 +104,5 @@ def _application(site: Upstream) -> web.Application:
 def upstream() -> Iterator[Upstream]:
     """Serves until the block ends."""
     site = Upstream()
-    started = threading.Event()
-    loop = asyncio.new_event_loop()
-
-    async def start() -> web.AppRunner:
-        runner = web.AppRunner(_application(site), access_log=None)
-        await runner.setup()
-        listener = web.TCPSite(runner, "127.0.0.1", 0)
-        await listener.start()
-        site.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        return runner
-
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        runner = loop.run_until_complete(start())
-        started.set()
-        loop.run_forever()
-        loop.run_until_complete(runner.cleanup())
-        loop.close()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    started.wait(10)
-    try:
+    with beside(web_server(_application(site))) as site.url:
         yield site
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)

@@ -189,8 +189,21 @@ class TestResults:
 
     async def test_a_slow_one_arrives_piece_by_piece(self, adapter: HttpAdapter, respond) -> None:
         url = await respond(head(), b"one", b"two")
-        pieces = [piece async for piece in adapter.stream(calling(adapter, url))]
-        assert pieces == [b"one", b"two"]
+        result = await adapter.call(calling(adapter, url))
+        assert [piece async for piece in result.iterate()] == [b"one", b"two"]
+
+    async def test_it_comes_as_events_where_the_call_may_last(self, adapter: HttpAdapter, respond) -> None:
+        url = await respond(
+            head(Content_Type="text/event-stream"),
+            b"data: 1\n\ndata:",
+            b" 2\n\n",
+            *[b":\n"] * 30,
+            b"data: 3\n\n",
+        )
+        call = calling(adapter, url, limits=Limits(total=1))
+        call.ends = call.deadline + 5
+        result = await adapter.call(call)
+        assert [event.data async for event in result.events] == [b"1", b"2", b"3"]
 
     @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified", "205 Reset"])
     async def test_an_answer_without_body(self, adapter: HttpAdapter, respond, status: str) -> None:
@@ -235,7 +248,7 @@ class TestResults:
         result = await adapter.call(calling(adapter, url))
         assert result.headers == [
             ("Link", "<https://api/x?key=***>; rel=next"),
-            ("Etag", '"a"'),
+            ("ETag", '"a"'),
             ("RateLimit-Remaining", "5"),
             ("X-RateLimit-Limit", "9"),
             ("Retry-After", "3"),
@@ -388,7 +401,7 @@ class TestBounds:
         self, adapter: HttpAdapter, respond
     ) -> None:
         url = await respond(head(Transfer_Encoding="chunked"), b"1\r\nx\r\n", forever=True)
-        stream = adapter.stream(calling(adapter, url))
+        stream = (await adapter.call(calling(adapter, url))).iterate()
         await anext(stream)
         await stream.aclose()
         await asyncio.wait_for(respond.closed.wait(), 1)

@@ -349,3 +349,32 @@ async def test_an_import_names_the_variables_that_its_tools_lack(admin, upstream
     refused = (await admin.post("/import", json=export)).json()["entries"][0]
     assert refused["status"] == 422
     assert refused["problem"]["errors"][0]["pointer"] == "/providers/0/tools/0/call_template/url"
+
+
+async def test_the_time_of_a_discovery_holds_for_getting_its_token_too(admin, upstream):
+    opened = asyncio.Event()
+
+    async def never():
+        await opened.wait()
+        return {"access_token": "late", "token_type": "Bearer"}
+
+    upstream.pages = {"/openapi.json": openapi(upstream.url), "/token": never}
+    auth = {
+        "auth_type": "oauth2",
+        "token_url": f"{upstream.url}/token",
+        "client_id": "id",
+        "client_secret": "of-the-client",
+    }
+    began = asyncio.get_running_loop().time()
+    answer = await admin.post(
+        "/providers",
+        json={
+            "name": "pets",
+            "source": {"url": f"{upstream.url}/openapi.json", "auth": auth},
+            "limits": {"total": 1},
+        },
+    )
+    opened.set()
+    assert asyncio.get_running_loop().time() - began < 5
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "upstream-timeout")
+    assert [path for _, path, _, _ in upstream.seen] == ["/token"]

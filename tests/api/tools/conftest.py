@@ -29,14 +29,17 @@ from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.protocols.registry import build_adapters
+from app.quota import Quota
+from app.resilience import Origins
 from app.search import SearchIndex
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
 from app.security.masking import Masker
 from app.security.vault import KeyRing
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
-from app.tools import CALL_ROUTE
+from app.tools import CALL_ROUTE, Rooms
 from app.tools import router as tools_router
+from app.tools.streaming import Streams
 from tests.stored import clear, store_provider, store_tool
 
 BASE_URL = "https://gateway.example"
@@ -144,16 +147,27 @@ async def _state(database_url, redis_url):
         public_base_url=BASE_URL,
         max_request_bytes=64 * 1024,
         variable_env_names=("FROM_ENV",),
+        breaker_open_seconds=2,
     )
     database = Database(database_url, pool_size=5)
     redis = cache.connect(redis_url)
     masker = Masker()
     vault = await open_vault(database, KeyRing.parse(KeyRing.generate("test")))
     engine = Engine(Guard(allow_networks=("127.0.0.0/8",), allow_ports=None, own_addresses=()))
-    tokens = TokenCache(vault, TokenEndpoint(engine), redis)
+    shared = cache.Cache(redis)
+    tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     adapters = build_adapters(engine, masker)
     metrics = Metrics()
-    loader = Loader(database, vault, adapters, settings, environment={"FROM_ENV": "env-value", "OTHER": "no"})
+    origins = Origins(engine.clock)
+    quota = Quota.of(settings, database=database, cache=shared, vault=vault, clock=engine.clock)
+    streams = Streams(engine.clock, asyncio.Event())
+    loader = Loader(
+        database, vault, adapters, origins, settings,
+        environment={"FROM_ENV": "env-value", "OTHER": "no"},
+    )  # fmt: skip
+    catalog = Catalog(loader.load, capacity=1000)
+    resolver = CredentialResolver(vault, tokens, masker)
+    calls = CallWriter(database, flush_seconds=30)
     return SimpleNamespace(
         settings=settings,
         database=database,
@@ -162,13 +176,27 @@ async def _state(database_url, redis_url):
         engine=engine,
         tokens=tokens,
         feed=Feed(database, listen_dsn=None, poll_seconds=30),
-        catalog=Catalog(loader.load, capacity=1000),
-        resolver=CredentialResolver(vault, tokens, masker),
+        catalog=catalog,
+        resolver=resolver,
         search=SearchIndex(database, base_url=settings.base_url),
         manuals=Manuals(database, base_url=settings.base_url),
         keys=KeyVerifier(database, vault),
-        calls=CallWriter(database, flush_seconds=30),
+        calls=calls,
         metrics=metrics,
+        origins=origins,
+        rooms=Rooms(
+            catalog=catalog,
+            resolver=resolver,
+            clock=engine.clock,
+            calls=calls,
+            metrics=metrics,
+            body_bytes=settings.max_request_bytes,
+            longest_wait=settings.retry_after_most,
+            streams=streams,
+            quota=quota,
+        ),
+        quota=quota,
+        streams=streams,
     )
 
 
@@ -193,6 +221,7 @@ async def gateway_state(database_url, redis_url):
     await state.feed.start()
     await state.search.start()
     yield state
+    await state.quota.aclose()
     await state.search.aclose()
     await state.feed.aclose()
     await state.tokens.aclose()

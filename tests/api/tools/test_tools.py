@@ -199,3 +199,38 @@ async def test_calls_are_filtered_and_paged(api, library):
     assert [one["tool"] for one in (await by_tag.get("/calls")).json()["items"]] == [shown.name]
     for wrong in ("since=5", "cursor=x", "outcome=", "limit=0"):
         assert (await reader.get(f"/calls?{wrong}")).status_code == 422
+
+
+async def test_calls_are_found_by_how_they_went(api, library, upstream):
+    client, reader = await api.client(), await api.client("calls:read")
+    await api.tool(library["library"], "get", {"url": f"{upstream.url}/answer/200/json"})
+    post = {"url": f"{upstream.url}/answer/404/problem", "http_method": "POST"}
+    await api.tool(library["library"], "post", post)
+    found = (await client.post("/tools/library.get/call", json={})).headers["x-call-id"]
+    missing = (await client.post("/tools/library.post/call", json={})).headers["x-call-id"]
+    nothing = (await client.post("/tools/library.none/call", json={})).headers["x-call-id"]
+    await api.state.calls.flush()
+
+    async def ids(**query):
+        answer = await reader.get("/calls", params=query)
+        assert answer.status_code == 200, answer.text
+        return {call["id"] for call in answer.json()["items"]} & {found, missing, nothing}
+
+    assert await ids(status=404) == {missing, nothing}
+    assert await ids(upstream_status=404) == {missing}
+    assert await ids(upstream_status=200, status=200) == {found}
+    assert await ids(safe="true") == {found}
+    assert await ids(safe="false") == {missing}
+    assert await ids(call_id=found) == {found}
+    assert await ids(min_duration_ms=0) == {found, missing, nothing}
+    assert await ids(min_duration_ms=3_600_000) == set()
+    one = (await reader.get(f"/calls/{missing}")).json()
+    assert (one["tool"], one["attempts"], one["safe"], one["status"]) == ("library.post", 1, False, 404)
+    assert (await reader.get(f"/calls/{nothing}")).json()["attempts"] == 0
+    assert "arguments" not in one
+    assert (await client.get(f"/calls/{found}")).status_code == 403
+    assert (await reader.get(f"/calls/{found[:-4]}0000")).status_code == 404
+    limited = await api.client("calls:read", providers=["other"])
+    assert (await limited.get(f"/calls/{found}")).status_code == 404
+    for wrong in ("status=5", "min_duration_ms=nan", "safe=perhaps", "call_id=1"):
+        assert (await reader.get(f"/calls?{wrong}")).status_code == 422

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from app.rates import RateLimit
 from app.security.keys import mint
 
 
@@ -88,6 +89,50 @@ async def test_a_key_cannot_make_one_that_outlives_it(gateway):
     later = (end + timedelta(seconds=1)).isoformat()
     assert (await create(gateway, maker, expires_at=later)).status_code == 403
     assert (await create(gateway, maker, expires_at=end.isoformat())).status_code == 201
+
+
+async def test_a_rate_limit_is_stored_shown_and_known_to_the_callers_principal(gateway):
+    admin = await gateway.key()
+    limit = {"requests": 100, "per_seconds": 60, "burst": 20}
+    made = (await create(gateway, admin, rate_limit=limit)).json()
+    assert made["rate_limit"] == limit
+    assert (await gateway.ask("GET", f"/keys/{made['id']}", admin)).json()["rate_limit"] == limit
+    assert (await gateway.keys.verify(made["key"])).rate == RateLimit(100, 60, 20)
+    even = (await create(gateway, admin, rate_limit={"requests": 5, "per_seconds": 1})).json()
+    assert even["rate_limit"] == {"requests": 5, "per_seconds": 1, "burst": 5}
+    assert (await create(gateway, admin)).json()["rate_limit"] is None
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {},
+        {"requests": 0, "per_seconds": 1},
+        {"requests": 1, "per_seconds": 86_401},
+        {"requests": 1.5, "per_seconds": 1},
+    ],
+)
+async def test_limits_that_cannot_be(gateway, limit):
+    admin = await gateway.key()
+    assert (await create(gateway, admin, rate_limit=limit)).status_code == 422
+
+
+async def test_a_limited_key_cannot_make_one_that_may_call_more(gateway):
+    admin = await gateway.key()
+    limit = {"requests": 100, "per_seconds": 60, "burst": 20}
+    maker = (await create(gateway, admin, scopes=["admin"], rate_limit=limit)).json()["key"]
+    assert (await create(gateway, maker)).status_code == 403
+    assert (await create(gateway, maker, rate_limit={**limit, "burst": 21})).status_code == 403
+    assert (await create(gateway, maker, rate_limit=limit)).status_code == 201
+
+
+async def test_the_default_holds_for_keys_without_a_limit_and_binds_no_maker(gateway):
+    gateway.keys._rate = RateLimit.parse("10/1", own=False)
+    admin = await gateway.key()
+    assert (await gateway.keys.verify(admin)).rate == RateLimit(10, 1, 10, own=False)
+    made = await create(gateway, admin, rate_limit={"requests": 1000, "per_seconds": 1})
+    assert made.status_code == 201
+    assert (await gateway.keys.verify(made.json()["key"])).rate == RateLimit(1000, 1, 1000)
 
 
 async def test_a_lesser_key_cannot_revoke_a_greater_one(gateway):

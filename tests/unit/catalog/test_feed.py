@@ -1,12 +1,15 @@
 """The change feed: every change reaches every subscriber, in order, whatever happens on the way."""
 
 import asyncio
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
 
 from app.catalog.feed import Change, Feed, record_change
+from app.errors import Unavailable
+from tests.faults.proxy import Toxic, proxied
 
 
 class Told:
@@ -25,6 +28,9 @@ class Told:
         self.batches += 1
         self.changes += changes
         self._news.set()
+
+    def forget(self):
+        self._news.clear()
 
     async def within(self, seconds):
         await asyncio.wait_for(self._news.wait(), seconds)
@@ -224,3 +230,44 @@ async def test_closing_leaves_no_listening_connection(database, database_url):
         return not await listeners(database)
 
     await until(gone)
+
+
+async def test_a_listening_connection_that_is_silent_for_good_is_given_up(database, database_url, servers):
+    parts = parse_qs(urlsplit(database_url).query)
+    if "host" not in parts:
+        pytest.skip("TEST_DATABASE_URL names no socket folder that a proxy could stand before")
+    async with proxied(f"{parts['host'][0]}/.s.PGSQL.{parts['port'][0]}") as link:
+        name = urlsplit(database_url).path
+        dsn = f"postgresql://postgres@{link.address}{name}"
+        feed = Feed(database, listen_dsn=dsn, poll_seconds=60, silence_seconds=0.3)
+        told = Told()
+        feed.subscribe(told)
+        await feed.start()
+        await write(database)
+        await told.within(5)
+        link.poison(Toxic("timeout", "up"))
+        async with asyncio.timeout(5):
+            while link.accepted < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        told.forget()
+        link.poison(None)
+        await write(database)
+        await told.within(5)
+        await feed.aclose()
+
+
+async def test_a_subscriber_that_cannot_read_the_database_is_told_everything_later(database, feeds):
+    feed, told = await feeds(listen=False)
+
+    async def away(changes):
+        calls.append(changes)
+        if len(calls) == 1:
+            raise Unavailable
+
+    calls: list[list[Change]] = []
+    feed.subscribe(away)
+    await write(database)
+    await feed.catch_up()
+    await feed.catch_up()
+    assert [change.kind for change in calls[1]] == ["all"]
+    assert [change.kind for change in told.changes] == ["tool"]

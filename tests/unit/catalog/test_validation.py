@@ -11,9 +11,9 @@ from app.errors import InvalidArguments, InvalidInput
 CANARY = "sk-canary-5f2a"
 
 
-def faults(schema, arguments):
+def faults(schema, arguments, **options):
     with pytest.raises(InvalidArguments) as caught:
-        ArgumentValidator(schema).check(arguments)
+        ArgumentValidator(schema, **options).check(arguments)
     assert CANARY not in caught.value.detail
     assert all(CANARY not in orjson.dumps(fault.as_json()).decode() for fault in caught.value.errors)
     return {fault.pointer: fault for fault in caught.value.errors}
@@ -83,7 +83,8 @@ def test_a_hostile_pattern_takes_linear_time(pattern):
     for text in ("a" * 50_000 + "!", "x" * 50_000):
         with pytest.raises(InvalidArguments):
             validator.check({"v": text})
-    assert time.perf_counter() - started < 1
+    # What backtracks takes hours.
+    assert time.perf_counter() - started < 10
 
 
 def test_a_pattern_without_linear_form_is_not_enforced_and_the_rest_is():
@@ -178,19 +179,20 @@ def test_no_arguments_hold_the_loop(name):
         started = time.thread_time()
         with pytest.raises(InvalidArguments) as caught:
             validator.check(arguments)
-        assert time.thread_time() - started < 0.1
+        # 30 ms of search, and what was begun within them.
+        assert time.thread_time() - started < 0.5
         assert 1 <= len(caught.value.errors) <= 50
 
 
 def test_one_wrong_item_of_very_many_is_still_named():
     schema, [arguments] = _HOSTILE["one item of many"]
-    found = faults(schema, arguments)
+    found = faults(schema, arguments, seconds=10)
     assert set(found) == {"/list/9000", "/list/9000/claws", "/list/9000/id"}
 
 
 def test_the_missing_are_named_however_large_the_rest_is():
     schema, [arguments] = _HOSTILE["much is missing"]
-    assert faults(schema, arguments)["/r3"].detail == "This is required."
+    assert faults(schema, arguments, seconds=10)["/r3"].detail == "This is required."
 
 
 def test_a_deep_fault_in_alternatives_is_found_along_the_nearest():

@@ -159,6 +159,18 @@ def test_an_end_that_is_no_time_is_a_usage_error(run: Run, stub: Any, when: str)
     assert stub.seen == []
 
 
+def test_a_key_with_a_rate_limit(run: Run, stub: Any) -> None:
+    stub.on("POST", "/keys", {"id": "k1", "key": "utcpgw_new"}, status=201)
+    assert run("keys", "create", "ci", "-s", "tools:call", "--rate", "100/60:20").code == 0
+    assert stub.seen[0].json()["rate_limit"] == {"requests": 100, "per_seconds": 60, "burst": 20}
+
+
+@pytest.mark.parametrize("rate", ["100", "0/60", "100/60:", "a/b"])
+def test_a_rate_that_is_none_is_a_usage_error(run: Run, stub: Any, rate: str) -> None:
+    assert run("keys", "create", "ci", "-s", "admin", f"--rate={rate}").code == 2
+    assert stub.seen == []
+
+
 def test_revoking_and_removing(run: Run, stub: Any) -> None:
     stub.on("DELETE", "/keys/k1")
     stub.on("DELETE", "/variables/A")

@@ -47,6 +47,49 @@ def test_a_stream_is_passed_on(run: Run, stub: Any) -> None:
     assert run("tools", "call", "library.search").out == "data: 0\n\ndata: 1\n\ndata: 2\n\n"
 
 
+def _streams(stub: Any, *chunks: bytes) -> None:
+    async def pieces() -> Any:
+        for chunk in chunks:
+            yield chunk
+
+    stub.on(*CALL, StreamingResponse(pieces(), media_type="application/x-ndjson"))
+
+
+END = b'{"$gateway":{"end":{"events":3,"bytes":9}}}\n'
+
+
+def test_events_are_printed_as_they_come_and_the_end_is_not_one(run: Run, stub: Any) -> None:
+    _streams(stub, b'{"n":', '1}\n\n"ü\u2028'.encode(), b'"\n[2]\n' + END)
+    ran = run("tools", "call", "library.search", "--stream", "--verbose")
+    assert (ran.code, ran.out) == (0, '{"n":1}\nü\u2028[2]\n')
+    assert "3 events, 9 bytes" in ran.err
+    assert stub.seen[0].headers["accept"] == "application/x-ndjson"
+
+
+def test_events_for_programs_are_all_json(run: Run, stub: Any) -> None:
+    _streams(stub, b'"text"\n', END)
+    assert run("tools", "call", "library.search", "--stream", "--json").out == '"text"\n'
+
+
+def test_a_stream_that_ends_in_an_error_is_one(run: Run, stub: Any) -> None:
+    problem = b'{"type":"urn:utcp-gateway:problem:upstream-timeout","title":"Late","status":504}'
+    _streams(stub, b"1\n", b'{"$gateway":{"error":' + problem + b"}}\n")
+    ran = run("tools", "call", "library.search", "--stream")
+    assert (ran.code, ran.out) == (1, "1\n")
+    assert "Late" in ran.err
+
+
+@pytest.mark.parametrize("broken", [b"1\n", b'1\n{"$gate', b"1\n<html>\n"])
+def test_a_stream_without_a_last_event_is_no_success(run: Run, stub: Any, broken: bytes) -> None:
+    _streams(stub, broken)
+    assert run("tools", "call", "library.search", "--stream").code == 3
+
+
+def test_a_request_that_is_only_shown_has_no_events(run: Run, stub: Any) -> None:
+    assert run("tools", "call", "library.search", "--stream", "--dry-run").code == 2
+    assert not stub.seen
+
+
 def test_with_json_the_gateway_is_asked_for_json(run: Run, stub: Any) -> None:
     stub.on(*CALL, "plain text as a JSON string")
     assert run("tools", "call", "library.search", "--json").json() == "plain text as a JSON string"

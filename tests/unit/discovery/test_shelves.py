@@ -45,3 +45,9 @@ def test_the_same_tools_give_the_same_bytes_and_tag_on_every_replica():
 
 def test_an_empty_search_leaves_an_empty_manual():
     assert orjson.loads(manual([tool("a")], matching=frozenset()).body)["tools"] == []
+
+
+def test_a_manual_of_thousands_of_tools_is_one_list():
+    names = [f"t{number}" for number in range(2_500)]
+    made = manual([tool(name) for name in names])
+    assert [entry["name"] for entry in orjson.loads(made.body)["tools"]] == [f"p_{name}" for name in names]

@@ -113,7 +113,8 @@ def quick_redis(url: str) -> Redis:
 
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    client = quick_redis(redis_url)
+    # What is no test of time-outs must not meet one on a busy machine.
+    client = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5, retry=None)
     yield client
     await client.aclose()
 

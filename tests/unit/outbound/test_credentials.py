@@ -348,3 +348,52 @@ class TestAttaching:
         wires = [wire(place, "k", "canary") for place in ("header", "query", "cookie")]
         url, headers = attach("https://h/p", [], wires, masked=True)
         assert (url, headers) == ("https://h/p?k=***", [("k", "***"), ("Cookie", "k=***")])
+
+
+class TestRemembering:
+    async def test_what_was_opened_for_a_plan_is_not_opened_again(self, resolver, store) -> None:
+        stored, wanted = by_slot(store("k", "bearer", {"token": "t0ken-of-the-plan"})), needs(["k"])
+        first = await resolver.resolve(wanted, stored, origin=ORIGIN)
+        assert await resolver.resolve(wanted, stored, origin=ORIGIN) is first
+
+    async def test_another_origin_needs_or_credential_is_judged_anew(self, resolver, store) -> None:
+        stored, wanted = by_slot(store("k", "bearer", {"token": "t0ken-one"})), needs(["k"])
+        await resolver.resolve(wanted, stored, origin=ORIGIN)
+        with pytest.raises(CredentialNotAllowed):
+            await resolver.resolve(wanted, stored, origin="https://evil.example")
+        with pytest.raises(CredentialMissing):
+            await resolver.resolve(needs(["other"]), stored, origin=ORIGIN)
+        renewed = by_slot(store("k", "bearer", {"token": "t0ken-two"}))
+        assert shown(await resolver.resolve(wanted, renewed, origin=ORIGIN))[0][2] == "Bearer t0ken-two"
+
+    async def test_it_is_forgotten_after_a_while_and_there_is_no_end_of_it(
+        self, resolver, store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("app.outbound.credentials._MOST_OPEN", 3)
+        plans = [(needs(["k"]), by_slot(store("k", "bearer", {"token": f"t0ken-{n}"}))) for n in range(9)]
+        opened = [await resolver.resolve(*plan, origin=ORIGIN) for plan in plans]
+        assert len(resolver._known) == 3
+        assert await resolver.resolve(*plans[8], origin=ORIGIN) is opened[8]
+        assert await resolver.resolve(*plans[0], origin=ORIGIN) is not opened[0]
+        monkeypatch.setattr("app.outbound.credentials._OPEN_SECONDS", 0.0)
+        first = await resolver.resolve(*plans[1], origin=ORIGIN)
+        assert await resolver.resolve(*plans[1], origin=ORIGIN) is not first
+
+    async def test_the_masker_knows_it_at_each_use(self, vault: Vault, engine: Engine, store) -> None:
+        masker = Masker(capacity=1)
+        resolver = CredentialResolver(vault, TokenCache(vault, TokenEndpoint(engine)), masker)
+        stored, wanted = by_slot(store("k", "bearer", {"token": "t0ken-of-the-plan"})), needs(["k"])
+        for _ in range(2):
+            await resolver.resolve(wanted, stored, origin=ORIGIN)
+            assert "t0ken" not in masker.mask("it was t0ken-of-the-plan")
+            masker.add("another secret value")
+
+    async def test_a_refused_token_is_not_given_again(self, resolver, store, provider) -> None:
+        fields = {"client_id": provider.client[0], "client_secret": provider.client[1]}
+        stored = by_slot(store("o", "oauth2", fields, {"token_url": provider.url}))
+        wanted = needs(["o"])
+        first = await resolver.resolve(wanted, stored, origin=ORIGIN)
+        assert (await resolver.resolve(wanted, stored, origin=ORIGIN))[0] is first[0]
+        await resolver.invalidate(first[0].token)
+        second = await resolver.resolve(wanted, stored, origin=ORIGIN)
+        assert second[0].value.reveal() != first[0].value.reveal()

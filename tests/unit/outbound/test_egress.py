@@ -53,10 +53,13 @@ def authority():
 
 @pytest.fixture
 async def secure(authority, tmp_path: Path):
-    """`await secure(name, client_ca)` starts a TLS server with a certificate for that address."""
+    """`await secure(name)` starts a TLS server with a certificate for that address.
+
+    It asks for a client certificate where `clients`, and answers what `talk` writes after a request's head.
+    """
     servers = []
 
-    async def start(name: str = "127.0.0.1", *, clients: bool = False) -> str:
+    async def start(name: str = "127.0.0.1", *, clients: bool = False, talk=None) -> str:
         pem, key, *_ = certificate(name, issuer=authority)
         (tmp_path / "server.pem").write_text(pem + key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -68,6 +71,8 @@ async def secure(authority, tmp_path: Path):
         async def serve(reader, writer) -> None:
             try:
                 await reader.readuntil(b"\r\n\r\n")
+                if talk is not None:
+                    await talk(reader, writer)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
                 await reader.read()
             except (OSError, asyncio.IncompleteReadError):
@@ -144,6 +149,26 @@ class TestTls:
         assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
+def tunnel_to(port: int):
+    """What a proxy does after a CONNECT: it passes bytes on, both ways."""
+
+    async def tunnel(reader, writer) -> None:
+        there_reader, there = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+
+        async def pump(source, sink) -> None:
+            while piece := await source.read(65536):
+                sink.write(piece)
+
+        await asyncio.wait(
+            [asyncio.create_task(pump(reader, there)), asyncio.create_task(pump(there_reader, writer))],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        there.close()
+
+    return tunnel
+
+
 class TestProxy:
     async def test_is_used_with_its_credentials_and_only_where_it_is_set(self, raw, engine: Engine) -> None:
         async def proxy(_reader, writer) -> None:
@@ -161,25 +186,37 @@ class TestProxy:
     async def test_https_goes_through_a_tunnel(self, raw, secure, engine: Engine, authority) -> None:
         url = await secure()
         port = int(url.split(":")[2].rstrip("/"))
-
-        async def tunnel(reader, writer) -> None:
-            there_reader, there = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
-
-            async def pump(source, sink) -> None:
-                while piece := await source.read(65536):
-                    sink.write(piece)
-
-            await asyncio.wait(
-                [asyncio.create_task(pump(reader, there)), asyncio.create_task(pump(there_reader, writer))],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            there.close()
-
-        proxy = await raw(tunnel)
+        proxy = await raw(tunnel_to(port))
         egress = EgressSettings(proxy_url=Secret(proxy.url), ca_bundle=authority[0])
         assert await get(engine, url, egress) == b"ok"
         assert proxy.heads[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode())
+
+    async def test_a_proxy_is_believed_by_the_same_authorities(
+        self, secure, engine: Engine, authority
+    ) -> None:
+        proxy = await secure()
+        trusting = EgressSettings(proxy_url=Secret(proxy), ca_bundle=authority[0])
+        assert await get(engine, "http://127.0.0.1:81/", trusting) == b"ok"
+        with pytest.raises(UpstreamUnreachable, match="proxy"):
+            await get(engine, "http://127.0.0.1:81/", EgressSettings(proxy_url=Secret(proxy)))
+
+    async def test_https_goes_through_a_tunnel_within_tls(self, secure, engine: Engine, authority) -> None:
+        url = await secure()
+        proxy = await secure(talk=tunnel_to(int(url.split(":")[2].rstrip("/"))))
+        egress = EgressSettings(proxy_url=Secret(proxy), ca_bundle=authority[0])
+        assert await get(engine, url, egress) == b"ok"
+
+    async def test_a_proxy_never_sees_the_client_certificate(self, secure, engine: Engine, authority) -> None:
+        mine = certificate("192.0.2.9", issuer=authority)
+        proxy = await secure(clients=True)
+        egress = EgressSettings(
+            proxy_url=Secret(proxy),
+            ca_bundle=authority[0],
+            client_certificate=mine[0],
+            client_key=Secret(mine[1]),
+        )
+        with pytest.raises(UpstreamUnreachable):
+            await get(engine, "http://127.0.0.1:81/", egress)
 
     async def test_a_proxy_that_refuses_is_named(self, raw, engine: Engine) -> None:
         async def refuse(_reader, writer) -> None:
@@ -210,7 +247,7 @@ class TestSessions:
     async def test_many_settings_are_bounded_and_one_in_use_is_not_closed(
         self, raw, engine: Engine, authority, monkeypatch
     ) -> None:
-        monkeypatch.setattr(http, "_SESSIONS", 3)
+        monkeypatch.setattr(http, "_MOST_ROUTES", 3)
         go = asyncio.Event()
 
         async def slow(_reader, writer) -> None:
@@ -230,7 +267,7 @@ class TestSessions:
             assert await get(engine, quickly.url, egress) == b"ok"
         go.set()
         assert await answer.read(10) == b"ok"
-        assert len(engine._doors) <= 3
+        assert len(engine._ways) <= 3
 
 
 async def test_httpx2_clients_share_the_engine_and_closing_one_closes_nothing(serve, engine: Engine) -> None:

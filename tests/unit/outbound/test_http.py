@@ -7,6 +7,7 @@ import time
 import zlib
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from app.errors import (
@@ -368,6 +369,27 @@ class TestSize:
 
 
 class TestBrokenUpstreams:
+    @pytest.mark.parametrize("first", [b"220 ready\r\n", b"HTTP/1.1 503 Full\r\nContent-Length: 0\r\n\r\n"])
+    def test_one_that_speaks_before_it_is_asked(self, first: bytes) -> None:
+        # In the gateway's own loop, where what was sent at once is read before the request goes out.
+        async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(first)
+            writer.close()
+
+        async def run() -> None:
+            server = await asyncio.start_server(speak, "127.0.0.1", 0)
+            engine = Engine(Guard(allow_networks=("127.0.0.0/8",)))
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            for _ in range(5):
+                with pytest.raises(UpstreamUnreachable) as caught:
+                    await get(engine, url)
+                assert not caught.value.sent
+            assert engine.pool.open == 0
+            await engine.aclose()
+            server.close()
+
+        uvloop.run(run())
+
     async def test_nobody_listens(self, raw, engine: Engine) -> None:
         with pytest.raises(UpstreamUnreachable) as refused:
             await get(engine, "http://127.0.0.1:1/")

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
+from app.cache import Cache
 from app.errors import TokenRefused, UpstreamTimeout
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
@@ -22,7 +23,7 @@ async def cache_on(vault: Vault, engine: Engine):
     caches: list[TokenCache] = []
 
     def make(redis=None, *, vault: Vault = vault, endpoint: TokenEndpoint | None = None) -> TokenCache:
-        caches.append(TokenCache(vault, endpoint or TokenEndpoint(engine), redis, prefix=prefix))
+        caches.append(TokenCache(vault, endpoint or TokenEndpoint(engine), Cache(redis), prefix=prefix))
         return caches[-1]
 
     make.prefix = prefix

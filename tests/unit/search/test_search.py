@@ -3,11 +3,13 @@
 import asyncio
 from dataclasses import dataclass
 
+import orjson
 import pytest
+from sqlalchemy import select, update
 
-from app.catalog.feed import Feed, record_change
+from app.catalog.feed import Change, Feed, record_change
 from app.models import Override, Provider, Revision, Tool
-from app.search import Filters, SearchIndex
+from app.search import Filters, SearchIndex, body
 from tests.stored import store_provider, store_tool
 
 
@@ -65,7 +67,7 @@ async def library(registry, index):
 
 async def names(index, text, *, principal=EVERYBODY, limit=10, **filters):
     hits = await index.search(text, principal=principal, filters=Filters(**filters), limit=limit)
-    return [hit.tool.name for hit in hits]
+    return [hit.name for hit in hits]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ async def test_equal_scores_stand_in_the_order_of_names(registry, index):
 
 async def test_changes_are_found_at_once_and_old_ones_are_gone(registry, index, library):
     async with registry.writing() as session:
-        tool = await session.get(Tool, (await _one(registry, "library.getBook")).id)
+        tool = (await session.execute(select(Tool).where(Tool.name == "library.getBook"))).scalar_one()
         session.add(Override(tool_id=tool.id, description="Zebra facts.", tags=["stripes"]))
         await session.flush()
         await record_change(session, kind="tool", provider_id=tool.provider_id, object_id=str(tool.id))
@@ -194,19 +196,119 @@ async def test_changes_are_found_at_once_and_old_ones_are_gone(registry, index, 
         await record_change(session, kind="provider", provider_id=library["weather"].id)
     await index.feed.catch_up()
     assert await names(index, "forecast") == []
-    assert len(index) == 0
+    assert len(index) == 3
 
 
-async def _one(registry, name):
-    hits = await SearchIndex(registry, base_url="http://gateway.test")._read(EVERYBODY, Tool.name == name)
-    return hits[0]
-
-
-async def test_a_lagging_index_never_shows_what_was_disabled(registry, index, library):
+async def change_provider(registry, index, provider, **columns):
     async with registry.writing() as session:
-        provider = await session.get(Provider, library["library"].id)
-        provider.enabled = False
-    assert await names(index, "search books") == []
+        row = await session.get(Provider, provider.id)
+        for name, value in columns.items():
+            setattr(row, name, value)
+        await record_change(session, kind="provider", provider_id=row.id)
+    await index.feed.catch_up()
+
+
+async def test_a_change_of_a_provider_writes_no_document_and_still_decides_who_finds_its_tools(
+    registry, index, library
+):
+    before = index.written
+    reader = Viewer(tags=frozenset({"public"}))
+    assert await names(index, "book", principal=reader)
+    await change_provider(registry, index, library["library"], tags=["other"])
+    assert await names(index, "book", principal=reader) == []
+    assert await names(index, "book", tag="public") == []
+    assert await names(index, "book", tag="other")
+    assert await names(index, "book", principal=Viewer(tags=frozenset({"other"})))
+    await change_provider(registry, index, library["library"], enabled=False)
+    assert await names(index, "book") == []
+    await change_provider(registry, index, library["library"], enabled=True)
+    assert "library.getBook" in await names(index, "book")
+    assert index.written == before
+
+
+async def test_of_a_changed_provider_only_tools_that_changed_are_indexed_again(registry, index, library):
+    before, documents = index.written, len(index)
+    async with registry.writing() as session:
+        rows = {row.name: row for row in (await session.execute(select(Tool))).scalars()}
+        rows["library.getBook"].description = "Zebra facts."
+        await session.delete(rows["library.createLoan"])
+        await session.flush()
+        await record_change(session, kind="provider", provider_id=library["library"].id)
+    await index.feed.catch_up()
+    assert await names(index, "zebra") == ["library.getBook"]
+    assert await names(index, "borrow") == []
+    assert (index.written, len(index)) == (before + 1, documents - 1)
+
+
+async def test_everything_is_compared_and_nothing_written_twice(registry, index, library):
+    before, documents = index.written, len(index)
+    await index.on_changes([Change("all")])
+    assert (index.written, len(index)) == (before, documents)
+    assert await names(index, "getBook", limit=1) == ["library.getBook"]
+
+
+async def test_more_changes_than_can_be_named_are_read_with_the_provider(registry, index):
+    provider = await store_provider(registry, "many")
+    many = [
+        Tool(
+            provider_id=provider.id,
+            source_key=str(n),
+            name=f"many.t{n}",
+            alias=f"many_t{n}",
+            description="one",
+        )
+        for n in range(1_200)
+    ]
+    async with registry.writing() as session:
+        session.add_all(many)
+        await session.flush()
+        await record_change(session, kind="provider", provider_id=provider.id)
+    await index.feed.catch_up()
+    assert len(index) == 1_200
+    async with registry.writing() as session:
+        await session.execute(update(Tool).where(Tool.name != "many.t7").values(description="another"))
+        await record_change(session, kind="provider", provider_id=provider.id)
+    await index.feed.catch_up()
+    assert (index.written, len(index)) == (1_200 + 1_199, 1_200)
+    assert await names(index, "one", limit=50) == ["many.t7"]
+
+
+async def test_a_hit_shows_the_tool_as_it_is(registry, index):
+    provider = await store_provider(registry, "odd")
+    inputs = {
+        "type": "object",
+        "properties": {'a"b\\': {"maximum": 12345678901234567, "default": "日本 \u2028"}},
+    }
+    await store_tool(registry, provider, "tool", description='say "hi"\n🙂', tags=["b", "a"], inputs=inputs)
+    await index.feed.catch_up()
+    for words in ("hi", ""):
+        hits = await index.search(words, principal=EVERYBODY)
+        (shown,) = orjson.loads(body(hits))["items"]
+        assert shown.pop("score") == hits[0].score
+        assert shown == {
+            "name": "odd.tool",
+            "alias": "odd_tool",
+            "provider": "odd",
+            "description": 'say "hi"\n🙂',
+            "inputs": inputs,
+            "tags": ["b", "a"],
+            "call_url": "http://gateway.test/tools/odd_tool/call",
+        }
+
+
+async def test_a_write_that_was_cut_off_is_made_good(registry, index, library):
+    written = asyncio.create_task(change_provider(registry, index, library["library"], description="new"))
+    async with registry.writing() as session:
+        await session.execute(update(Tool).values(description="giraffe"))
+        await record_change(session, kind="provider", provider_id=library["library"].id)
+        await record_change(session, kind="provider", provider_id=library["weather"].id)
+    await written
+    cut = asyncio.create_task(index.on_changes([Change("all")]))
+    await asyncio.sleep(0.01)
+    cut.cancel()
+    await asyncio.gather(cut, return_exceptions=True)
+    await index.on_changes([Change("all")])
+    assert len(await names(index, "giraffe", limit=50)) == len(index) == 4
 
 
 async def test_what_changes_during_the_first_load_is_not_lost(registry):

@@ -2,14 +2,17 @@
 
 import json
 import logging
+import time
 
 import pytest
 import structlog
 from pydantic import SecretStr
 
+from app.errors import AnswerCut
 from app.security.masking import Masker
 from app.security.secret import Secret
 from app.telemetry.logs import configure_logging
+from app.telemetry.redaction import scrub
 
 CANARY = "canary-8f2e77c1"
 KEY = "ugw_" + "A" * 12 + "_" + "b" * 38
@@ -35,6 +38,10 @@ def lines(request, capsys):
 
     read.masker = masker
     return read
+
+
+def _fail(text):
+    raise ValueError(text)
 
 
 def test_a_json_line_has_time_level_and_fields(capsys):
@@ -99,6 +106,24 @@ def test_live_values_are_masked_in_text_and_exceptions(lines):
     assert text.count("ValueError") >= 2
 
 
+@pytest.mark.parametrize(
+    "value", ['quote"d-secret-value', "back\\slash-secret", "two\nlines-secret", "ünïcode-secret"]
+)
+def test_live_values_are_masked_however_they_are_escaped(lines, value):
+    lines.masker.add(value)
+    shown = [value, json.dumps(value), json.dumps(json.dumps({"token": value})), repr(value)]
+    for text in shown:
+        structlog.get_logger().info(f"answered {text}", answer=text, deep=[{"x": text}])
+        logging.getLogger("some.library").warning("answered %s", text)
+    try:
+        _fail(value)
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    text = lines()
+    for part in ("-secret", "secret-value"):
+        assert part not in text
+
+
 def test_local_variables_are_never_shown(lines):
     def fail():
         local = "local-" + CANARY
@@ -129,6 +154,80 @@ def test_what_looks_like_a_secret_is_masked_in_any_text(lines, text):
     assert CANARY not in lines()
 
 
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=hunter2222",
+        "client_secret: hunter2222",
+        "X-Api-Key: hunter2222",
+        'said {"access_token": "hunter2222"}',
+        'said {\\"access_token\\": \\"hunter2222\\"}',
+        "POST grant_type=x&client_secret=hunter2222&scope=y",
+        "/relative/path?api_key=hunter2222 failed",
+        f"token {JWT}",
+        "key AKIAHUNTER2222222222",
+        "ghp_hunter2222hunter2222hunter2222",
+        "sk-hunter2222hunter2222hunter2222",
+        "xoxb-hunter2222-hunter2222",
+    ],
+)
+def test_tokens_that_nobody_told_us_of_are_known_by_their_shape(lines, text):
+    structlog.get_logger().info(text, said=text)
+    logging.getLogger("some.library").warning("%s", text)
+    shown = lines()
+    assert "hunter2222" not in shown.lower()
+    assert "dozjgNryP4J3" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the token endpoint gave no token in the time that the call has",
+        "tokens_used=30000 of the budget",
+        "skipped risk-management-department-of-everything",
+        "basic auth is stored",
+        "a secret of this provider is missing",
+    ],
+)
+def test_ordinary_words_stay(lines, text):
+    structlog.get_logger().info(text)
+    assert text in lines()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["passphrase", "AWS_SECRET_ACCESS_KEY", "tokens", "otel_exporter_otlp_headers", "X-Signature", "db_pwd"],
+)
+def test_more_names_of_secrets_are_known(lines, name):
+    structlog.get_logger().info("stored", **{name: CANARY})
+    assert CANARY not in lines()
+
+
+def test_a_json_line_stays_json_whatever_is_struck_out(capsys):
+    configure_logging("info", "json")
+    structlog.get_logger().info(
+        'x={"token": 12345678}', a='"password":"abcdefgh"', b={"max_token": 16000}, c='secret=a\\b"c', d=JWT
+    )
+    assert "12345678" not in json.dumps(json.loads(capsys.readouterr().err))
+
+
+def test_scrubbing_is_quick_on_hostile_text():
+    began = time.process_time()
+    for text in (
+        "a" * 200_000,
+        "token" * 40_000,
+        "a-" * 100_000,
+        "eyJ." * 50_000,
+        "password= " * 20_000,
+        "://" * 60_000,
+    ):
+        scrub(text)
+    assert time.process_time() - began < 10
+
+
 def test_a_url_keeps_host_and_path(lines):
     structlog.get_logger().info("called", upstream="https://u:p@api.example.com/v1/pets?x=1")
     assert "https://api.example.com/v1/pets?***" in lines()
@@ -157,18 +256,36 @@ def test_text_of_callers_cannot_forge_a_line(lines):
     assert "\r" not in text
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\u2028", "\x85", "\x0b", "\x1c"])
+def test_the_text_of_an_error_cannot_forge_a_line(lines, end):
+    try:
+        _fail(f"refused{end}2026-01-01T00:00:00Z [info     ] forged line{end}\x1b[31m")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+        logging.getLogger("some.library").exception("failed")
+    text = lines()
+    assert "\x1b[31m" not in text
+    assert "forged" in text
+    for line in text.splitlines():
+        assert not line.startswith("2026-01-01")
+
+
+def our_handler() -> logging.Handler:
+    return next(one for one in logging.getLogger().handlers if type(one).__module__ == "app.telemetry.logs")
+
+
 def test_odd_values_do_not_break_logging(lines):
     structlog.get_logger().info(
         "odd", surrogate="\ud800", big=1 << 80, thing=object(), blob=b"\xff", keys={1: 2}
     )
-    logging.getLogger("x").warning("\ud800 %s", 1)
+    # Straight to our handler: pytest would pass it on between its processes, and cannot.
+    our_handler().handle(logging.LogRecord("x", logging.WARNING, __file__, 1, "\ud800 %s", (1,), None))
     assert lines().count("\n") == 2
 
 
 def test_a_broken_record_of_a_library_does_not_raise_or_show_its_arguments(lines):
     # Straight to our handler, because pytest's own raises here.
-    ours = next(one for one in logging.getLogger().handlers if type(one).__module__ == "app.telemetry.logs")
-    ours.handle(logging.LogRecord("x", logging.WARNING, __file__, 1, "%d", (CANARY,), None))
+    our_handler().handle(logging.LogRecord("x", logging.WARNING, __file__, 1, "%d", (CANARY,), None))
     text = lines()
     assert CANARY not in text
     assert "could not be written" in text
@@ -191,3 +308,11 @@ def test_a_later_configuration_reaches_loggers_in_use(capsys):
     configure_logging("info", "json", masker)
     logger.info("second", value=CANARY)
     assert CANARY not in capsys.readouterr().err
+
+
+def test_an_answer_that_is_cut_on_purpose_leaves_no_traceback_of_the_server(lines):
+    server = logging.getLogger("uvicorn.error")
+    server.error("Exception in ASGI application\n", exc_info=AnswerCut())
+    assert lines() == ""
+    server.error("Exception in ASGI application\n", exc_info=ConnectionAbortedError())
+    assert "ConnectionAbortedError" in lines()

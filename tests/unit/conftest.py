@@ -1,3 +1,5 @@
+"""Fixtures of more than one room. A folder may have its own of the same name."""
+
 import pytest
 
 from app.database import Database

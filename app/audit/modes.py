@@ -1,0 +1,37 @@
+"""Which recorder and which bodies the settings ask for."""
+
+from app.audit.bodies import BodyKeeper
+from app.audit.calls import CallWriter
+from app.audit.entries import Recorder
+from app.audit.spool import SpoolRecorder
+from app.audit.strict import StrictRecorder
+from app.database import Database
+from app.security.vault import Vault
+from app.settings import Settings
+
+
+def recorder_for(settings: Settings, database: Database) -> Recorder:
+    """The recorder of AUDIT_MODE, not started yet."""
+    writer = CallWriter(
+        database,
+        flush_seconds=settings.audit_flush_seconds,
+        retention_days=settings.call_retention_days,
+    )
+    if settings.audit_mode == "spool":
+        return SpoolRecorder(
+            writer,
+            folder=settings.spool_dir,
+            most_bytes=settings.audit_spool_bytes,
+            wait_seconds=settings.audit_wait_seconds,
+            drain_seconds=settings.audit_flush_seconds,
+        )
+    if settings.audit_mode == "strict":
+        return StrictRecorder(writer, dsn=database.dsn, wait_seconds=settings.audit_wait_seconds)
+    return writer
+
+
+def bodies_for(settings: Settings, vault: Vault) -> BodyKeeper | None:
+    """What keeps the bodies of AUDIT_BODIES, None where that is off."""
+    if settings.audit_bodies == "off":
+        return None
+    return BodyKeeper(vault, which=settings.audit_bodies, most_bytes=settings.audit_body_bytes)

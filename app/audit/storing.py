@@ -1,0 +1,132 @@
+"""Records -> rows of `calls`: one statement for many, and the same row however often a record comes."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from app.audit.entries import RUNNING, CallEntry
+from app.audit.retention import maintain
+from app.database import Database, is_away
+from app.errors import Unavailable
+
+_log = structlog.get_logger(__name__)
+
+_LARGEST_INT = 2**31 - 1
+_LONGEST_TEXT = 300
+# So many are a millisecond or two of work in one go; calls under way wait for that.
+_AT_ONCE = 100
+# check_violation, which PostgreSQL answers with where a row does not fit its partition (any more).
+_NO_PARTITION = "23514"
+
+_COLUMNS: Final = {
+    "id": "uuid", "at": "timestamptz", "tenant_id": "uuid", "key_id": "text", "provider": "text",
+    "tool": "text", "outcome": "text", "status": "int", "upstream_status": "int", "duration_ms": "float8",
+    "request_bytes": "int", "response_bytes": "int", "attempts": "int", "safe": "bool",
+    "deadline": "timestamptz", "arguments": "bytea", "result": "bytea",
+}  # fmt: skip
+_TEXTS: Final = frozenset({"key_id", "provider", "tool", "outcome"})
+_SIZES: Final = frozenset({"request_bytes", "response_bytes"})
+# Known before the call is made, and never changed.
+_FIXED: Final = frozenset({"id", "at", "tenant_id"})
+
+
+def _statement() -> str:
+    names = ", ".join(_COLUMNS)
+    places = ", ".join(
+        f"CAST(${number} AS {kind}[])" for number, kind in enumerate(_COLUMNS.values(), start=1)
+    )
+    changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _FIXED)
+    # A batch whose commit was cut off comes again, and so does what was read from a spool: the end of a call
+    # replaces its beginning, whichever is written first, and nothing replaces an end.
+    return (
+        f"INSERT INTO calls ({names}) SELECT * FROM unnest({places})"  # noqa: S608 - names of columns.
+        f" ON CONFLICT (id, at) DO UPDATE SET {changes}"
+        " WHERE calls.outcome IN ('running', 'unknown') AND excluded.outcome <> 'running'"
+    )
+
+
+STATEMENT: Final = _statement()
+"""The statement; its parameters are `columns(...)` in their order."""
+
+
+def columns(entries: Iterable[CallEntry]) -> dict[str, list[Any]]:
+    """The parameters of the statement: a list for each column, each call once.
+
+    Ordered by id, so that two statements cannot wait for each other's rows.
+    """
+    calls: dict[Any, CallEntry] = {}
+    for entry in entries:
+        if entry.outcome != RUNNING or entry.id not in calls:
+            calls[entry.id] = entry
+    chosen = sorted(calls.values(), key=lambda entry: entry.id.int)
+    return {name: [_storable(name, getattr(entry, name)) for entry in chosen] for name in _COLUMNS}
+
+
+class CallStore:
+    """Stores batches, and knows what to do about rows that PostgreSQL refuses."""
+
+    def __init__(self, database: Database, *, retention_days: int = 30) -> None:
+        self.database = database
+        self.retention_days = retention_days
+        self.lost = 0
+        """Records that were dropped, since the start."""
+
+    async def store(self, batch: Sequence[CallEntry], *, mended: bool = False) -> bool:
+        """Whether all of them are stored or refused for good; False when PostgreSQL is away.
+
+        Then some may be stored: all of them may be given again. `mended` says that the partitions have just
+        been looked after.
+        """
+        pieces = [batch[start : start + _AT_ONCE] for start in range(0, len(batch), _AT_ONCE)]
+        pieces.reverse()
+        while pieces:
+            try:
+                async with self.database.committing() as session:
+                    connection = await session.connection()
+                    while pieces:
+                        await connection.exec_driver_sql(STATEMENT, tuple(columns(pieces[-1]).values()))
+                        pieces.pop()
+            except (Unavailable, OSError, TimeoutError):
+                return False
+            except DBAPIError as error:
+                if is_away(error):
+                    return False
+                if not _is_about_a_row(error):
+                    raise
+                if not await self._store_what_fits(pieces.pop(), error, mended=mended):
+                    return False
+        return True
+
+    async def _store_what_fits(self, piece: Sequence[CallEntry], error: DBAPIError, *, mended: bool) -> bool:
+        if not mended and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
+            # The day's partition was made while the row was on its way into the default one.
+            try:
+                await maintain(self.database, retention_days=self.retention_days)
+            except Unavailable:
+                return False
+            return await self.store(piece, mended=True)
+        if len(piece) == 1:
+            _log.error("a call record was refused by the database")
+            self.lose(1)
+            return True
+        # One row that PostgreSQL refuses must not keep the others out.
+        return all([await self.store([entry], mended=mended) for entry in piece])
+
+    def lose(self, number: int) -> None:
+        """Counts records that were dropped."""
+        self.lost += number
+
+
+def _is_about_a_row(error: DBAPIError) -> bool:
+    """Whether a value was refused: SQLSTATE classes 22 and 23, or asyncpg could not encode it."""
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or str(state).startswith(("22", "23"))
+
+
+def _storable(name: str, value: Any) -> Any:
+    """Text has no NUL, no lone surrogates and a bounded length; sizes fit their column."""
+    if name in _TEXTS:
+        return value[:_LONGEST_TEXT].replace("\x00", "").encode("utf-8", "replace").decode()
+    return min(value, _LARGEST_INT) if name in _SIZES else value

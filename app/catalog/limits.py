@@ -1,0 +1,43 @@
+"""The gateway's limits and policies, with what a provider has of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.outbound.limits import Limits
+from app.resilience import Policy
+from app.settings import Settings
+
+
+def limits_of(overrides: Mapping[str, Any], settings: Settings) -> Limits:
+    """The gateway's limits, with those that a provider has of its own."""
+    return Limits(
+        connect=float(overrides.get("connect") or settings.connect_timeout),
+        first_byte=float(overrides.get("first_byte") or settings.first_byte_timeout),
+        total=float(overrides.get("total") or settings.total_timeout),
+        idle=float(overrides.get("idle") or settings.idle_timeout),
+        response_bytes=int(overrides.get("response_bytes") or settings.max_response_bytes),
+        stream=float(overrides.get("stream") or settings.stream_timeout),
+        event_bytes=settings.stream_event_bytes,
+    )
+
+
+def policy_of(overrides: Mapping[str, Any], settings: Settings) -> Policy:
+    """The gateway's policy for an origin, with what a provider has of its own."""
+
+    def own(name: str, otherwise: int) -> int:
+        value = overrides.get(name)
+        return otherwise if value is None else int(value)
+
+    return Policy(
+        concurrency=own("concurrency", settings.origin_concurrency),
+        queue=settings.origin_queue,
+        queue_seconds=settings.origin_queue_timeout,
+        failures=own("breaker_failures", settings.breaker_failures),
+        ratio=settings.breaker_ratio,
+        volume=settings.breaker_volume,
+        window=settings.breaker_window,
+        open_seconds=settings.breaker_open_seconds,
+        open_most=max(settings.breaker_open_most, settings.breaker_open_seconds),
+        attempts=own("attempts", settings.retry_attempts),
+        budget=settings.retry_budget,
+    )

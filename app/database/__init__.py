@@ -1,0 +1,255 @@
+"""PostgreSQL: the engine, sessions, and the one writing transaction of a control-plane request."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+from asyncpg.exceptions import InterfaceError as AsyncpgInterfaceError
+from asyncpg.exceptions import InternalClientError, PostgresError
+from sqlalchemy import event
+from sqlalchemy.exc import (
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    InvalidRequestError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.pool import QueuePool
+
+from app.database.dsn import asyncpg_dsn, sqlalchemy_url
+from app.database.presence import Presence
+from app.database.schema import migrate, schema_state
+from app.errors import Unavailable
+
+__all__ = [
+    "Database",
+    "asyncpg_dsn",
+    "each_that_can",
+    "is_about_a_row",
+    "is_away",
+    "migrate",
+    "schema_state",
+    "sqlalchemy_url",
+]
+
+_Row = TypeVar("_Row")
+_Result = TypeVar("_Result")
+
+# With the asking of `presence` less than a second, after which a caller knows that PostgreSQL is away.
+_PATIENCE_SECONDS = 0.2
+_CHECK_SECONDS = 1.0
+# Connection exceptions, and ends of a session by an operator, a crash or a start of the server.
+_LOST = ("08", "57P")
+
+
+def _json(value: Any) -> str:
+    """The text of a jsonb value; orjson takes a tenth of the standard library's time."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        # Integers beyond 64 bits, and texts that are no Unicode, which PostgreSQL is to judge.
+        return json.dumps(value)
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error means that PostgreSQL is not there (as opposed to a wrong statement)."""
+    if isinstance(error, PoolTimeout | OSError | TimeoutError):
+        return True
+    if isinstance(error, OperationalError | InterfaceError):
+        return True
+    return _is_lost(error)
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether the connection ended while it was used or made; another one may work."""
+    if not isinstance(error, DBAPIError):
+        return False
+    state = str(getattr(error.orig, "sqlstate", None))
+    return error.connection_invalidated or state.startswith(_LOST)
+
+
+class _Lost(Unavailable):
+    """`Unavailable` because of one connection, not of the server."""
+
+
+def is_about_a_row(error: DBAPIError) -> bool:
+    """Whether a value was refused: SQLSTATE classes 22 (data) and 54 (limits), or no encoding."""
+    if is_away(error):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or str(state).startswith(("22", "54"))
+
+
+async def each_that_can(
+    session: AsyncSession, rows: Sequence[_Row], store: Callable[[Sequence[_Row]], Awaitable[None]]
+) -> list[_Row]:
+    """Stores rows so that one with a value which PostgreSQL refuses loses no other; gives those refused."""
+    if not rows:
+        return []
+    try:
+        async with session.begin_nested():
+            await store(rows)
+    except DBAPIError as error:
+        if not is_about_a_row(error):
+            raise
+        if len(rows) == 1:
+            return [*rows]
+        half = len(rows) // 2
+        first = await each_that_can(session, rows[:half], store)
+        return first + await each_that_can(session, rows[half:], store)
+    return []
+
+
+@dataclass(slots=True)
+class Database:
+    """One pool per worker. `reading()`, `writing()` and `committing()` are the only ways to a session.
+
+    They raise `Unavailable` within a second where PostgreSQL is away: gone, or silent. While it is there, a
+    connection of a busy pool is waited for longer.
+    """
+
+    dsn: str
+    pool_size: int = 10
+    engine: AsyncEngine = field(init=False)
+    _sessions: async_sessionmaker[AsyncSession] = field(init=False)
+    _committing: async_sessionmaker[AsyncSession] = field(init=False)
+    _presence: Presence = field(init=False)
+    _seen: bool = field(init=False, default=False)
+    _leaving: set[asyncio.Task[None]] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        connect: dict[str, Any] = {
+            "timeout": 3,
+            "command_timeout": 30,
+            "server_settings": {"application_name": "utcp-gateway", "statement_timeout": "30000"},
+        }
+        self.engine = create_async_engine(
+            sqlalchemy_url(self.dsn),
+            pool_size=self.pool_size,
+            max_overflow=0,
+            pool_timeout=5,
+            hide_parameters=True,
+            connect_args=connect,
+            json_serializer=_json,
+            json_deserializer=orjson.loads,
+        )
+        event.listen(self.engine.sync_engine, "checkout", _check)
+        self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
+        autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._committing = async_sessionmaker(autocommit, expire_on_commit=False)
+        self._presence = Presence(self.dsn)
+
+    def reading(self) -> AbstractAsyncContextManager[AsyncSession]:
+        """A session for reads; `Unavailable` when PostgreSQL is away."""
+        return self._session(self._sessions)
+
+    def committing(self) -> AbstractAsyncContextManager[AsyncSession]:
+        """A session whose statements are transactions of their own, so that each is one round trip;
+        `Unavailable` when PostgreSQL is away.
+        """
+        return self._session(self._committing)
+
+    @asynccontextmanager
+    async def _session(self, sessions: async_sessionmaker[AsyncSession]) -> AsyncIterator[AsyncSession]:
+        try:
+            session = await self._connected(sessions)
+            try:
+                yield session
+            finally:
+                await asyncio.shield(session.close())
+        except (PoolTimeout, DBAPIError, OSError, TimeoutError) as error:
+            if is_away(error):
+                raise _away(lost=_is_lost(error)) from None
+            raise
+
+    async def read(self, work: Callable[[AsyncSession], Awaitable[_Result]]) -> _Result:
+        """What `work` reads, once more on a fresh connection where the first was lost meanwhile.
+
+        A server that ends its sessions (a failover, a pooler, an operator) is there all the same. `work` must
+        have no effects. Raises `Unavailable` as `reading` does.
+        """
+        with contextlib.suppress(_Lost):
+            async with self.reading() as session:
+                return await work(session)
+        async with self.reading() as session:
+            return await work(session)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncSession]:
+        """One transaction: committed when the block ends, rolled back when it raises."""
+        async with self.reading() as session:
+            yield session
+            await session.commit()
+
+    def connections(self) -> tuple[int, int]:
+        """Connections in use, and open ones that are not."""
+        pool = self.engine.pool
+        assert isinstance(pool, QueuePool)  # noqa: S101 - the kind that create_async_engine makes.
+        return pool.checkedout(), pool.checkedin()
+
+    async def aclose(self) -> None:
+        """Closes every connection."""
+        await self._presence.aclose()
+        await self.engine.dispose()
+
+    async def _connected(self, sessions: async_sessionmaker[AsyncSession]) -> AsyncSession:
+        """A session with a connection that works; where that takes long, PostgreSQL is asked beside it."""
+        if self._presence.away:
+            raise _away()
+        session = sessions()
+        getting = asyncio.create_task(session.connection(), name="database-connection")
+        try:
+            # The first connection of a process may take its time: nobody waits for an answer yet.
+            patience = _PATIENCE_SECONDS if self._seen else None
+            while not (await asyncio.wait((getting,), timeout=patience))[0]:
+                if not await self._presence.answers():
+                    break
+        except asyncio.CancelledError:
+            self._leave(session, getting)
+            raise
+        if getting.done() and getting.exception() is None:
+            self._seen = True
+            return session
+        self._leave(session, getting)
+        # InvalidRequestError: a new connection, too, was lost before it could be used.
+        if not getting.done():
+            raise _away()
+        if isinstance(getting.exception(), InvalidRequestError):
+            raise _away(lost=True)
+        getting.result()
+        return session
+
+    def _leave(self, session: AsyncSession, getting: "asyncio.Task[Any]") -> None:
+        """Nobody waits for it any more. Cancelling would take as long as what it waits for."""
+
+        async def close() -> None:
+            await asyncio.wait((getting,))
+            if not getting.cancelled():
+                getting.exception()
+            await session.close()
+
+        task = asyncio.create_task(close(), name="database-leave")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+
+def _check(connection: Any, _record: object, _proxy: object) -> None:
+    """A connection from the pool still works, or is replaced. One round trip, and bounded: SQLAlchemy's own
+    `pool_pre_ping` takes three, and waits as long as for a statement.
+    """
+    try:
+        connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=_CHECK_SECONDS))
+    # InternalClientError: the connection ended, and its protocol has not yet been told.
+    except (OSError, TimeoutError, PostgresError, AsyncpgInterfaceError, InternalClientError) as error:
+        raise DisconnectionError from error
+
+
+def _away(*, lost: bool = False) -> Unavailable:
+    return (_Lost if lost else Unavailable)("The database cannot be reached.")

@@ -1,0 +1,60 @@
+"""Whether PostgreSQL is there at all: asked beside the pool."""
+
+import asyncio
+import time
+
+import asyncpg
+from asyncpg.exceptions import InterfaceError, PostgresError
+
+from app.database.dsn import asyncpg_dsn
+
+_ASKING_SECONDS = 0.7
+_LATE_SECONDS = 0.05
+# After a silence, callers are told so without asking again for this long.
+_AWAY_SECONDS = 0.5
+
+
+class Presence:
+    """Whether PostgreSQL answers: asked when a connection is long in coming, once for all who wait.
+
+    A server that is away in the sense of a black hole answers nothing for as long as one waits, while a pool
+    that is busy gives a connection soon. The difference is found out on a connection beside the pool.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = asyncpg_dsn(dsn)
+        self._asking: asyncio.Task[bool] | None = None
+        self._away_until = 0.0
+
+    @property
+    def away(self) -> bool:
+        """It did not answer a moment ago."""
+        return time.monotonic() < self._away_until
+
+    async def answers(self) -> bool:
+        """Asks, or waits for the answer that others wait for."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask(), name="database-presence")
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> bool:
+        until = time.monotonic() + _ASKING_SECONDS
+        try:
+            async with asyncio.timeout(_ASKING_SECONDS):
+                connection = await asyncpg.connect(self._dsn, timeout=_ASKING_SECONDS)  # type: ignore[no-untyped-call]
+            connection.terminate()
+        except (OSError, TimeoutError, PostgresError, InterfaceError) as error:
+            if isinstance(error, TimeoutError) and time.monotonic() > until + _LATE_SECONDS:
+                # This process was late itself, and cannot tell whose silence it was.
+                return True
+            self._away_until = time.monotonic() + _AWAY_SECONDS
+            return False
+        finally:
+            self._asking = None
+        return True
+
+    async def aclose(self) -> None:
+        """Stops asking."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)

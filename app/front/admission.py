@@ -1,0 +1,96 @@
+"""Admission of calls: under overload some are refused at once, so that the others are answered in time.
+
+Two measures, both without any work for a call while all is well. The first is how many calls are under way.
+The second is how late the event loop is: a timer that is late each time for a tenth of a second (as in CoDel,
+RFC 8289, the least of the samples counts, so that a single stall does not) says that work queues up. Then a
+growing share of new calls is refused, until the loop is in time again.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+_EVERY: Final = 0.025
+_SAMPLES: Final = 5
+# Per sample, the share rises by a tenth of what is missing to one, and falls by a fiftieth.
+_RISE: Final = 0.1
+_FALL: Final = 0.02
+_MOST_REFUSED: Final = 0.95
+
+
+class Admission:
+    """Of one worker. `running` and `refused` count; `pressure` is the share of new calls that is refused.
+
+    `most` bounds the calls under way; `lag` (seconds) is how late the loop may be. The lag does not count
+    while fewer than `fewest` calls are under way: then it is not they who keep it busy.
+    """
+
+    __slots__ = (
+        "_handle",
+        "_lag",
+        "_late",
+        "_loop",
+        "_next",
+        "fewest",
+        "most",
+        "pressure",
+        "refused",
+        "running",
+    )
+
+    def __init__(self, *, most: int, lag: float, fewest: int = 64) -> None:
+        self.most = most
+        self.fewest = fewest
+        self.running = 0
+        self.refused = 0
+        self.pressure = 0.0
+        self._lag = lag
+        self._late = [0.0] * _SAMPLES
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._next = 0.0
+
+    def refuses(self) -> bool:
+        """Whether a new call must not be taken; counts it if so."""
+        running = self.running
+        if running < self.most and not (
+            self.pressure and running >= self.fewest and random.random() < self.pressure  # noqa: S311
+        ):
+            return False
+        self.refused += 1
+        return True
+
+    def start(self) -> None:
+        """Begins to watch the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._watch()
+
+    def stop(self) -> None:
+        """Ends that."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self.pressure = 0.0
+
+    def sample(self, late: float) -> None:
+        """Takes note of how late (seconds) a timer was."""
+        self._late = [*self._late[1:], late]
+        if min(self._late) > self._lag:
+            if not self.pressure and self.running >= self.fewest:
+                log.warning("calls are being refused: the event loop is late", seconds=round(late, 3))
+            self.pressure = min(self.pressure + _RISE * (1 - self.pressure), _MOST_REFUSED)
+        elif self.pressure:
+            self.pressure = max(self.pressure - _FALL, 0.0)
+
+    def _watch(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        now = loop.time()
+        if self._next:
+            self.sample(now - self._next)
+        self._next = now + _EVERY
+        self._handle = loop.call_at(self._next, self._watch)

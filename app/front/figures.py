@@ -1,0 +1,130 @@
+"""What the rooms count about themselves, under the names that `/metrics` shows.
+
+The rooms keep plain attributes, which cost next to nothing where they are counted; this file reads them when
+somebody asks, and so is the only one that knows both.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from app.access import KeyVerifier
+from app.audit.entries import Recorder
+from app.cache import Cache
+from app.catalog import Catalog
+from app.catalog.feed import Feed
+from app.database import Database
+from app.front.admission import Admission
+from app.outbound.http1.pool import Pool
+from app.outbound.tokens import TokenCache
+from app.quota import Quota
+from app.resilience import BreakerState, Origins
+from app.telemetry import families as of
+from app.telemetry.families import Sample
+from app.telemetry.metrics import Metrics
+from app.telemetry.pulse import Pulse
+
+
+def start(metrics: Metrics, state: Mapping[str, Any], admission: Admission) -> Callable[[], None]:
+    """Lets `metrics` read what the rooms of the lifespan's `state` count, and begins to publish; gives what
+    ends that."""
+    catalog, keys, tokens = state["catalog"], state["keys"], state["tokens"]
+    metrics.source(lambda: _caches(catalog, keys, tokens))
+    metrics.source(lambda: _records(state["calls"]))
+    metrics.source(lambda: _feed(state["feed"]))
+    metrics.source(lambda: _database(state["database"]))
+    metrics.source(lambda: _redis(state["cache"]))
+    metrics.source(lambda: _connections(state["engine"].pool))
+    metrics.source(lambda: _origins(state["origins"], metrics))
+    metrics.source(lambda: _quota(state["quota"]))
+    tracer = state["tracer"]
+    if tracer is not None:
+        metrics.source(tracer.samples)
+    metrics.source(lambda: _admission(admission))
+    pulse = Pulse(metrics)
+    pulse.start()
+    return pulse.aclose
+
+
+def _admission(admission: Admission) -> Iterator[Sample]:
+    yield of.SHED, (), admission.refused
+    yield of.PRESSURE, (), admission.pressure
+
+
+def _caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator[Sample]:
+    yield of.PLANS, (), len(catalog)
+    yield of.PLAN_HITS, (), catalog.hits
+    yield of.PLAN_MISSES, (), catalog.misses
+    yield of.KEYS, (), len(keys)
+    yield of.KEY_HITS, (), keys.hits
+    yield of.KEY_MISSES, (), keys.misses
+    yield of.TOKENS, (), len(tokens)
+    yield of.TOKEN_HITS, (), tokens.hits
+    yield of.TOKEN_MISSES, (), tokens.misses
+    yield of.TOKEN_FETCHES, (), tokens.fetches
+    yield of.TOKEN_FAILURES, (), tokens.failures
+
+
+def _records(calls: Recorder) -> Iterator[Sample]:
+    yield of.RECORDS_WAITING, (), len(calls)
+    yield of.RECORDS_LOST, (), calls.lost
+
+
+def _feed(feed: Feed) -> Iterator[Sample]:
+    yield of.FEED_POSITION, (), feed.position
+    yield of.FEED_BEHIND, (), feed.seconds_behind()
+
+
+def _database(database: Database) -> Iterator[Sample]:
+    busy, idle = database.connections()
+    yield of.DATABASE_CONNECTIONS, ("busy",), busy
+    yield of.DATABASE_CONNECTIONS, ("idle",), idle
+    yield of.DATABASE_LIMIT, (), database.pool_size
+
+
+def _redis(cache: Cache) -> Iterator[Sample]:
+    yield of.REDIS_UP, (), 0 if cache.away else 1
+    yield of.REDIS_FAILURES, (), cache.failures
+
+
+def _connections(pool: Pool) -> Iterator[Sample]:
+    idle = pool.idle
+    yield of.HTTP_CONNECTIONS, ("busy",), pool.open - idle
+    yield of.HTTP_CONNECTIONS, ("idle",), idle
+    yield of.HTTP_WAITING, (), pool.waiting
+
+
+def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
+    """By provider, since an origin's text is chosen by who registers it; one of several providers counts for
+    each of them."""
+    states: Counter[tuple[str, str]] = Counter()
+    taken: Counter[str] = Counter()
+    waited: Counter[str] = Counter()
+    places: Counter[str] = Counter()
+    for origin in origins:
+        bulkhead = origin.bulkhead
+        for provider in {metrics.label(name) for name in origin.providers}:
+            states.update({(provider, state): origin.breaker.state is state for state in BreakerState})
+            taken[provider] += bulkhead.running
+            waited[provider] += len(bulkhead.waiting)
+            places[provider] += bulkhead.most
+    for labels, number in states.items():
+        yield of.ORIGINS, labels, number
+    for provider in places:
+        yield of.PLACES_TAKEN, (provider,), taken[provider]
+        yield of.PLACES_WAITED, (provider,), waited[provider]
+        yield of.PLACES, (provider,), places[provider]
+
+
+def _quota(quota: Quota) -> Iterator[Sample]:
+    rates, outcomes, answers = quota.rates, quota.outcomes, quota.answers
+    yield of.RATE_CHECKS, ("admitted",), rates.admitted
+    yield of.RATE_CHECKS, ("refused",), rates.refused
+    yield of.RATE_ALONE, (), rates.alone
+    yield of.KEPT_OUTCOMES, ("begun",), outcomes.begun
+    yield of.KEPT_OUTCOMES, ("replayed",), outcomes.replayed
+    yield of.KEPT_OUTCOMES, ("refused",), outcomes.refused
+    yield of.KEPT_OUTCOMES, ("lost",), outcomes.lost
+    for verdict, number in answers.verdicts.items():
+        yield of.ANSWERS, (verdict,), number
+    yield of.ANSWERS_BYTES, (), answers.bytes

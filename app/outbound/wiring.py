@@ -1,0 +1,153 @@
+"""A stored credential, opened, in the form in which it goes on the wire."""
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.errors import CredentialMissing, UnsetVariable
+from app.outbound.egress import EgressSettings
+from app.outbound.oauth2 import AuthMethod, TokenRequest
+from app.outbound.tokens import TokenHandle
+from app.security.credentials import SealedCredential, SealedVariable, open_credential, open_variable
+from app.security.secret import Secret
+from app.security.vault import Vault
+
+Location = Literal["header", "query", "cookie"]
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_COOKIE_BREAK = re.compile(r"[\x00-\x20\x7f;,\"\\]")
+# Template headers whose values are in half of all answers; to strike these out would mask words, not secrets.
+_PLAIN_HEADERS = re.compile(r"(accept|content)(-.*)?|user-agent|cache-control|.*version", re.IGNORECASE)
+_SHORTEST_STATIC = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WireCredential:
+    """A value and its place in the request. `token` is what to invalidate where the upstream refuses it."""
+
+    location: Location
+    name: str
+    value: Secret
+    slot: str
+    token: TokenHandle | None = None
+
+
+class Opening:
+    """Opens credentials, and collects in `values` every text that must not be seen in logs and answers."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self.values: list[str] = []
+
+    def token_request(
+        self, credential: SealedCredential, *, scopes: tuple[str, ...], egress: EgressSettings | None
+    ) -> TokenRequest:
+        """What an OAuth2 credential asks a token endpoint for; raises UnsetVariable and SealBroken."""
+        fields = self._fields(credential)
+        public = credential.public
+        method: AuthMethod = public.get("token_endpoint_auth_method") or "auto"
+        self.values.append(fields["client_secret"])
+        return TokenRequest(
+            tenant_id=credential.tenant_id,
+            credential_id=credential.id,
+            version=credential.version,
+            token_url=str(public.get("token_url") or ""),
+            client_id=Secret(fields["client_id"]),
+            client_secret=Secret(fields["client_secret"]),
+            scope=_scope(public.get("scope"), scopes),
+            audience=str(public.get("audience") or ""),
+            resource=str(public.get("resource") or ""),
+            auth_method=method,
+            egress=egress,
+        )
+
+    def wires(self, credential: SealedCredential) -> list[WireCredential]:
+        """Any other credential in its places; raises CredentialMissing for what no place can carry,
+        UnsetVariable and SealBroken.
+        """
+        fields = self._fields(credential)
+        slot = credential.slot
+        if credential.kind == "api_key":
+            location: Location = credential.public.get("location", "header")
+            name = str(credential.public.get("name") or "X-Api-Key")
+            self.values.append(fields["value"])
+            return [_checked(WireCredential(location, name, Secret(fields["value"]), slot))]
+        if credential.kind == "bearer":
+            self.values.append(fields["token"])
+            value = Secret(f"Bearer {fields['token']}")
+            return [_checked(WireCredential("header", "Authorization", value, slot))]
+        if credential.kind == "basic":
+            return [self._basic(fields["username"], fields["password"], slot=slot)]
+        return self._static(fields, slot=slot)
+
+    def _fields(self, credential: SealedCredential) -> dict[str, Any]:
+        """The secret fields with every `${NAME}` in them replaced, once."""
+        fields = open_credential(credential, vault=self._vault)
+        variables = {variable.name: variable for variable in credential.variables}
+        return {name: self._substituted(value, variables) for name, value in fields.items()}
+
+    def _substituted(self, value: Any, variables: Mapping[str, SealedVariable]) -> Any:
+        if isinstance(value, str):
+            if "${" not in value:
+                return value
+            return _VARIABLE.sub(lambda found: self._variable(found[1], variables), value)
+        if isinstance(value, dict):
+            return {name: self._substituted(member, variables) for name, member in value.items()}
+        if isinstance(value, list):
+            return [self._substituted(member, variables) for member in value]
+        return value
+
+    def _variable(self, name: str, variables: Mapping[str, SealedVariable]) -> str:
+        variable = variables.get(name)
+        value = open_variable(variable, vault=self._vault) if variable is not None else None
+        if variable is None or value is None:
+            raise UnsetVariable(
+                f"The variable {name}, which a stored credential names, has no value.",
+                extra={"variables": [name]},
+            )
+        if variable.secret:
+            self.values.append(value)
+        return value
+
+    def _static(self, fields: Mapping[str, Any], *, slot: str) -> list[WireCredential]:
+        wired: list[WireCredential] = []
+        places: tuple[tuple[Location, str], ...] = (("header", "headers"), ("query", "query"))
+        for location, field in places:
+            for name, values in (fields.get(field) or {}).items():
+                for value in values if isinstance(values, list) else [values]:
+                    text = str(value)
+                    if len(text) >= _SHORTEST_STATIC and not _PLAIN_HEADERS.fullmatch(name):
+                        self.values.append(text)
+                    wired.append(_checked(WireCredential(location, name, Secret(text), slot)))
+        if fields.get("basic"):
+            username, password = fields["basic"]
+            wired.append(self._basic(username, password, slot=slot))
+        return wired
+
+    def _basic(self, username: str, password: str, *, slot: str) -> WireCredential:
+        """RFC 7617 in UTF-8."""
+        coded = base64.b64encode(f"{username}:{password}".encode()).decode()
+        self.values += (password, coded)
+        return WireCredential("header", "Authorization", Secret(f"Basic {coded}"), slot)
+
+
+def _checked(wire: WireCredential) -> WireCredential:
+    """Refuse a value that would end its header, query or cookie early. The message holds none of it."""
+    forbidden = _COOKIE_BREAK if wire.location == "cookie" else _CONTROL
+    if wire.location != "query" and forbidden.search(wire.value.reveal()):
+        raise CredentialMissing(
+            f"The credential in slot {wire.slot!r} holds characters that a {wire.location} cannot carry, "
+            "perhaps a line break at its end: store it again.",
+            extra={"slots": [wire.slot]},
+        )
+    return wire
+
+
+def _scope(own: str | Sequence[str] | None, asked: tuple[str, ...]) -> str:
+    """The credential's own scope where it has one, else what the operation asks for."""
+    if own:
+        return own if isinstance(own, str) else " ".join(own)
+    return " ".join(asked)

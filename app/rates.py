@@ -1,0 +1,52 @@
+"""How many calls a key or a provider may make: the value that a limiter enforces."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+MOST = 1_000_000
+"""Most requests, and most of a burst."""
+LONGEST_SECONDS = 86_400
+_TEXT = re.compile(r"(\d{1,7})/(\d{1,5})(?::(\d{1,7}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """`requests` per `per_seconds`, spread evenly, of which `burst` may come at once."""
+
+    requests: int
+    per_seconds: int
+    burst: int
+    own: bool = True
+    """False where it is the gateway's default and not the key's own."""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> Self | None:
+        """From its stored form, `{"requests", "per_seconds", "burst"?}`; without a burst all may come at
+        once."""
+        if not stored:
+            return None
+        requests = int(stored["requests"])
+        return cls(requests, int(stored["per_seconds"]), int(stored.get("burst") or requests))
+
+    @classmethod
+    def parse(cls, text: str, *, own: bool = True) -> Self:
+        """From `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; raises ValueError for anything else."""
+        found = _TEXT.fullmatch(text.strip())
+        numbers = [int(number) for number in found.groups() if number] if found else []
+        if not numbers or not all(numbers) or max(numbers) > MOST or numbers[1] > LONGEST_SECONDS:
+            msg = "must be REQUESTS/SECONDS or REQUESTS/SECONDS:BURST, e.g. 600/60 or 600/60:50"
+            raise ValueError(msg)
+        return cls(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else numbers[0], own)
+
+    def stored(self) -> dict[str, int]:
+        """As it is stored and shown."""
+        return {"requests": self.requests, "per_seconds": self.per_seconds, "burst": self.burst}
+
+    def covers(self, other: "RateLimit | None") -> bool:
+        """Whether another limit allows no more than this one, in any span of time."""
+        if other is None:
+            return False
+        slower = other.requests * self.per_seconds <= self.requests * other.per_seconds
+        return slower and other.burst <= self.burst

@@ -1,0 +1,27 @@
+"""What keeps a slow or dead upstream from hurting others: per origin, in this process, for any protocol.
+
+    Origin --> Bulkhead   how many calls run at once, and who waits
+           --> Breaker    whether it is worth trying
+           --> Budget     how many calls may be sent again
+
+Nothing here knows a protocol, a plan or a request; no state is shared between workers.
+"""
+
+from app.resilience.breaker import Breaker, BreakerState
+from app.resilience.budget import Budget
+from app.resilience.bulkhead import Bulkhead
+from app.resilience.origin import Origin, Origins
+from app.resilience.policy import Policy
+from app.resilience.verdicts import Verdict, judge
+
+__all__ = [
+    "Breaker",
+    "BreakerState",
+    "Budget",
+    "Bulkhead",
+    "Origin",
+    "Origins",
+    "Policy",
+    "Verdict",
+    "judge",
+]

@@ -1,0 +1,146 @@
+"""A circuit breaker: calls to an upstream that does not work are refused at once, but for one that probes.
+
+    closed --failures in a row, or their share--> open --a while--> half open --the probe answers--> closed
+                                                    ^                   |
+                                                    +--the probe fails--+
+
+A call gets a permit, a number that changes with each change of state, and gives it back with its verdict:
+what began before a change says nothing about the time after it. Success costs an increment and no look at a
+clock.
+"""
+
+import random
+from collections.abc import Callable
+from enum import StrEnum
+
+from app.resilience.policy import Policy
+from app.resilience.verdicts import Verdict
+
+# So that the replicas do not all probe at once.
+_JITTER = 0.2
+_SOONEST_RETRY = 1.0
+
+
+class BreakerState(StrEnum):
+    """As in metrics and logs."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class Breaker:
+    """The breaker of one origin. `now` gives seconds, `changed` is told each new state.
+
+    `shut` says that a call must ask `admit`; while it is False, `epoch` is its permit.
+    """
+
+    __slots__ = (
+        "_answered", "_changed", "_closed_at", "_failed", "_level", "_now", "_policy", "_probing",
+        "_row", "_until", "_window_end", "epoch", "shut",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        now: Callable[[], float],
+        changed: Callable[[BreakerState], None] = lambda _state: None,
+    ) -> None:
+        self._policy = policy
+        self._now = now
+        self._changed = changed
+        self.epoch = 1
+        self.shut = False
+        self._probing = False
+        self._row = 0
+        self._answered = 0
+        self._failed = 0
+        self._window_end = 0.0
+        self._until = 0.0
+        self._level = 0
+        self._closed_at = -policy.open_most
+
+    @property
+    def state(self) -> BreakerState:
+        """The state; an open one is half open once a probe is under way."""
+        if not self.shut:
+            return BreakerState.CLOSED
+        return BreakerState.HALF_OPEN if self._probing else BreakerState.OPEN
+
+    def admit(self) -> int:
+        """A permit, or 0 for a call that must not be made. Who gets one while `shut` is the only probe."""
+        if not self.shut:
+            return self.epoch
+        if not self.ripe():
+            return 0
+        self._probing = True
+        self.epoch += 1
+        self._changed(BreakerState.HALF_OPEN)
+        return self.epoch
+
+    def ripe(self) -> bool:
+        """Whether an open breaker would let a probe pass."""
+        return not self._probing and self._now() >= self._until
+
+    def seconds_left(self) -> float:
+        """After how long it may be worth asking again."""
+        return max(self._until - self._now(), _SOONEST_RETRY)
+
+    def answered(self, permit: int) -> None:
+        """The upstream works."""
+        if permit != self.epoch:
+            return
+        self._answered += 1
+        if self._row:
+            self._row = 0
+        if self._probing:
+            self._close()
+
+    def failed(self, permit: int, verdict: Verdict) -> None:
+        """The upstream does not work (FAILURE), or answered with a fault."""
+        if permit != self.epoch or not self._policy.failures:
+            return
+        if self._probing:
+            self._open()
+            return
+        now = self._now()
+        if now >= self._window_end:
+            # A window begins with a failure, so that successes need not look at the clock.
+            self._window_end = now + self._policy.window
+            self._answered = self._failed = 0
+        self._failed += 1
+        if verdict is Verdict.FAILURE:
+            self._row += 1
+        calls = self._answered + self._failed
+        often = calls >= self._policy.volume and self._failed >= self._policy.ratio * calls
+        if often or self._row >= self._policy.failures:
+            self._open()
+
+    def give_back(self, permit: int) -> None:
+        """The call has ended. A probe that ended without a verdict leaves its place to the next one."""
+        if self._probing and permit == self.epoch:
+            self._probing = False
+            self.epoch += 1
+            self._changed(BreakerState.OPEN)
+
+    def _open(self) -> None:
+        policy, now = self._policy, self._now()
+        lately = self.shut or now < self._closed_at + policy.open_most
+        self._level = self._level + 1 if lately else 0
+        seconds = min(policy.open_seconds * 2.0 ** min(self._level, 30), policy.open_most)
+        self._until = now + seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  Not a secret.
+        self.shut = True
+        self._turn(BreakerState.OPEN)
+
+    def _close(self) -> None:
+        self.shut = False
+        self._closed_at = self._now()
+        self._turn(BreakerState.CLOSED)
+
+    def _turn(self, state: BreakerState) -> None:
+        self._probing = False
+        self.epoch += 1
+        self._row = self._answered = self._failed = 0
+        self._window_end = 0.0
+        self._changed(state)

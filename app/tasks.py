@@ -1,0 +1,77 @@
+"""Background tasks: work that comes round again, and how all of them are ended."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import structlog
+
+from app.errors import Unavailable
+
+_log = structlog.get_logger(__name__)
+
+
+class Reports(NamedTuple):
+    """What the log says when a round of work fails, and where PostgreSQL is merely away."""
+
+    failed: str
+    away: str = ""
+
+
+async def repeat(
+    work: Callable[[], Awaitable[object]], *, every: float, reports: Reports, at_once: bool = False
+) -> None:
+    """Does the work every so many seconds until it is cancelled, whatever comes of it.
+
+    The first round comes after the first pause, or `at_once`.
+    """
+    if not at_once:
+        await asyncio.sleep(every)
+    while True:
+        try:
+            await work()
+        except Unavailable:
+            _log.warning(reports.away or reports.failed)
+        except Exception:  # noqa: BLE001  (the loop must outlive every fault)
+            _log.exception(reports.failed)
+        await asyncio.sleep(every)
+
+
+class Watched:
+    """Tasks that come to their ends though nobody waits for them."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def add(self, task: "asyncio.Task[Any]") -> None:
+        """Keeps the task, and takes what it raises."""
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    async def aclose(self, *, seconds: float) -> None:
+        """Waits for the ends, for at most so long, then cancels the rest."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            # Whoever waited has it; when the caller has left, nobody else will look at it.
+            task.exception()
+
+
+async def end_tasks(tasks: "list[asyncio.Task[None]]") -> None:
+    """Cancels the tasks, waits for their ends, and empties the list."""
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    tasks.clear()

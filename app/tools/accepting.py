@@ -1,0 +1,57 @@
+"""What a caller takes: its Accept header, read once for each that is seen (RFC 9110 section 12.5.1)."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from app.outbound.framing import LINES, SSE, STREAMED
+
+_FORMS: Final = LINES | {SSE}
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The media ranges with a weight, and the media type for an answer as events, "" where none is taken."""
+
+    ranges: frozenset[str]
+    events: str
+
+    def only_json(self, media: str) -> bool:
+        """Whether the caller names application/json, and neither everything nor what the upstream sent."""
+        if _JSON not in self.ranges or "*/*" in self.ranges:
+            return False
+        # An answer that says it is JSON goes the way that makes sure of it.
+        return media == _JSON or self.ranges.isdisjoint((media, f"{media.partition('/')[0]}/*"))
+
+    def as_events(self, media: str) -> bool:
+        """Whether an answer of this media type goes out as events, to a caller that takes events.
+
+        What is not made of events does not, where the caller takes it (or JSON) as an ordinary answer, too.
+        """
+        return media in STREAMED or self.ranges.isdisjoint(
+            (_JSON, "*/*", media, f"{media.partition('/')[0]}/*")
+        )
+
+
+@lru_cache(maxsize=256)
+def accepted(accept: str) -> Accepted:
+    """Reads an Accept header; of several forms of events, the greatest weight wins, then the first."""
+    weights: dict[str, float] = {}
+    for item in accept.lower().split(","):
+        media, *parameters = (part.strip() for part in item.split(";"))
+        weight = _weight(parameters)
+        if media and weight > 0:
+            weights[media] = weight
+    forms = [media for media in weights if media in _FORMS]
+    return Accepted(frozenset(weights), max(forms, key=lambda media: weights[media], default=""))
+
+
+def _weight(parameters: list[str]) -> float:
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return min(float(parameter[2:]), 1.0)
+            except ValueError:
+                return 1.0
+    return 1.0

@@ -1,0 +1,59 @@
+"""Looking a call up again, within the limits of the key that asks."""
+
+from uuid import UUID
+
+from app.audit.bodies import Body, Field, open_body
+from app.audit.events import record_event
+from app.audit.queries import CallFilters, get_call
+from app.database import Database
+from app.errors import NotFound
+from app.models import CallRecord
+from app.security.principal import Principal
+from app.security.vault import Vault
+from app.tools.service import tools_seen
+
+
+def reach(principal: Principal) -> CallFilters:
+    """The calls that a principal may see: those of the tools that it may see."""
+    return CallFilters(providers=principal.providers, tools=tools_seen(principal))
+
+
+async def get(call_id: UUID, *, principal: Principal, database: Database) -> CallRecord:
+    """One record; NotFound where there is none, or none for this principal."""
+    async with database.reading() as session:
+        row = await get_call(session, call_id, filters=reach(principal), tenant=principal.tenant_id)
+    if row is None:
+        raise NotFound(f"There is no record of a call {call_id}.")
+    return row
+
+
+async def read_bodies(
+    call_id: UUID, *, principal: Principal, database: Database, vault: Vault
+) -> tuple[Body | None, Body | None]:
+    """Arguments and result of a call, opened; the event that says who read them is committed by then.
+
+    Raises NotFound as `get` does, and where nothing was kept.
+    """
+    row = await get(call_id, principal=principal, database=database)
+    if row.arguments is None and row.result is None:
+        raise NotFound(
+            "Nothing was kept of this call but its record: AUDIT_BODIES says of which calls it is."
+        )
+
+    def opened(blob: bytes | None, field: Field) -> Body | None:
+        if blob is None:
+            return None
+        return open_body(vault, blob, tenant=row.tenant_id, call_id=row.id, field=field)
+
+    bodies = opened(row.arguments, "arguments"), opened(row.result, "result")
+    async with database.writing() as session:
+        await record_event(
+            session,
+            actor=principal.key_id,
+            action="read",
+            object_type="call",
+            object_name=str(call_id),
+            detail={"tool": row.tool, "caller": row.key_id},
+            tenant=principal.tenant_id,
+        )
+    return bodies

@@ -1,0 +1,249 @@
+"""`python -m benchmarks.scale`: what 100,000 tools cost in memory, at the start, in search and in manuals.
+
+Stalls of the event loop are those of `benchmarks.heartbeat`. CPU time is that of the serving process, all its
+threads; wall times are medians where there are many, and mean something on a quiet machine only.
+"""
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.gateway import OBSERVED, Refused, Running, register, running, short_folder
+from benchmarks.heartbeat import PATH
+from benchmarks.population import manual, population, words
+from benchmarks.servers import free_port, served
+from benchmarks.shape import ARGUMENTS
+
+STALL = 50.0
+"""The longest stall of the event loop that is allowed, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Facts of the serving process: milliseconds of the longest stall, CPU milliseconds, resident MB."""
+
+    stall: float
+    cpu: float
+    resident: float
+
+
+@dataclass(slots=True)
+class Report:
+    """The rows of the table: what, how much, and the most that it may be."""
+
+    rows: list[tuple[str, float, str, float | None]] = field(default_factory=list)
+
+    def add(self, what: str, value: float, unit: str, most: float | None = None) -> None:
+        """One figure; it is told at once as well, because the whole takes minutes."""
+        self.rows.append((what, value, unit, most))
+        print(f"  {what}: {value:,.2f} {unit}", file=sys.stderr, flush=True)
+
+    def missed(self) -> list[str]:
+        """The figures beyond their targets."""
+        return [what for what, value, _, most in self.rows if most is not None and value > most]
+
+    def show(self, console: Console) -> None:
+        """The table."""
+        table = Table(title="Scale")
+        for column in ("", "measured", "target"):
+            table.add_column(column, justify="right" if column else "left")
+        for what, value, unit, most in self.rows:
+            target = "" if most is None else f"<= {most:g} {unit}{'' if value <= most else ' (missed)'}"
+            table.add_row(what, f"{value:,.1f} {unit}", target)
+        console.print(table)
+
+
+def pulse(gateway: Running) -> Pulse:
+    """The facts, and forgets the longest stall."""
+    facts = orjson.loads(gateway.client.get(PATH).body)
+    return Pulse(facts["stall"] * 1e3, facts["cpu"] * 1e3, facts["resident"] / 1e6)
+
+
+@contextmanager
+def observed(gateway: Running, report: Report, what: str) -> Iterator[None]:
+    """Adds the longest stall within the block."""
+    pulse(gateway)
+    yield
+    time.sleep(0.02)
+    report.add(f"{what}: longest stall", pulse(gateway).stall, "ms", STALL)
+
+
+def await_search(gateway: Running) -> float:
+    """Seconds until the search index is whole."""
+    began = time.perf_counter()
+    while True:
+        try:
+            gateway.client.get("/tools/search?q=anything")
+            return time.perf_counter() - began
+        except Refused:
+            time.sleep(0.1)
+
+
+def measure_import(gateway: Running, report: Report, upstream: str, *, tools: int, providers: int) -> None:
+    """Registers everything."""
+    seconds = []
+    with observed(gateway, report, f"registering {tools:,} tools"):
+        for number in range(providers):
+            text = population(tools // providers, server=upstream, seed=number)
+            seconds.append(register(gateway.client, f"p{number}", text))
+    report.add(f"registering {tools // providers:,} tools, median", statistics.median(seconds), "s")
+
+
+def measure_search(gateway: Running, report: Report, *, tools: int, times: int) -> None:
+    """Searches of two or three words, frequent and rare ones."""
+    chance = random.Random(7)
+    vocabulary = words()
+    weights = [1 / rank for rank in range(1, len(vocabulary) + 1)]
+    taken = []
+    before = pulse(gateway)
+    for _ in range(times):
+        asked = " ".join(chance.choices(vocabulary, weights, k=chance.randint(2, 3)))
+        began = time.perf_counter()
+        gateway.client.get(f"/tools/search?q={quote(asked)}")
+        taken.append((time.perf_counter() - began) * 1e3)
+    after = pulse(gateway)
+    report.add(f"/tools/search, {tools:,} tools: p50", statistics.median(taken), "ms", 5.0)
+    report.add(f"/tools/search, {tools:,} tools: CPU", (after.cpu - before.cpu) / times, "ms")
+    report.add(f"/tools/search, {tools:,} tools: longest stall", after.stall, "ms", STALL)
+
+
+def measure_manual(gateway: Running, report: Report, path: str, *, what: str, times: int) -> None:
+    """The first answer (rendered), the next (prepared), and 304s."""
+    before = pulse(gateway)
+    first = gateway.client.get(path, **{"Accept-Encoding": "gzip"})
+    time.sleep(0.02)
+    after = pulse(gateway)
+    report.add(f"{what}: first answer, CPU", after.cpu - before.cpu, "ms")
+    report.add(f"{what}: first answer, longest stall", after.stall, "ms", STALL)
+    before = pulse(gateway)
+    for _ in range(times):
+        answer = gateway.client.get(
+            path, **{"Accept-Encoding": "gzip", "If-None-Match": first.headers["etag"]}
+        )
+        if answer.status != 304:
+            raise RuntimeError(f"{what}: {answer.status} instead of 304")
+    report.add(f"{what}: 304, CPU", (pulse(gateway).cpu - before.cpu) / times, "ms", 1.0)
+
+
+def measure_change(
+    gateway: Running, report: Report, changed: tuple[str, str], path: str, *, what: str
+) -> None:
+    """A change of one thing (method and path), and the manual after it."""
+    before = pulse(gateway)
+    for text in ("one", "another"):
+        gateway.client.send("PATCH", changed[1], {changed[0]: f"Changed to {text}"})
+        gateway.client.get(path, **{"Accept-Encoding": "gzip"})
+    time.sleep(0.02)
+    after = pulse(gateway)
+    report.add(f"{what}: CPU", (after.cpu - before.cpu) / 2, "ms")
+    report.add(f"{what}: longest stall", after.stall, "ms", STALL)
+
+
+def measure_start(folder: Path, report: Report, *, tools: int) -> None:
+    """A start with everything in the database."""
+    began = time.perf_counter()
+    with running(folder, command=OBSERVED) as gateway:
+        gateway.client.send("POST", "/tools/p0.get1/call", ARGUMENTS)
+        report.add(f"start with {tools:,} tools to the first call", time.perf_counter() - began, "s", 15.0)
+        await_search(gateway)
+        report.add(f"start with {tools:,} tools to the first search", time.perf_counter() - began, "s")
+        found = pulse(gateway)
+        report.add("start: longest stall", found.stall, "ms", STALL)
+        report.add("start: CPU", found.cpu / 1e3, "s")
+
+
+def measure_large_manual(gateway: Running, report: Report, upstream: str, *, tools: int) -> None:
+    """A UTCP manual in one request."""
+    text = manual(tools, server=upstream)
+    what = f"registering a manual of {tools:,} tools ({len(text) >> 20} MB)"
+    began = time.perf_counter()
+    with observed(gateway, report, what):
+        gateway.client.send("POST", "/providers?name=large", text)
+    report.add(what, time.perf_counter() - began, "s")
+
+
+def run(report: Report, *, tools: int, providers: int, manual_tools: int, times: int) -> None:
+    """All measurements, in one gateway and its second start."""
+    with short_folder() as folder, tempfile.TemporaryDirectory(prefix="bench") as logs:
+        port = free_port()
+        arguments = ["-m", "benchmarks.upstream", str(port)]
+        with served(arguments, port=port, folder=Path(logs)) as upstream:
+            with running(folder, command=OBSERVED) as gateway:
+                _filled(gateway, report, upstream.url, tools=tools, providers=providers, times=times)
+                if manual_tools:
+                    measure_large_manual(gateway, report, upstream.url, tools=manual_tools)
+            measure_start(folder, report, tools=tools)
+
+
+def _filled(
+    gateway: Running, report: Report, upstream: str, *, tools: int, providers: int, times: int
+) -> None:
+    empty = pulse(gateway).resident
+    report.add("start without tools to ready", gateway.seconds, "s")
+    report.add("one worker without tools, resident", empty, "MB", 220.0)
+    measure_import(gateway, report, upstream, tools=tools, providers=providers)
+    await_search(gateway)
+    measure_search(gateway, report, tools=tools, times=times)
+    grown = pulse(gateway).resident - empty
+    report.add("each further tool, resident", grown * 1e3 / tools, "kB", 30.0)
+    each = tools // providers
+    one = f"/utcp of {each:,} tools"
+    measure_manual(gateway, report, "/utcp?provider=p0", what=one, times=times)
+    measure_change(
+        gateway,
+        report,
+        ("description", "/tools/p0.get1"),
+        "/utcp?provider=p0",
+        what=f"{one}: one tool changed",
+    )
+    whole = f"/utcp of {tools:,} tools"
+    measure_manual(gateway, report, "/utcp", what=whole, times=times)
+    measure_change(
+        gateway, report, ("description", "/tools/p0.get1"), "/utcp", what=f"{whole}: one tool changed"
+    )
+    measure_change(
+        gateway,
+        report,
+        ("description", f"/providers/p{providers - 1}"),
+        "/utcp",
+        what=f"{whole}: a provider changed",
+    )
+    grown = pulse(gateway).resident - empty
+    report.add("each further tool with manuals, resident", grown * 1e3 / tools, "kB", 30.0)
+
+
+def main() -> int:
+    """Measure and print; 1 when a target is missed and --strict is given."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--tools", type=int, default=100_000)
+    parser.add_argument("--providers", type=int, default=10, help="providers that they are spread over")
+    parser.add_argument("--manual-tools", type=int, default=30_000, help="of one large UTCP manual; 0: none")
+    parser.add_argument("--times", type=int, default=300, help="searches, and 304s")
+    parser.add_argument("--strict", action="store_true", help="fail when a target is missed")
+    given = parser.parse_args()
+    report = Report()
+    run(
+        report,
+        tools=given.tools,
+        providers=given.providers,
+        manual_tools=given.manual_tools,
+        times=given.times,
+    )
+    report.show(Console(width=None if sys.stdout.isatty() else 120))
+    return 1 if given.strict and report.missed() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

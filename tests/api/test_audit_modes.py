@@ -1,0 +1,264 @@
+"""The durable modes of the audit, as processes that are killed and a PostgreSQL that goes away."""
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx2
+import pytest
+from aiohttp import web
+
+from app.database import asyncpg_dsn
+from app.security.vault import KeyRing
+from tests.harness.beside import beside, web_server
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
+
+TOOLS = 80
+KILLS = 2
+
+
+class Site:
+    """An upstream that remembers which paths were called."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.seen: Counter[str] = Counter()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Each tool has a path of its own, so that a call of it is known by its name."""
+        self.seen[request.path.strip("/")] += 1
+        await asyncio.sleep(0.02)
+        return web.json_response({"path": request.path})
+
+    def openapi(self, number: int) -> dict[str, Any]:
+        """Operations `t0`, `t1`... with effects, and one without."""
+        answers = {"responses": {"200": {"description": "ok"}}}
+        paths: dict[str, Any] = {
+            f"/t{n}": {"post": {"operationId": f"t{n}", **answers}} for n in range(number)
+        }
+        paths["/look"] = {"get": {"operationId": "look", **answers}}
+        return {
+            "openapi": "3.0.3", "info": {"title": "Many", "version": "1"},
+            "servers": [{"url": self.url}], "paths": paths,
+        }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """The upstream, in a thread."""
+    found = Site()
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", found.handle)
+    with beside(web_server(application, shutdown_timeout=0.1)) as found.url:
+        yield found
+
+
+def register(gateway: RunningGateway, site: Site, number: int) -> None:
+    with gateway.client() as client:
+        made = client.post("/providers", json={"name": "many", "source": {"document": site.openapi(number)}})
+    assert made.status_code == 201, made.text
+
+
+def sql(dsn: str, statement: str) -> list[Any]:
+    async def run() -> list[Any]:
+        connection = await asyncpg.connect(asyncpg_dsn(dsn))
+        try:
+            return list(await connection.fetch(statement))
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
+@contextmanager
+def killing(gateway: RunningGateway, dice: random.Random) -> Iterator[list[int]]:
+    """Kills a random worker every now and then."""
+    over = threading.Event()
+    killed: list[int] = []
+
+    def run() -> None:
+        while not over.wait(dice.uniform(0.2, 0.8)):
+            alive = sorted(gateway.workers())
+            if len(alive) == 2 and ready(gateway):
+                pid = dice.choice(alive)
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def ready(gateway: RunningGateway) -> bool:
+    try:
+        return httpx2.get(f"{gateway.url}/health/ready", trust_env=False, timeout=5).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def call_all(gateway: RunningGateway, killed: list[int]) -> dict[str, int]:
+    """Calls each tool once; the status, or 0 where the connection broke. Goes on until workers were killed."""
+    answers: dict[str, int] = {}
+
+    def one(number: int) -> None:
+        deadline = time.monotonic() + 60
+        while number == TOOLS - 1 and len(killed) < KILLS and time.monotonic() < deadline:
+            time.sleep(0.05)
+        try:
+            with gateway.client() as client:
+                answers[f"t{number}"] = client.post(f"/tools/many.t{number}/call", json={}).status_code
+        except httpx2.TransportError:
+            answers[f"t{number}"] = 0
+        time.sleep(0.05)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(one, range(TOOLS)))
+    return answers
+
+
+def left_behind(folder: Path, gateway: RunningGateway) -> list[Path]:
+    """Spools of processes that have ended: `calls-{time}-{process id}.spool`."""
+    alive = gateway.workers()
+    return [path for path in folder.rglob("*.spool") if int(path.stem.rpartition("-")[2]) not in alive]
+
+
+@pytest.mark.parametrize("mode", ["spool", "strict"])
+def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
+    servers: Pair, site: Site, tmp_path: Path, mode: str
+) -> None:
+    site.seen.clear()
+    dsn = servers.create_database()
+    try:
+        settings = {"AUDIT_MODE": mode, "AUDIT_WAIT_SECONDS": "10", "DATA_DIR": str(tmp_path / "data")}
+        with serve(servers, tmp_path, database_url=dsn, workers=2, **settings) as gateway:
+            register(gateway, site, TOOLS)
+            with killing(gateway, random.Random(7)) as killed:
+                answers = call_all(gateway, killed)
+            assert len(killed) >= KILLS
+            deadline = time.monotonic() + 60
+            while True:
+                rows = sql(dsn, "SELECT tool, outcome, attempts FROM calls WHERE provider = 'many'")
+                outcomes = {row["tool"].removeprefix("many."): row["outcome"] for row in rows}
+                # What a killed worker has left is looked for every five seconds.
+                done = site.seen.keys() <= outcomes.keys() and not left_behind(tmp_path, gateway)
+                if done or time.monotonic() > deadline:
+                    break
+                time.sleep(0.2)
+        assert site.seen.keys() - outcomes.keys() == set()
+        assert max(Counter(row["tool"] for row in rows).values()) == 1
+        # No call with effects was made twice.
+        assert max(site.seen.values()) == 1
+        answered = {tool for tool, status in answers.items() if status == 200}
+        assert {outcomes[tool] for tool in answered} == {"ok"}
+        # The test has shown something: a good part of the calls ended well between the kills.
+        assert len(answered) >= TOOLS / 8
+        # Only those under way when their worker was killed have no end: six callers, so many kills.
+        unfinished = {tool for tool, outcome in outcomes.items() if outcome in ("running", "unknown")}
+        assert len(unfinished) <= 6 * len(killed)
+        assert unfinished <= {tool for tool, status in answers.items() if status == 0}
+    finally:
+        servers.drop_database(dsn)
+    assert list((tmp_path / "data").rglob("*.spool")) == []
+
+
+@contextmanager
+def without(dsn: str, servers: Pair) -> Iterator[None]:
+    """The database refuses and ends all connections."""
+    name = sql(dsn, "SELECT current_database() AS name")[0]["name"]
+    sql(servers.database_url, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+    sql(
+        servers.database_url,
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+    )
+    try:
+        yield
+    finally:
+        sql(servers.database_url, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("fast", 200), ("spool", 200), ("strict", 503)])
+def test_without_postgres_only_strict_calls_with_effects_are_refused(
+    servers: Pair, site: Site, tmp_path: Path, mode: str, expected: int
+) -> None:
+    site.seen.clear()
+    dsn = servers.create_database()
+    try:
+        settings = {"AUDIT_MODE": mode, "DATA_DIR": str(tmp_path / "data")}
+        with serve(servers, tmp_path, database_url=dsn, **settings) as gateway, gateway.client() as client:
+            register(gateway, site, 2)
+            for tool in ("look", "t0"):
+                assert client.post(f"/tools/many.{tool}/call", json={}).status_code == 200
+            with without(dsn, servers):
+                ids = {}
+                for tool, status in (("look", 200), ("t0", expected), ("t0", expected)):
+                    answer = client.post(f"/tools/many.{tool}/call", json={})
+                    assert answer.status_code == status, answer.text
+                    ids[answer.headers["x-call-id"]] = answer
+                refused = [answer for answer in ids.values() if answer.status_code == 503]
+                assert {answer.json()["type"].rpartition(":")[2] for answer in refused} <= {
+                    "audit-unavailable"
+                }
+                assert all("retry-after" in answer.headers for answer in refused)
+            assert site.seen["t0"] == (1 if refused else 3)
+            # All of it is on record when PostgreSQL is there again, and calls are made again.
+            deadline = time.monotonic() + 30
+            while client.post("/tools/many.t1/call", json={}).status_code != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            recorded: dict[str, Any] = {}
+            while not ids.keys() <= recorded.keys() and time.monotonic() < deadline:
+                time.sleep(0.1)
+                found = client.get("/calls", params={"limit": 200})
+                if found.status_code == 200:
+                    recorded = {one["id"]: one for one in found.json()["items"]}
+            for call_id, answer in ids.items():
+                outcome = "ok" if answer.status_code == 200 else "audit-unavailable"
+                assert (recorded[call_id]["outcome"], recorded[call_id]["status"]) == (
+                    outcome,
+                    answer.status_code,
+                )
+    finally:
+        servers.drop_database(dsn)
+
+
+def test_a_spool_that_is_left_by_a_whole_gateway_is_stored_by_the_next_one(
+    servers: Pair, site: Site, tmp_path: Path
+) -> None:
+    dsn = servers.create_database()
+    try:
+        settings = {
+            "AUDIT_MODE": "spool",
+            "DATA_DIR": str(tmp_path / "data"),
+            "AUDIT_FLUSH_SECONDS": "60",
+            "SEALING_KEYS": KeyRing.generate("test"),
+        }
+        with serve(servers, tmp_path, database_url=dsn, **settings) as gateway, gateway.client() as client:
+            register(gateway, site, 1)
+            calls = {client.post("/tools/many.t0/call", json={}).headers["x-call-id"] for _ in range(5)}
+            gateway.process.kill()
+            gateway.process.wait()
+        assert sql(dsn, "SELECT id FROM calls") == []
+        with serve(servers, tmp_path, database_url=dsn, **settings):
+            deadline = time.monotonic() + 30
+            found: set[str] = set()
+            while found != calls and time.monotonic() < deadline:
+                time.sleep(0.1)
+                found = {str(row["id"]) for row in sql(dsn, "SELECT id FROM calls WHERE outcome = 'ok'")}
+            assert found == calls
+    finally:
+        servers.drop_database(dsn)

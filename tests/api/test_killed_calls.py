@@ -1,0 +1,94 @@
+"""A gateway that is killed in the middle of a call with an Idempotency-Key, and the one that comes after it."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncpg
+import httpx2
+
+from app.database import asyncpg_dsn
+from app.security.vault import KeyRing
+from tests.harness.beside import beside, raw_server
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
+
+_LATE = "UPDATE idempotency_keys SET leased_until = now() WHERE sealed IS NULL"
+
+
+class Till:
+    """An upstream that takes each request, says that it has it, and never answers."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.arrived = threading.Event()
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            await reader.readuntil(b"\r\n\r\n")
+            self.requests += 1
+            self.arrived.set()
+        writer.close()
+
+
+@contextmanager
+def till() -> Iterator[Till]:
+    site = Till()
+    with beside(raw_server(site.serve)) as site.url:
+        yield site
+
+
+def register(gateway: RunningGateway, site: Till) -> None:
+    operation = {"operationId": "pay", "responses": {"200": {"description": "ok"}}}
+    document = {
+        "openapi": "3.0.3",
+        "info": {"title": "Till", "version": "1"},
+        "servers": [{"url": site.url}],
+        "paths": {"/pay": {"post": operation}},
+    }
+    with gateway.client() as client:
+        made = client.post("/providers", json={"name": "till", "source": {"document": document}})
+    assert made.status_code == 201, made.text
+
+
+async def time_is_over(dsn: str) -> None:
+    """As if the time of the call had passed."""
+    connection = await asyncpg.connect(asyncpg_dsn(dsn))
+    await connection.execute(_LATE)
+    await connection.close()
+
+
+def test_nobody_pays_twice(servers: Pair, tmp_path: Path) -> None:
+    dsn = servers.create_database()
+    ring = KeyRing.generate("test")
+    headers = {"Idempotency-Key": "payment-1"}
+    with till() as site:
+        with (
+            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring) as first,
+            ThreadPoolExecutor() as pool,
+        ):
+            register(first, site)
+            with first.client() as client:
+                paying = pool.submit(client.post, "/tools/till.pay/call", json={}, headers=headers)
+                assert site.arrived.wait(20)
+                first.process.kill()
+                first.process.wait()
+                assert isinstance(paying.exception(20), httpx2.TransportError)
+        with (
+            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring) as second,
+            second.client(first.key) as client,
+        ):
+            running = client.post("/tools/till.pay/call", json={}, headers=headers)
+            assert running.json()["type"].endswith("idempotency-running")
+            asyncio.run(time_is_over(dsn))
+            for _ in range(2):
+                unknown = client.post("/tools/till.pay/call", json={}, headers=headers)
+                assert unknown.status_code == 409
+                assert unknown.json()["type"].endswith("idempotency-unknown")
+                assert unknown.headers["x-call-id"] == running.headers["x-call-id"]
+        assert site.requests == 1
+    servers.drop_database(dsn)

@@ -1,0 +1,255 @@
+"""A stop loses nothing: calls under way end, balancers are told, streams and records come to their end."""
+
+import asyncio
+import http.client
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx2
+import pytest
+from aiohttp import web
+
+from app.database import asyncpg_dsn
+from tests.harness.beside import beside, web_server
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
+
+
+class Slow:
+    """An upstream whose answers begin when the test says so."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.arrived = threading.Semaphore(0)
+        self.answer = threading.Event()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Waits for the test."""
+        self.arrived.release()
+        while not self.answer.is_set():  # noqa: ASYNC110 - the event is another thread's.
+            await asyncio.sleep(0.01)
+        return web.json_response({"done": request.path})
+
+    def wait_for(self, number: int) -> None:
+        """Until so many requests have come."""
+        for _ in range(number):
+            assert self.arrived.acquire(timeout=30)
+
+
+@contextmanager
+def slow_upstream() -> Iterator[Slow]:
+    site = Slow()
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", site.handle)
+    with beside(web_server(application, handler_cancellation=True, shutdown_timeout=0.1)) as site.url:
+        yield site
+        site.answer.set()
+
+
+@pytest.fixture
+def site() -> Iterator[Slow]:
+    with slow_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+def own_database(servers: Pair) -> Iterator[str]:
+    """A database whose only calls are the test's."""
+    dsn = servers.create_database()
+    yield dsn
+    servers.drop_database(dsn)
+
+
+def add_tool(gateway: RunningGateway, site: Slow) -> None:
+    template = {"call_template_type": "http", "http_method": "POST", "url": f"{site.url}/work"}
+    with gateway.client() as client:
+        made = client.post("/tools", json={"provider": "slow", "name": "work", "call_template": template})
+    assert made.status_code == 201, made.text
+
+
+def calling(gateway: RunningGateway, number: int) -> list[Any]:
+    """Calls that are under way, each in a thread and on a connection of its own."""
+
+    def one() -> httpx2.Response:
+        with gateway.client() as client:
+            return client.post("/tools/slow.work/call", json={})
+
+    pool = ThreadPoolExecutor(number)
+    return [pool.submit(one) for _ in range(number)]
+
+
+def recorded(gateway: RunningGateway) -> dict[str, str]:
+    async def read() -> dict[str, str]:
+        connection = await asyncpg.connect(asyncpg_dsn(gateway.database_url))
+        rows = await connection.fetch("SELECT id, outcome FROM calls")
+        await connection.close()
+        return {str(row["id"]): row["outcome"] for row in rows}
+
+    return asyncio.run(read())
+
+
+def ready(gateway: RunningGateway) -> int:
+    return httpx2.get(f"{gateway.url}/health/ready", trust_env=False).status_code
+
+
+def until(condition: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_request_that_comes_as_the_listener_closes_is_answered(servers: Pair, tmp_path: Path) -> None:
+    with serve(servers, tmp_path, SHUTDOWN_GRACE_SECONDS="0") as gateway:
+        address = ("127.0.0.1", int(gateway.url.rpartition(":")[2]))
+
+        def refused() -> bool:
+            try:
+                socket.create_connection(address, timeout=5).close()
+            except OSError:
+                return True
+            return False
+
+        kept = http.client.HTTPConnection(*address, timeout=10)
+        statuses, headers = [], []
+        for turn in range(2):
+            kept.request("GET", "/health/live")
+            answer = kept.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+            headers.append(answer.headers["connection"])
+            if turn == 0:
+                gateway.process.send_signal(signal.SIGTERM)
+                until(refused)
+        assert (statuses, headers) == ([200, 200], [None, "close"])
+        assert gateway.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("workers", "number"), [(1, signal.SIGTERM), (2, signal.SIGTERM), (2, signal.SIGINT)]
+)
+def test_calls_under_way_end_and_are_recorded(
+    servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int, number: signal.Signals
+) -> None:
+    settings = {"SHUTDOWN_GRACE_SECONDS": "6", "AUDIT_FLUSH_SECONDS": "60"}
+    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
+        add_tool(gateway, site)
+        under_way = calling(gateway, 4)
+        site.wait_for(4)
+        gateway.process.send_signal(number)
+        until(lambda: ready(gateway) == 503, seconds=5)
+
+        def ends() -> bool:
+            # Not ready, but whoever has not noticed yet is still served, on a connection that then ends.
+            with gateway.client() as client:
+                late = client.get("/tools/slow.work")
+            assert late.status_code == 200
+            return late.headers.get("connection") == "close"
+
+        # The server looks for the signal every 0.1 s.
+        until(ends, seconds=3)
+        site.answer.set()
+        answers = [one.result(30) for one in under_way]
+        assert [one.status_code for one in answers] == [200] * 4
+        assert {one.headers["connection"] for one in answers} == {"close"}
+        assert gateway.process.wait(30) == 0
+    outcomes = recorded(gateway)
+    assert {outcomes[one.headers["x-call-id"]] for one in answers} == {"ok"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_after_the_pause_connections_are_refused_while_calls_still_run(
+    servers: Pair, site: Slow, tmp_path: Path, workers: int
+) -> None:
+    with serve(servers, tmp_path, workers=workers) as gateway:
+        add_tool(gateway, site)
+        under_way = calling(gateway, 1)
+        site.wait_for(1)
+        gateway.process.send_signal(signal.SIGTERM)
+
+        def refused() -> bool:
+            try:
+                ready(gateway)
+            except httpx2.ConnectError:
+                return True
+            except httpx2.TransportError:
+                # It stood in the queue when the listener was closed.
+                return False
+            return False
+
+        until(refused)
+        assert not under_way[0].done()
+        site.answer.set()
+        assert under_way[0].result(30).status_code == 200
+        assert gateway.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_call_that_takes_longer_is_cut_off_and_recorded(
+    servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
+) -> None:
+    settings = {"SHUTDOWN_SECONDS": "1", "AUDIT_FLUSH_SECONDS": "60"}
+    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
+        add_tool(gateway, site)
+        under_way = calling(gateway, 1)
+        site.wait_for(1)
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(20) == 0
+        assert under_way[0].exception(10) is not None or under_way[0].result().status_code >= 500
+    assert list(recorded(gateway).values()) == ["cancelled"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_signal_ends_at_once_and_still_records(
+    servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
+) -> None:
+    settings = {"SHUTDOWN_GRACE_SECONDS": "60", "AUDIT_FLUSH_SECONDS": "60"}
+    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
+        add_tool(gateway, site)
+        calling(gateway, 1)
+        site.wait_for(1)
+        gateway.process.send_signal(signal.SIGTERM)
+        until(lambda: ready(gateway) == 503, seconds=5)
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(20) == 0
+    assert list(recorded(gateway).values()) == ["cancelled"]
+
+
+def test_a_killed_worker_is_started_again(servers: Pair, tmp_path: Path) -> None:
+    with serve(servers, tmp_path, workers=2) as gateway:
+        until(lambda: len(gateway.workers()) == 2)
+        first = gateway.workers()
+        lost = next(iter(first))
+        os.kill(lost, signal.SIGKILL)
+        until(lambda: lost not in gateway.workers() and len(gateway.workers()) == 2)
+        for _ in range(10):
+            assert ready(gateway) == 200
+
+
+def test_two_workers_see_a_change_within_a_second(servers: Pair, site: Slow, tmp_path: Path) -> None:
+    site.answer.set()
+    # Without the push there would be nothing to see for a minute.
+    with serve(servers, tmp_path, workers=2, FEED_POLL_SECONDS="60") as gateway:
+        add_tool(gateway, site)
+
+        def statuses(number: int = 12) -> set[int]:
+            found = set()
+            for _ in range(number):
+                with gateway.client() as client:
+                    found.add(client.post("/tools/slow.work/call", json={}).status_code)
+            return found
+
+        for enabled, expected in ((True, 200), (False, 404), (True, 200)):
+            with gateway.client() as client:
+                assert client.patch("/tools/slow.work", json={"enabled": enabled}).status_code == 200
+            time.sleep(1)
+            assert statuses() == {expected}

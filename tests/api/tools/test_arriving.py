@@ -1,0 +1,53 @@
+"""Calls that arrive slowly, or not as a whole."""
+
+import asyncio
+import contextlib
+
+
+@contextlib.asynccontextmanager
+async def beginning(api, upstream):
+    """A connection on which all of a call was sent but the last byte of its arguments."""
+    provider = await api.provider("api")
+    await api.tool(provider, "one", {"url": f"{upstream.url}/x"})
+    client = await api.client()
+    host, _, port = api.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        f"POST /tools/api.one/call HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n"
+        f"Authorization: {client.headers['authorization']}\r\n\r\n{{".encode()
+    )
+    await writer.drain()
+    yield reader, writer
+    writer.close()
+
+
+async def recorded(api):
+    async with asyncio.timeout(10):
+        while not (calls := await api.calls()):  # noqa: ASYNC110 - a record has no event.
+            await asyncio.sleep(0.02)
+    return calls
+
+
+async def test_a_caller_that_stops_sending_does_not_keep_its_place(api, upstream, monkeypatch):
+    monkeypatch.setattr(api.state.streams, "stall", 0.2)
+    async with beginning(api, upstream) as (reader, _):
+        answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"caller-stalled" in answer
+    [call] = await recorded(api)
+    assert (call["outcome"], call["status"]) == ("caller-stalled", 408)
+    assert upstream.requests == []
+
+
+async def test_a_caller_that_leaves_before_all_was_sent_is_no_fault_of_ours(api, upstream):
+    async with beginning(api, upstream) as (_, writer):
+        writer.transport.abort()
+        [call] = await recorded(api)
+    assert (call["outcome"], call["status"]) == ("cancelled", 499)
+
+
+async def test_a_caller_that_sends_the_rest_in_time_is_answered(api, upstream):
+    async with beginning(api, upstream) as (reader, writer):
+        await asyncio.sleep(0.2)
+        writer.write(b"}")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")

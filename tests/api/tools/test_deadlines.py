@@ -1,0 +1,124 @@
+"""X-Timeout-Ms: a caller may ask for less time than the settings give, never for more."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import text
+
+from app.audit.strict import StrictRecorder
+
+
+async def tool_at(api, upstream, path, **limits):
+    provider = await api.provider("api", limits=limits)
+    await api.tool(provider, "one", {"url": upstream.url + path})
+    return await api.client()
+
+
+@pytest.mark.parametrize(
+    "path", ["/slow", "/drip?pause=0.1&size=200", "/drip?pause=5"], ids=["first byte", "total", "idle"]
+)
+async def test_a_caller_in_a_hurry_is_answered_in_its_time(api, upstream, path):
+    client = await tool_at(api, upstream, path)
+    began = asyncio.get_running_loop().time()
+    answer = await client.post(
+        "/tools/api.one/call", headers={"X-Timeout-Ms": "300", "Accept": "application/json"}
+    )
+    assert 0.25 < asyncio.get_running_loop().time() - began < 2
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "upstream-timeout")
+    assert (await api.calls())[0]["outcome"] == "upstream-timeout"
+
+
+async def test_more_than_the_limit_is_not_given(api, upstream):
+    client = await tool_at(api, upstream, "/slow", total=0.3)
+    began = asyncio.get_running_loop().time()
+    answer = await client.post("/tools/api.one/call", headers={"X-Timeout-Ms": "60000"})
+    assert asyncio.get_running_loop().time() - began < 2
+    assert answer.status_code == 504
+
+
+async def test_enough_time_changes_nothing(api, upstream):
+    client = await tool_at(api, upstream, "/x")
+    assert (await client.post("/tools/api.one/call", headers={"X-Timeout-Ms": "5000"})).status_code == 200
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "1e3", "soon", "10, 20", "9" * 10, "٣"])
+async def test_what_is_no_number_of_milliseconds_is_refused_and_nothing_sent(api, upstream, value):
+    client = await tool_at(api, upstream, "/x")
+    answer = await client.post("/tools/api.one/call", headers=[("X-Timeout-Ms", value.encode())])
+    assert answer.status_code == 422
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["#/header/X-Timeout-Ms"]
+    twice = await client.post("/tools/api.one/call", headers=[("X-Timeout-Ms", "10"), ("X-Timeout-Ms", "10")])
+    assert twice.status_code == 422
+    assert upstream.requests == []
+
+
+async def test_callers_in_a_hurry_do_not_shut_the_upstream_for_others(api, upstream):
+    provider = await api.provider("api")
+    await api.tool(provider, "late", {"url": f"{upstream.url}/slow"})
+    await api.tool(provider, "fine", {"url": f"{upstream.url}/x"})
+    client = await api.client()
+    for _ in range(12):
+        late = await client.post("/tools/api.late/call", headers={"X-Timeout-Ms": "20"})
+        assert late.status_code == 504
+    assert (await client.post("/tools/api.fine/call")).status_code == 200
+
+
+async def test_a_record_is_waited_for_within_the_callers_time_only(api, upstream, database_url, monkeypatch):
+    provider = await api.provider("api")
+    await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
+    client = await api.client()
+    recorder = StrictRecorder(api.state.calls, dsn=database_url, wait_seconds=8)
+    monkeypatch.setattr(api.state.rooms, "calls", recorder)
+    began = asyncio.get_running_loop().time()
+    async with api.state.database.writing() as session:
+        await session.execute(text("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE"))
+        answer = await client.post("/tools/api.pay/call", headers={"X-Timeout-Ms": "300"})
+        assert asyncio.get_running_loop().time() - began < 4
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "audit-unavailable")
+    assert upstream.requests == []
+    await recorder.flush()
+    [call] = await api.calls()
+    assert call["outcome"] == "audit-unavailable"
+    await recorder._ledger.aclose()
+
+
+async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
+    provider = await api.provider("api")
+    await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
+    client = await api.client()
+    began = asyncio.get_running_loop().time()
+    async with api.state.database.writing() as session:
+        await session.execute(text("LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE"))
+        answer = await client.post(
+            "/tools/api.pay/call", headers={"X-Timeout-Ms": "200", "Idempotency-Key": "once"}
+        )
+        # Without the header it would be two seconds.
+        assert asyncio.get_running_loop().time() - began < 1.5
+        again = await client.post(
+            "/tools/api.pay/call", headers={"X-Timeout-Ms": "1", "Idempotency-Key": "once"}
+        )
+    for one in (answer, again):
+        assert (one.status_code, one.json()["type"].rpartition(":")[2]) == (504, "time-over")
+        assert "X-Error-Source" not in one.headers
+    assert upstream.requests == []
+    async with asyncio.timeout(10):
+        # What was begun for nobody is given back.
+        while api.state.database.connections()[0] or len(api.state.quota.outcomes):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    made = await client.post("/tools/api.pay/call", headers={"Idempotency-Key": "once"})
+    assert (made.status_code, len(upstream.requests)) == (200, 1)
+
+
+async def test_without_time_left_nothing_is_sent(api, upstream):
+    provider = await api.provider("api")
+    await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
+    client = await api.client()
+    async with api.state.database.writing() as session:
+        # The plan is not known yet, and waits for the lock.
+        await session.execute(text("LOCK TABLE tools IN ACCESS EXCLUSIVE MODE"))
+        call = asyncio.create_task(client.post("/tools/api.pay/call", headers={"X-Timeout-Ms": "100"}))
+        await asyncio.sleep(0.4)
+    answer = await call
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "time-over")
+    assert upstream.requests == []
+    assert (await api.calls())[0]["outcome"] == "time-over"

@@ -1,0 +1,281 @@
+"""Answers as events, over real connections: what upstreams stream, and how each stream ends."""
+
+import asyncio
+import base64
+import contextlib
+import json
+
+import httpx2
+import pytest
+from aiohttp import web
+
+SSE = {"Accept": "text/event-stream"}
+LINES = {"Accept": "application/x-ndjson"}
+TICKS = (b": hello\n\nevent: tick\nid: 1\ndata: 1\n\n", b"event: tick\nid: 2\nda", b"ta: 2\n\ndata: last\n\n")
+
+
+class Source:
+    """An upstream that says what it is told to, and knows whether its caller stayed."""
+
+    def __init__(self):
+        self.url = ""
+        self.media = "text/event-stream"
+        self.pieces = TICKS
+        self.pause = 0.01
+        self.then = "end"
+        self.accepts = []
+        self.left = asyncio.Event()
+
+    async def refuse(self, _request):
+        return web.json_response({"detail": "no"}, status=404)
+
+    async def answer(self, request):
+        self.accepts.append(request.headers.get("Accept"))
+        response = web.StreamResponse(headers={"Content-Type": self.media})
+        try:
+            if self.then == "late":
+                await asyncio.sleep(30)
+            await response.prepare(request)
+            for piece in self.pieces:
+                await response.write(piece)
+                await asyncio.sleep(self.pause)
+            if self.then == "break":
+                request.transport.abort()
+            if self.then == "silence":
+                await asyncio.sleep(30)
+        except (asyncio.CancelledError, ConnectionError):
+            self.left.set()
+            raise
+        return response
+
+
+@pytest.fixture
+async def source():
+    site = Source()
+    application = web.Application()
+    application.router.add_get("/stream", site.answer)
+    application.router.add_get("/refuse", site.refuse)
+    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    site.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield site
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def calling(api, source):
+    """`await calling(headers)` calls the source's tool, whose provider has the given limits."""
+
+    async def call(headers, path="/stream", *, template=None, **limits):
+        provider = await api.provider("api", limits=limits)
+        await api.tool(provider, "stream", {"url": source.url + path, **(template or {})})
+        return await (await api.client()).post("/tools/api.stream/call", headers=headers)
+
+    return call
+
+
+def events(answer):
+    """(name, id, data) of each event, data as JSON where it is JSON."""
+    return [(one.event, one.id, one.data) for one in httpx2.EventSource(answer)]
+
+
+def values(answer):
+    return [json.loads(line) for line in answer.text.split("\n") if line]
+
+
+async def test_an_event_stream_is_passed_on_event_by_event_and_ends_with_a_word(api, calling):
+    answer = await calling(SSE)
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.headers["x-accel-buffering"] == "no"
+    *own, (name, _, last) = events(answer)
+    assert own == [("tick", "1", "1"), ("tick", "2", "2"), ("message", "2", "last")]
+    told = json.loads(last)
+    assert (name, told["events"], told["bytes"]) == ("gateway-end", 3, 6)
+    assert (told["call_id"], told["upstream_status"]) == (answer.headers["x-call-id"], 200)
+    [record] = await api.calls()
+    assert (record["outcome"], record["response_bytes"]) == ("ok", len(answer.content))
+
+
+async def test_an_event_stream_as_lines(calling):
+    answer = await calling(LINES)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    *own, last = values(answer)
+    assert own == [
+        {"event": "tick", "id": "1", "data": 1},
+        {"event": "tick", "id": "2", "data": 2},
+        {"event": "message", "data": "last"},
+    ]
+    assert last["$gateway"]["end"]["events"] == 3
+
+
+async def test_lines_in_both_forms(calling, source):
+    source.media = "application/x-ndjson"
+    source.pieces = (b'{"a": 1}\n{"a":', b" 2}\r\n\n", b"oops\n3")
+    lined = await calling(LINES)
+    assert values(lined)[:-1] == [{"a": 1}, {"a": 2}, "oops", 3]
+    assert lined.text.startswith('{"a": 1}\n{"a": 2}\n')
+
+
+async def test_lines_as_an_event_stream(calling, source):
+    source.media = "application/jsonl"
+    source.pieces = (b'{"a": 1}\n3',)
+    assert [one[2] for one in events(await calling(SSE))[:-1]] == ['{"a": 1}', "3"]
+
+
+@pytest.mark.parametrize(
+    ("media", "pieces", "expected"),
+    [
+        ("application/json", (b'{\n"a":', b" 1}"), [{"a": 1}]),
+        ("text/plain", ("grüß".encode()[:3], "grüß".encode()[3:]), ["gr", "üß"]),
+        (
+            "image/png",
+            (b"\x89PNG",),
+            [{"media_type": "image/png", "base64": base64.b64encode(b"\x89PNG").decode()}],
+        ),
+        ("application/json", (), []),
+    ],
+)
+async def test_what_is_no_stream_becomes_one(calling, source, media, pieces, expected):
+    source.media, source.pieces, source.pause = media, pieces, 0.05
+    answer = await calling({"Accept": "application/jsonl"})
+    assert answer.headers["content-type"] == "application/jsonl"
+    *own, last = values(answer)
+    if media == "text/plain":
+        own, expected = ["".join(own)], ["".join(expected)]
+    assert own == expected
+    assert last["$gateway"]["end"]["events"] >= len(expected)
+
+
+async def test_a_caller_that_takes_json_too_gets_it_where_there_is_no_stream(calling, source):
+    source.media, source.pieces = "application/json", (b'{"a": 1}',)
+    answer = await calling({"Accept": "application/json, text/event-stream"})
+    assert (answer.headers["content-type"], answer.json()) == ("application/json", {"a": 1})
+
+
+async def test_the_upstream_hears_that_a_stream_is_wanted_but_not_in_place_of_its_tool(calling, source):
+    await calling(SSE)
+    assert source.accepts[0].startswith("text/event-stream")
+
+
+async def test_a_tool_says_itself_what_it_takes(calling, source):
+    await calling(SSE, template={"headers": {"Accept": "text/csv"}})
+    assert source.accepts == ["text/csv"]
+
+
+async def test_what_fails_before_the_headers_is_a_problem_with_its_status(api, calling):
+    answer = await calling(SSE, "/refuse")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+    assert (await api.calls())[0]["outcome"] == "upstream-rejected"
+
+
+async def test_an_upstream_that_is_late_is_a_problem_too(calling, source):
+    source.then = "late"
+    assert (await calling(SSE, total=0.3)).status_code == 504
+
+
+@pytest.mark.parametrize(
+    ("then", "limits", "slug", "status"),
+    [
+        ("break", {}, "upstream-", 502),
+        ("silence", {"idle": 0.3}, "upstream-timeout", 504),
+        ("silence", {"stream": 0.3}, "upstream-timeout", 504),
+        ("end", {"response_bytes": 50}, "response-too-large", 502),
+    ],
+)
+async def test_what_fails_later_is_the_last_event(api, calling, source, then, limits, slug, status):
+    source.then = then
+    answer = await calling(SSE, **limits)
+    name, _, data = events(answer)[-1]
+    problem = json.loads(data)
+    assert (answer.status_code, name) == (200, "gateway-error")
+    assert problem["type"].startswith(f"urn:utcp-gateway:problem:{slug}")
+    assert problem["status"] == status
+    assert problem["call_id"] == answer.headers["x-call-id"]
+    assert problem["detail"]
+    [record] = await api.calls()
+    assert (record["outcome"], record["upstream_status"]) == (problem["type"].rpartition(":")[2], 200)
+
+
+async def test_an_event_that_is_too_large_ends_the_stream(calling, source):
+    source.pieces = (b"data: ok\n\ndata: ", *[b"x" * 65536] * 17)
+    own, last = values(await calling(LINES))
+    assert own == {"event": "message", "data": "ok"}
+    assert last["$gateway"]["error"]["type"].endswith(":response-too-large")
+
+
+async def test_a_stream_may_last_longer_than_an_ordinary_call(calling, source):
+    source.pause = 0.3
+    assert values(await calling(LINES, total=0.5))[-1]["$gateway"]["end"]["events"] == 3
+
+
+@pytest.mark.parametrize(("headers", "heartbeat"), [(SSE, ": heartbeat\n\n"), (LINES, "\n\n")])
+async def test_silence_is_filled_with_heartbeats(api, calling, source, headers, heartbeat):
+    source.pause, source.pieces, api.state.streams.heartbeat = 1, (TICKS[0],), 0.1
+    try:
+        answer = await calling(headers)
+    finally:
+        api.state.streams.heartbeat = 15.0
+    assert answer.text.count(heartbeat) >= 4
+
+
+async def test_when_the_caller_leaves_the_upstream_knows_it_within_a_second(api, source):
+    source.then = "silence"
+    provider = await api.provider("api")
+    await api.tool(provider, "stream", {"url": source.url + "/stream"})
+    client = await api.client()
+    async with client.stream("POST", "/tools/api.stream/call", headers=SSE) as answer:
+        await anext(answer.aiter_bytes())
+    await asyncio.wait_for(source.left.wait(), 1)
+    await asyncio.sleep(0.05)
+    assert (await api.calls())[0]["outcome"] == "cancelled"
+    assert len(api.state.streams) == 0
+
+
+async def test_while_the_gateway_stops_streams_get_their_last_event(api, source):
+    source.then = "silence"
+    provider = await api.provider("api")
+    await api.tool(provider, "stream", {"url": source.url + "/stream"})
+    calling = asyncio.create_task((await api.client()).post("/tools/api.stream/call", headers=LINES))
+    try:
+        async with asyncio.timeout(5):
+            while not len(api.state.streams):  # noqa: ASYNC110 - nobody tells.
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            api.state.streams.stopping.set()
+            first = values(await calling)
+            later = values(await (await api.client()).post("/tools/api.stream/call", headers=LINES))
+    finally:
+        api.state.streams.stopping.clear()
+    assert [value.get("event") for value in first[:-1]] == ["tick", "tick", "message"]
+    for last in (first[-1], later[-1]):
+        assert last["$gateway"]["error"]["type"].endswith(":stopping")
+        assert last["$gateway"]["error"]["status"] == 503
+    assert {record["outcome"] for record in await api.calls()} == {"stopping"}
+    await asyncio.wait_for(source.left.wait(), 1)
+
+
+async def test_a_caller_in_a_hurry_bounds_the_whole_stream(api, calling, source):
+    source.then = "silence"
+    answer = await calling({**SSE, "X-Timeout-Ms": "500"})
+    name, _, data = events(answer)[-1]
+    assert (name, json.loads(data)["status"]) == ("gateway-error", 504)
+    assert (await api.calls())[0]["outcome"] == "upstream-timeout"
+
+
+async def test_callers_that_read_slowly_do_not_shut_out_others(api, source):
+    source.media, source.pieces, source.pause = "application/x-ndjson", (b"1" * 900_000 + b"\n",) * 40, 0
+    provider = await api.provider("api", limits={"stream": 1, "total": 1, "breaker_failures": 1})
+    await api.tool(provider, "stream", {"url": source.url + "/stream"})
+    client = await api.client()
+    for headers in (LINES, {}):
+        async with client.stream("POST", "/tools/api.stream/call", headers=headers) as answer:
+            pieces = answer.aiter_raw()
+            await anext(pieces)
+            await asyncio.sleep(1.5)
+            with contextlib.suppress(httpx2.TransportError):
+                async for _ in pieces:
+                    pass
+        assert (await api.calls())[0]["outcome"] == "caller-stalled"
+    source.pieces = (b"1\n",)
+    assert (await client.post("/tools/api.stream/call")).status_code == 200

@@ -1,0 +1,82 @@
+"""`make faults`: runs the scenarios and prints the table. `--slice` runs the short form of each.
+
+ARGS: `--only E,F` some scenarios, `--slice`, `--json FILE`, `--redis PROGRAM` another server than the wheel's Valkey.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from tests.faults.nginx import PROGRAM, NginxMissing
+from tests.faults.report import Row, table
+from tests.faults.rig import Rig, rig
+from tests.faults.scenarios import SCENARIOS, SLICE
+
+
+async def main(arguments: argparse.Namespace) -> list[Row]:
+    """All rows of the chosen scenarios, on one rig."""
+    names = arguments.only or (SLICE if arguments.slice else SCENARIOS)
+    chosen = {name: SCENARIOS[name] for name in names}
+    rows: list[Row] = []
+    async with rig(full=not arguments.slice, redis_program=arguments.redis) as running:
+        for name, scenario in chosen.items():
+            began = time.monotonic()
+            found = await _run(name, scenario, running)
+            rows += found
+            for row in found:
+                print(
+                    f"{'kept  ' if row.ok else 'BROKEN'} {row.id}: {row.tried}: {row.found}", file=sys.stderr
+                )
+            print(f"       {name} took {time.monotonic() - began:.1f} s", file=sys.stderr)
+        faults = running.replicas.tracebacks()
+        print(*faults[:5], sep="\n", file=sys.stderr)
+        kinds = sorted({fault.strip().splitlines()[-1][:100] for fault in faults})
+        rows.append(
+            Row(
+                "*",
+                "logs of all replicas",
+                "no unhandled error",
+                f"{len(faults)} tracebacks" + "".join(f"; {kind}" for kind in kinds[:3]),
+                not faults,
+            )
+        )
+    return rows
+
+
+async def _run(name: str, scenario: ModuleType, running: Rig) -> list[Row]:
+    """A scenario that cannot go on is a broken promise, and must not keep the others from being tried."""
+    try:
+        return list(await scenario.run(running))
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        found = f"{type(error).__name__}: {error}"[:500]
+        return [Row(name, scenario.TITLE, "the scenario runs to its end", found, ok=False)]
+
+
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--only", type=lambda text: [name.strip() for name in text.split(",")], default=[])
+    parser.add_argument("--slice", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--redis", type=Path)
+    parsed = parser.parse_args()
+    unknown = [name for name in parsed.only if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: there are {', '.join(SCENARIOS)}")
+    return parsed
+
+
+if __name__ == "__main__":
+    if PROGRAM is None:
+        sys.exit(str(NginxMissing()))
+    options = _parsed()
+    lines = asyncio.run(main(options))
+    print(table(lines))
+    if options.json is not None:
+        options.json.write_text(json.dumps([line.as_json() for line in lines], indent=1))
+    sys.exit(0 if all(line.ok for line in lines) else 1)

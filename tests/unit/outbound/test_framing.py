@@ -1,0 +1,156 @@
+"""From pieces of an upstream's answer to events, wherever the pieces are cut."""
+
+import asyncio
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import ResponseTooLarge
+from app.outbound.framing import Event, LineParser, SseParser, framed
+
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max_size=12)
+
+
+def cut(body: bytes, cuts: list[int]) -> list[bytes]:
+    places = [0, *sorted(place % (len(body) + 1) for place in cuts), len(body)]
+    return [body[start:end] for start, end in itertools.pairwise(places)]
+
+
+def parsed(parser, pieces: list[bytes]) -> list[Event]:
+    return [event for piece in pieces for event in parser.feed(piece)] + list(parser.end())
+
+
+def framing(pieces: list[bytes], media_type: str, *, most: int = 1 << 20) -> list[Event]:
+    async def arriving():
+        for piece in pieces:
+            yield piece
+
+    async def run():
+        return [event async for event in framed(arriving(), media_type, most=most)]
+
+    return asyncio.run(run())
+
+
+@given(
+    events=st.lists(st.tuples(_TEXT, st.none() | _TEXT, st.lists(_TEXT, min_size=1, max_size=3)), max_size=5),
+    end=st.sampled_from(["\n", "\r", "\r\n"]),
+    space=st.sampled_from(["", " "]),
+    bom=st.booleans(),
+    cuts=st.lists(st.integers(0, 400), max_size=12),
+)
+def test_an_event_stream_is_read_the_same_wherever_it_is_cut(events, end, space, bom, cuts):
+    lines = []
+    for name, mark, data in events:
+        lines += [":a comment", f"event:{space}{name}"] + ([] if mark is None else [f"id:{space}{mark}"])
+        lines += [f"data:{space}{line}" for line in data] + ["unknown: x", ""]
+    body = ("\ufeff" if bom else "") + "".join(line + end for line in lines)
+    read = parsed(SseParser(10_000), cut(body.encode(), cuts))
+
+    def heard(text):
+        return text[1:] if not space and text.startswith(" ") else text
+
+    assert [(event.name, event.id, event.data.decode()) for event in read] == [
+        (heard(name), None if mark is None else heard(mark), "\n".join(map(heard, data)))
+        for name, mark, data in events
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"data\n\n", [Event(b"")]),
+        (b"data:  two\n\n", [Event(b" two")]),
+        (b"event: only\n\ndata: x\n\n", [Event(b"x")]),
+        (b"id: 7\n\ndata: x\n\ndata: y\n\n", [Event(b"x", id="7"), Event(b"y")]),
+        (b"id: a\x00b\ndata: x\n\n", [Event(b"x")]),
+        (b"id\ndata: x\n\n", [Event(b"x", id="")]),
+        (b"retry: 250\ndata: x\n\n", [Event(b"x", retry=250)]),
+        (b"retry: 2s\ndata: x\n\n", [Event(b"x")]),
+        (b"data: \xff\n\n", [Event("\ufffd".encode())]),
+        (b"data: x\n", []),
+        (b"\n\n\n:\n\n", []),
+        (b"data:x\r\r", [Event(b"x")]),
+        (b"data:x\r\n\r\n", [Event(b"x")]),
+        (b"Data: x\n\n", []),
+    ],
+)
+def test_the_corners_of_an_event_stream(body, expected):
+    assert parsed(SseParser(1000), [body]) == expected
+    assert parsed(SseParser(1000), [bytes([byte]) for byte in body]) == expected
+
+
+def test_an_empty_piece_between_the_two_ends_of_a_line_changes_nothing():
+    read = parsed(SseParser(1000), [b"data: 1\r", b"", b"\ndata: 2\r\n\r\n"])
+    assert read == [Event(b"1\n2")]
+
+
+@pytest.mark.parametrize("line", [b"data: ", b"", b": "])
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_an_event_or_line_without_end_is_refused_before_it_fills_the_memory(line, size):
+    parser = SseParser(1000)
+    with pytest.raises(ResponseTooLarge):
+        parsed(parser, [line, *[b"x" * size] * 2000])
+    assert len(parser._line) <= 1000 + size
+
+
+def test_many_lines_of_one_event_count_together():
+    with pytest.raises(ResponseTooLarge):
+        parsed(SseParser(1000), [b"data\n"] * 1001)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    values=st.lists(_VALUES, max_size=6), cuts=st.lists(st.integers(0, 300), max_size=12), whole=st.booleans()
+)
+def test_lines_of_json_are_read_the_same_wherever_they_are_cut(values, cuts, whole):
+    body = "\r\n".join(json.dumps(value, ensure_ascii=False) for value in values) + ("\n\n" if whole else "")
+    read = parsed(LineParser(10_000), cut(body.encode(), cuts))
+    assert [(event.kind, json.loads(event.data)) for event in read] == [("json", value) for value in values]
+
+
+def test_the_corners_of_lines():
+    body = b'\x1e{"a":1}\n\nno json\n\xff\n 12 \nNaN\n[1'
+    read = parsed(LineParser(100), [body])
+    assert [(event.kind, event.data) for event in read] == [
+        ("json", b'{"a":1}'),
+        ("text", b"no json"),
+        ("text", "\ufffd".encode()),
+        ("json", b"12"),
+        ("text", b"NaN"),
+        ("text", b"[1"),
+    ]
+    with pytest.raises(ResponseTooLarge):
+        parsed(LineParser(100), [b"x" * 60, b"x" * 60])
+    with pytest.raises(ResponseTooLarge):
+        parsed(LineParser(100), [b"x" * 150 + b"\n"])
+
+
+def test_json_is_one_event_whatever_its_charset():
+    assert framing([b'{"a":', b" 1}"], "application/json") == [Event(b'{"a": 1}', "json")]
+    assert framing(["[1]".encode("utf-16")], "application/json; charset=utf-16") == [Event(b"[1]", "json")]
+    assert framing([b"\xef\xbb\xbf1"], "application/hal+json") == [Event(b"1", "json")]
+    assert framing([b"<oops>"], "application/json") == [Event(b"<oops>", "text")]
+    assert framing([], "application/json") == []
+    with pytest.raises(ResponseTooLarge, match="Accept: application/json"):
+        framing([b"1" * 60, b"1" * 60], "application/json", most=100)
+
+
+def test_text_is_passed_on_by_pieces_and_no_character_is_cut():
+    assert framing(["é€".encode()[:2], "é€".encode()[2:4], "é€".encode()[4:]], "text/plain") == [
+        Event("é".encode(), "text"),
+        Event("€".encode(), "text"),
+    ]
+    assert framing([b"\xe9"], "text/plain; charset=iso-8859-1") == [Event("é".encode(), "text")]
+    assert framing([b"a\xc3"], "text/plain") == [Event(b"a", "text"), Event("\ufffd".encode(), "text")]
+    assert framing([b"a"], "text/plain; charset=iso-8859-99") == [Event(b"a", "text")]
+    assert framing([b"\x89P", b"NG"], "image/png") == [Event(b"\x89P", "bytes"), Event(b"NG", "bytes")]
+    assert framing([b"x"], "") == [Event(b"x", "bytes")]

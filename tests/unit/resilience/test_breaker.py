@@ -1,0 +1,200 @@
+"""The breaker against a model that knows only the rules."""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from app.resilience import Breaker, BreakerState, Policy, Verdict
+
+POLICY = Policy(failures=3, ratio=0.5, volume=10, window=10, open_seconds=5, open_most=40)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def turns():
+    return []
+
+
+@pytest.fixture
+def breaker(clock, turns):
+    return Breaker(POLICY, now=clock, changed=turns.append)
+
+
+def fail(breaker, times=1, verdict=Verdict.FAILURE):
+    for _ in range(times):
+        breaker.failed(breaker.epoch, verdict)
+
+
+def test_failures_in_a_row_open_it_and_one_answer_between_them_does_not(breaker):
+    fail(breaker, 2)
+    breaker.answered(breaker.epoch)
+    fail(breaker, 2)
+    assert breaker.state is BreakerState.CLOSED
+    fail(breaker)
+    assert breaker.state is BreakerState.OPEN
+    assert breaker.admit() == 0
+
+
+def test_a_share_of_failures_opens_it(breaker):
+    for _ in range(5):
+        breaker.answered(breaker.epoch)
+    for _ in range(4):
+        fail(breaker)
+        breaker.answered(breaker.epoch)
+    assert breaker.state is BreakerState.CLOSED
+    for _ in range(2):
+        fail(breaker)
+        breaker.answered(breaker.epoch)
+    assert breaker.state is BreakerState.OPEN
+
+
+def test_the_share_is_one_of_a_window(breaker, clock):
+    for _ in range(30):
+        fail(breaker)
+        clock.now += 2.6
+        breaker.answered(breaker.epoch)
+    # At most four calls of each kind fall into ten seconds.
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_faults_open_it_by_their_share_only(breaker):
+    fail(breaker, 9, Verdict.FAULT)
+    assert breaker.state is BreakerState.CLOSED
+    fail(breaker, 1, Verdict.FAULT)
+    assert breaker.state is BreakerState.OPEN
+
+
+def test_one_probe_passes_and_its_answer_closes_it(breaker, clock, turns):
+    fail(breaker, 3)
+    clock.now += 5 * 1.21
+    probe = breaker.admit()
+    assert probe
+    assert breaker.state is BreakerState.HALF_OPEN
+    assert [breaker.admit() for _ in range(3)] == [0, 0, 0]
+    breaker.answered(probe)
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.admit()
+    assert turns == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
+
+
+def test_a_probe_that_ends_without_a_verdict_lets_the_next_one_try(breaker, clock):
+    fail(breaker, 3)
+    clock.now += 6.1
+    breaker.give_back(breaker.admit())
+    assert breaker.state is BreakerState.OPEN
+    assert breaker.admit()
+
+
+def test_each_pause_is_twice_as_long_up_to_the_longest(breaker, clock):
+    pauses = []
+    fail(breaker, 3)
+    for _ in range(6):
+        pauses.append(breaker.seconds_left())
+        clock.now += pauses[-1]
+        breaker.failed(breaker.admit(), Verdict.FAILURE)
+    for pause, expected in zip(pauses, [5, 10, 20, 40, 40, 40], strict=True):
+        assert expected * 0.79 < pause < expected * 1.21
+
+
+def test_an_upstream_that_worked_for_long_is_paused_shortly_again(breaker, clock):
+    fail(breaker, 3)
+    for _ in range(3):
+        clock.now += 60
+        breaker.failed(breaker.admit(), Verdict.FAILURE)
+    clock.now += 60
+    breaker.answered(breaker.admit())
+    fail(breaker, 3)
+    assert breaker.seconds_left() > 30
+    clock.now += 60
+    breaker.answered(breaker.admit())
+    clock.now += 41
+    fail(breaker, 3)
+    assert breaker.seconds_left() < 7
+
+
+def test_none_failures_turn_it_off(clock):
+    breaker = Breaker(Policy(failures=0), now=clock)
+    fail(breaker, 1000)
+    assert breaker.state is BreakerState.CLOSED
+
+
+class BreakerRules(RuleBasedStateMachine):
+    """Calls that begin, end in any order and with any verdict, while time passes."""
+
+    calls = Bundle("calls")
+
+    def __init__(self):
+        super().__init__()
+        self.clock = Clock()
+        self.breaker = Breaker(POLICY, now=self.clock, changed=self._turned)
+        self.turns = [BreakerState.CLOSED]
+        self.probes = 0
+
+    def _turned(self, state):
+        self.turns.append(state)
+
+    @rule(target=calls)
+    def begin(self):
+        was = self.breaker.state
+        permit = self.breaker.admit()
+        if was is BreakerState.CLOSED:
+            assert permit
+        elif permit:
+            assert was is BreakerState.OPEN
+            assert self.breaker.state is BreakerState.HALF_OPEN
+            assert self.clock.now >= self.opened + POLICY.open_seconds * 0.8
+        return permit
+
+    @rule(permit=consumes(calls), verdict=st.sampled_from([*Verdict, None]))
+    def end(self, permit, verdict):
+        if not permit:
+            return
+        was, current = self.breaker.state, permit == self.breaker.epoch
+        if verdict is Verdict.ANSWERED:
+            self.breaker.answered(permit)
+        elif verdict is not None:
+            self.breaker.failed(permit, verdict)
+        if not current:
+            assert self.breaker.state is was, "what began before a change says nothing after it"
+        elif was is BreakerState.HALF_OPEN and verdict is not None:
+            expected = BreakerState.CLOSED if verdict is Verdict.ANSWERED else BreakerState.OPEN
+            assert self.breaker.state is expected
+        if self.breaker.shut:
+            self.breaker.give_back(permit)
+        if self.breaker.state is BreakerState.OPEN and was is not BreakerState.OPEN:
+            self.opened = self.clock.now if verdict is not None else self.opened
+
+    @rule(seconds=st.sampled_from([0.5, 3, 6, 50]))
+    def pass_time(self, seconds):
+        self.clock.now += seconds
+
+    @invariant()
+    def it_can_always_be_recovered(self):
+        assert self.breaker.seconds_left() <= POLICY.open_most * 1.2
+
+    @invariant()
+    def states_follow_each_other(self):
+        allowed = {("closed", "open"), ("open", "half_open"), ("half_open", "open"), ("half_open", "closed")}
+        assert set(zip(self.turns, self.turns[1:], strict=False)) <= allowed
+
+    @precondition(lambda self: self.breaker.state is BreakerState.OPEN)
+    @rule()
+    def the_upstream_recovers(self):
+        self.clock.now += POLICY.open_most * 1.2
+        self.breaker.answered(self.breaker.admit())
+        assert self.breaker.state is BreakerState.CLOSED
+
+
+TestBreakerRules = BreakerRules.TestCase

@@ -1,0 +1,179 @@
+"""Places are never lost and never given twice, whoever comes, leaves, is cancelled or waits too long."""
+
+import asyncio
+import gc
+from uuid import UUID
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from app.errors import CircuitOpen, OriginBusy
+from app.outbound.timing import Timers, timers
+from app.resilience import Origins, Policy, Verdict
+
+TENANT = UUID(int=1)
+
+
+def origin(**policy):
+    return Origins(timers()).of(TENANT, "https://a.example", b"", Policy(**policy))
+
+
+async def entered(one, deadline=1e9):
+    return one.enter() or await one.wait(deadline)
+
+
+async def test_who_comes_first_is_first():
+    one = origin(concurrency=1, queue=10, queue_seconds=5)
+    order = []
+    first = await entered(one)
+
+    async def call(number):
+        permit = await entered(one)
+        order.append(number)
+        one.leave(permit)
+
+    tasks = [asyncio.create_task(call(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    # Who comes now must not overtake those who wait, even at the moment at which a place becomes free.
+    one.leave(first)
+    assert one.enter() == 0
+    await asyncio.gather(*tasks)
+    assert order == [0, 1, 2, 3, 4]
+    assert (one.bulkhead.running, len(one.bulkhead.waiting)) == (0, 0)
+
+
+async def test_waiting_ends_with_the_patience_of_the_queue_or_the_callers_deadline():
+    one = origin(concurrency=1, queue=10, queue_seconds=0.05)
+    await entered(one)
+    loop = asyncio.get_running_loop()
+    for deadline in (loop.time() + 60, loop.time() + 0.02):
+        began = loop.time()
+        with pytest.raises(OriginBusy):
+            await entered(one, deadline)
+        assert loop.time() - began < 2
+    assert (one.busy, len(one.bulkhead.waiting), one.bulkhead.running) == (2, 0, 1)
+
+
+async def test_a_full_queue_refuses_at_once():
+    one = origin(concurrency=1, queue=1, queue_seconds=30)
+    await entered(one)
+    waiter = asyncio.create_task(entered(one))
+    await asyncio.sleep(0)
+    with pytest.raises(OriginBusy) as refused:
+        await asyncio.wait_for(entered(one), 5)
+    assert refused.value.headers["Retry-After"] == "1"
+    waiter.cancel()
+    await asyncio.wait([waiter])
+
+
+async def test_those_who_wait_are_turned_away_when_the_breaker_opens():
+    one = origin(concurrency=1, queue=10, queue_seconds=30, failures=1)
+    permit = await entered(one)
+    waiting = [asyncio.create_task(entered(one)) for _ in range(3)]
+    await asyncio.sleep(0)
+    one.failed(permit, Verdict.FAILURE)
+    done = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+    assert [type(error) for error in done] == [CircuitOpen] * 3
+    one.leave(permit)
+    assert (one.bulkhead.running, one.open) == (0, 3)
+
+
+async def test_nobody_waits_for_a_place_to_probe():
+    one = origin(concurrency=1, queue=10, queue_seconds=30, failures=1, open_seconds=0.01, open_most=0.01)
+    hanging = await entered(one)
+    one.failed(hanging, Verdict.FAILURE)
+    await asyncio.sleep(0.05)
+    with pytest.raises(CircuitOpen):
+        await asyncio.wait_for(entered(one), 5)
+    one.leave(hanging)
+    probe = await entered(one)
+    with pytest.raises(CircuitOpen):
+        await asyncio.wait_for(entered(one), 5)
+    one.answered(probe)
+    one.leave(probe)
+    assert one.enter()
+
+
+async def test_an_origin_is_remembered_while_it_is_used_or_recent():
+    origins = Origins(timers(), capacity=2)
+    held = origins.of(TENANT, "https://held.example", b"", Policy())
+    for number in range(5):
+        origins.of(TENANT, f"https://{number}.example", b"", Policy())
+    assert origins.of(TENANT, "https://held.example", b"", Policy()) is held
+    gc.collect()
+    assert len(origins) == 2
+    others = [
+        origins.of(UUID(int=2), "https://held.example", b"", Policy()),
+        origins.of(TENANT, "https://held.example", b"proxy", Policy()),
+        origins.of(TENANT, "https://held.example", b"", Policy(concurrency=5)),
+    ]
+    assert len({id(one) for one in (held, *others)}) == 4
+
+
+class Places(RuleBasedStateMachine):
+    """Tasks that want a place, leave, and are cancelled at any turn of the loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        clock = Timers(self.loop)
+        self.origin = Origins(clock).of(TENANT, "https://a.example", b"", Policy(concurrency=2, queue=3))
+        self.tasks = []
+        self.inside = {}
+        self.number = 0
+
+    async def _call(self, number):
+        permit = await entered(self.origin)
+        self.inside[number] = self.loop.create_future()
+        try:
+            await self.inside[number]
+        finally:
+            del self.inside[number]
+            self.origin.leave(permit)
+
+    @rule()
+    def arrive(self):
+        self.number += 1
+        self.tasks.append(self.loop.create_task(self._call(self.number)))
+
+    @precondition(lambda self: self.inside)
+    @rule(index=st.integers(0, 10))
+    def finish(self, index):
+        done = list(self.inside.values())[index % len(self.inside)]
+        if not done.done():
+            done.set_result(None)
+
+    @precondition(lambda self: self.tasks)
+    @rule(index=st.integers(0, 30))
+    def cancel(self, index):
+        self.tasks[index % len(self.tasks)].cancel()
+
+    @rule()
+    def turn(self):
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+    @invariant()
+    def no_place_is_given_twice(self):
+        assert len(self.inside) <= self.origin.bulkhead.running <= 2
+
+    def teardown(self):
+        for _ in range(200):
+            for done in list(self.inside.values()):
+                if not done.done():
+                    done.set_result(None)
+            self.loop.run_until_complete(asyncio.sleep(0))
+            if all(task.done() for task in self.tasks):
+                break
+        for task in self.tasks:
+            assert task.done()
+            if not task.cancelled():
+                assert task.exception() is None or isinstance(task.exception(), OriginBusy)
+        bulkhead = self.origin.bulkhead
+        assert (bulkhead.running, len(bulkhead.waiting)) == (0, 0), "every place came back"
+        self.loop.close()
+
+
+TestPlaces = Places.TestCase
+TestPlaces.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,0 +1,27 @@
+"""Names are taken apart where people see their words."""
+
+import pytest
+
+from app.search.words import exact_forms, split
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("getHTTPServer2", "get HTTP Server 2"),
+        ("listV2Books", "list V 2 Books"),
+        ("plain", "plain"),
+        ("ABc", "A Bc"),
+        ("snake_case", "snake_case"),
+        ("本book", " 本 book"),
+    ],
+)
+def test_a_name_is_split_at_its_seams(name, words):
+    assert split(name) == words
+
+
+def test_a_tool_is_meant_by_its_names_and_by_its_words():
+    assert exact_forms("library", "library.getBook2", "library_getBook2") == [
+        "library.getbook2", "library getbook2", "getbook2", "get book 2",
+    ]  # fmt: skip
+    assert exact_forms("p", "p.plain", "p_plain") == ["p.plain", "p plain", "plain"]
