@@ -1,7 +1,6 @@
 """Background tasks: work that comes round again, and how all of them are ended."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +9,8 @@ import structlog
 from app.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
+
+_AGAIN_SECONDS = 0.5
 
 
 class Reports(NamedTuple):
@@ -68,10 +69,18 @@ class Watched:
 
 
 async def end_tasks(tasks: "list[asyncio.Task[None]]") -> None:
-    """Cancels the tasks, waits for their ends, and empties the list."""
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    """Cancels the tasks, waits for their ends, and empties the list. Raises what one of them raised.
+
+    They are cancelled again while they run: until Python 3.12, `asyncio.wait_for` loses a cancellation that
+    comes at the moment at which what it waits for is done.
+    """
+    running = set(tasks)
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=_AGAIN_SECONDS)
+    ended = tasks.copy()
     tasks.clear()
+    for task in ended:
+        if not task.cancelled():
+            task.result()

@@ -175,6 +175,8 @@ class Workers(Multiprocess):
             listener.close()
         self._wait(until=now + self._grace + self._seconds + _LEEWAY_SECONDS)
         for process in self.processes:
+            if process.process.is_alive():
+                _log.warning("a worker did not end in its time; it is killed", process=process.pid)
             process.kill()
             process.join()
 
