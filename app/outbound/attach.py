@@ -14,10 +14,11 @@ def attach(
 ) -> tuple[str, Headers]:
     """The URL and headers with the credentials in them, in order: a later one wins over an earlier one.
 
-    A header, query parameter or cookie of a credential's name that is there already is taken out. With
+    Values of the template itself are not for here. A header, query parameter or cookie of a credential's name
+    that is there already is taken out. With
     `masked`, `***` stands in the place of each value.
     """
-    placed: dict[str, list[tuple[str, str]]] = {"header": [], "query": [], "cookie": []}
+    placed: dict[str, list[tuple[str, str]]] = {"header": [], "query": [], "cookie": [], "field": []}
     for credential in credentials:
         value = MASK if masked else credential.value.reveal()
         placed[credential.location].append((credential.name, value))

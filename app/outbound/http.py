@@ -19,6 +19,7 @@ from app.outbound.http1.dialing import Dialer, Proxy
 from app.outbound.http1.exchange import Broken, Exchange, ExchangeFailed
 from app.outbound.http1.pool import Pool
 from app.outbound.limits import Limits
+from app.outbound.network import Network
 from app.outbound.response import OutboundResponse, Patience, broken
 from app.outbound.timing import Bound, Timers, timers
 
@@ -75,6 +76,8 @@ class Engine:
         self, guard: Guard, *, connections: int = 1000, connections_per_origin: int | None = 128
     ) -> None:
         self._dialer = Dialer(guard)
+        self.network = Network(guard, self._dialer)
+        """The same door for other protocols than HTTP."""
         self._pool = Pool(most=connections, most_per_lane=connections_per_origin or connections)
         self._direct: Way | None = None
         self._ways: OrderedDict[bytes, Way] = OrderedDict()

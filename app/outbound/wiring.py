@@ -14,7 +14,8 @@ from app.security.credentials import SealedCredential, SealedVariable, open_cred
 from app.security.secret import Secret
 from app.security.vault import Vault
 
-Location = Literal["header", "query", "cookie"]
+Location = Literal["header", "query", "cookie", "field"]
+"""`field`: a value of the call template itself; the name is its JSON pointer (RFC 6901) there."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -122,6 +123,10 @@ class Opening:
                     if len(text) >= _SHORTEST_STATIC and not _PLAIN_HEADERS.fullmatch(name):
                         self.values.append(text)
                     wired.append(_checked(WireCredential(location, name, Secret(text), slot)))
+        for pointer, text in (fields.get("fields") or {}).items():
+            if len(text) >= _SHORTEST_STATIC:
+                self.values.append(text)
+            wired.append(WireCredential("field", pointer, Secret(text), slot))
         if fields.get("basic"):
             username, password = fields["basic"]
             wired.append(self._basic(username, password, slot=slot))

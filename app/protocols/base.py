@@ -11,11 +11,15 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.framing import Event
+from app.outbound.http import Engine
 from app.outbound.limits import Limits
+from app.outbound.network import Network
+from app.security.masking import Masker
+from app.settings import Settings
 
 Target = TypeVar("Target")
 
-__all__ = ["Adapter", "Call", "Discovered", "Event", "Limits", "Result"]
+__all__ = ["Adapter", "Call", "Discovered", "Event", "Limits", "Means", "Result"]
 
 
 @dataclass(slots=True)
@@ -124,11 +128,26 @@ async def _chained(beginning: bytes, rest: AsyncIterator[bytes]) -> AsyncIterato
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The bytes that a discovery found, their media type and the URL that they came from."""
+    """The bytes that a discovery found, their media type and the URL that they came from.
+
+    `made`: it is a manual that the adapter made of what the upstream says of itself. The call templates of
+    its tools hold only what they add to the template that was discovered with.
+    """
 
     raw: bytes
     media_type: str
     url: str
+    made: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What adapters are made of: the doors out, who strikes secrets out, and what the operator allows."""
+
+    engine: Engine
+    network: Network
+    masker: Masker
+    settings: Settings
 
 
 class Adapter(Protocol[Target]):

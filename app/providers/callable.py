@@ -8,10 +8,10 @@ from app.errors import InvalidInput
 from app.providers.drafts import Json, ToolDraft, ToolSet
 from app.providers.reports import report
 from app.providers.scope import VariableScope
-from app.utcp.variables import find_variables
+from app.utcp.templates.variables import variables_of
 
-Prepare = Callable[[Mapping[str, Any]], None]
-"""Compiles an http template whose variables are written out, or raises InvalidInput."""
+Prepare = Callable[[Mapping[str, Any]], str]
+"""The origin of a template whose variables are written out; InvalidInput for one that cannot be called."""
 
 
 def only_callable(tool_set: ToolSet, *, prepare: Prepare, scope: VariableScope | None = None) -> ToolSet:
@@ -40,9 +40,9 @@ def why(error: InvalidInput) -> str:
 
 def _problem(tool: ToolDraft, prepare: Prepare, scope: VariableScope | None) -> str | None:
     template = tool.call_template
-    if scope is not None and "parameters" not in template:
+    if scope is not None:
         template = scope.resolved(template)
-        if find_variables(template):
+        if variables_of(template):
             return None
     try:
         prepare(template)

@@ -1,6 +1,6 @@
 """The credentials that a registrar may send. Secrets go in here and never come out."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
@@ -107,11 +107,13 @@ class OAuth2Input(_CredentialInput):
 
 
 class StaticValue(Closed):
-    """One value of a call template: of a header, of the URL's query, or of its userinfo."""
+    """One value of a call template: of a header, of the URL's query, of its userinfo, or of a field."""
 
-    location: Literal["header", "query", "userinfo"]
+    location: Literal["header", "query", "userinfo", "field"]
     name: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=dict(PRINTABLE))] = Field(
-        description="Of the header or parameter; in the userinfo, username or password.", examples=["X-Key"]
+        description="Of the header or parameter; in the userinfo, username or password; of a field, its JSON "
+        "pointer.",
+        examples=["X-Key"],
     )
     value: Annotated[
         SecretStr, Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)), AfterValidator(clean_secret)
@@ -122,6 +124,8 @@ class StaticValue(Closed):
         problem = header_problem(self.location, self.name)
         if self.location == "userinfo" and self.name not in _USERINFO:
             problem = "must be called username or password"
+        if self.location == "field" and not self.name.startswith("/"):
+            problem = "must be a JSON pointer into the call template"
         if problem:
             raise ValueError(problem)
         return self
@@ -151,7 +155,9 @@ class StaticInput(_CredentialInput):
         headers = self._of("header")
         userinfo = self._of("userinfo")
         basic = [userinfo.get(name, "") for name in _USERINFO] if userinfo else None
-        secrets = {"headers": headers, "query": query, "basic": basic}
+        secrets: dict[str, Any] = {"headers": headers, "query": query, "basic": basic}
+        if fields := self._of("field"):
+            secrets["fields"] = fields
         return GivenCredential("static", {}, secrets, _tuple(self.allowed_origins))
 
     def _of(self, location: str) -> dict[str, str]:

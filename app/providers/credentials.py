@@ -11,7 +11,7 @@ from app.models import Credential, Provider, now
 from app.providers.changes import refuse_stale
 from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, Json
 from app.providers.keeping import fill_credential, new_credential, spelled_as_stored
-from app.providers.origins import origins_of
+from app.providers.origins import named_origins, origin_of_template, origins_of
 from app.providers.reach import Reach, reach_of
 from app.providers.registration import GivenCredential
 from app.providers.repository import credentials_of, source_facts, tools_of, variables_for
@@ -96,7 +96,7 @@ class CredentialStore:
         reach: Reach,
     ) -> GivenCredential:
         entry = next((one for one in provider.slots if one["slot"] == slot), None)
-        if entry is None and slot in DISCOVERY_SLOTS and provider.call_template.get("url"):
+        if entry is None and slot in DISCOVERY_SLOTS and provider.call_template:
             entry = {"slot": slot, "kind": "static" if slot == DISCOVERY_STATIC else "any"}
         if entry is None:
             known = [str(one["slot"]) for one in provider.slots]
@@ -106,22 +106,22 @@ class CredentialStore:
         environment = self.registry.environment
         scope = scope_of(provider.name, variables, environment=environment, reach=reach)
         source = (await source_facts(session, [provider.id])).get(provider.id) or {}
-        asked = (source.get("url"), provider.call_template.get("url"), provider.options.get("base_url"))
-        urls = [str(url or "") for url in asked]
+        urls = (source.get("url"), provider.options.get("base_url"))
         named = origins_of(str(scope.resolved(url)) for url in urls if url)
-        targets = [] if named else await _targets(session, provider, slot, scope=scope)
-        binding = self.registry.reader.binding(named, origins_of(targets))
+        if provider.call_template:
+            named = tuple(dict.fromkeys([*named, *named_origins(scope.resolved(provider.call_template))]))
+        targets = () if named else await _targets(session, provider, slot, scope=scope)
+        binding = self.registry.reader.binding(named, targets)
         return complete(spelled_as_stored(given, scope=scope, at=""), slot=entry, binding=binding, at="")
 
 
 async def _targets(
     session: AsyncSession, provider: Provider, slot: str, *, scope: VariableScope
-) -> list[str]:
-    """The URLs of the tools that need the slot."""
-    templates = [
-        tool.call_template for tool in await tools_of(session, provider.id) if slot in slots_of(tool.security)
-    ]
-    return [str(one["url"]) if "parameters" in one else str(scope.resolved(one["url"])) for one in templates]
+) -> tuple[str, ...]:
+    """The origins of the tools that need the slot."""
+    tools = [tool for tool in await tools_of(session, provider.id) if slot in slots_of(tool.security)]
+    found = (origin_of_template(scope.resolved(tool.call_template)) for tool in tools)
+    return tuple(dict.fromkeys(origin for origin in found if origin))
 
 
 async def _record(

@@ -13,7 +13,7 @@ from app.providers.drafts import (
     ToolDraft,
     ToolSet,
 )
-from app.providers.origins import origin_of
+from app.providers.origins import origin_of_template
 from app.providers.registration import GivenCredential
 from app.providers.reports import warning, with_warnings
 from app.providers.slots import fill_matching
@@ -68,7 +68,7 @@ def _draft(tool: ConvertedTool, *, undeclared: bool) -> ToolDraft:
         tags=tuple(tool.tags),
         call_template=tool.call_template,
         security=optional if undeclared else tool.security,
-        origin=origin_of(str(tool.call_template.get("url", ""))) or "",
+        origin=origin_of_template(tool.call_template) or "",
         deprecated=tool.deprecated,
         shown=tool.shown,
     )

@@ -90,6 +90,8 @@ class ToolSet:
     description: str = ""
     slots: tuple[Json, ...] = ()
     inline: tuple[InlineCredential, ...] = ()
+    protocol: str = "http"
+    """That the provider was registered with; a tool's own stands in its template."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The tools of an export -> a ToolSet. Nothing of it can hold a secret, and nothing is fetched."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -7,18 +8,16 @@ from pydantic import Field
 from app.errors import Fault, InvalidInput
 from app.providers.drafts import Json, StoredSource, ToolDraft, ToolSet
 from app.providers.faults import validated
-from app.providers.handmade import SERVED, not_served
-from app.providers.origins import origin_of
 from app.providers.reports import report, verdict, warning
 from app.providers.scope import VariableScope
-from app.providers.sealing import PLAIN_HEADERS
+from app.providers.sealing import unsealed_secrets
 from app.providers.texts import SlotName, Tags
 from app.schemas import Closed, ShortText, Text
-from app.utcp.paths import compile_url
+from app.utcp.origins import template_origin
 from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import read_template
+from app.utcp.templates.variables import variables_of, with_variables
 from app.utcp.text import pointer
-from app.utcp.variables import find_variables, substitute
 
 
 class NeedForm(Closed):
@@ -31,7 +30,7 @@ class NeedForm(Closed):
 class PlaceForm(Closed):
     """A value of a slot of kind `static`: where it belongs."""
 
-    location: Annotated[str, Field(pattern="^(header|query|userinfo)$")]
+    location: Annotated[str, Field(pattern="^(header|query|userinfo|field)$")]
     name: Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -92,22 +91,15 @@ def read_exported(value: Json, *, scope: VariableScope, at: str) -> ToolSet:
 
 
 def open_fields(raw: Any, *, at: str) -> Json:
-    """An http template that holds no secret, as it is stored; raises InvalidInput for any other."""
-    template = read_template(raw, at=at)
-    if template.http is None or template.protocol not in SERVED:
-        sentence = not_served(template.protocol)
-        raise InvalidInput(sentence, errors=[Fault(pointer(at, "call_template_type"), sentence)])
-    http = template.http
-    sealed = [name for name in http.headers if name.lower() not in PLAIN_HEADERS]
-    if http.auth is not None or http.auth_tools is not None or sealed:
+    """A template that holds no secret, as it is stored; raises InvalidInput for any other."""
+    template = read_template(raw, at=at).model
+    if unsealed_secrets(template):
         fault = Fault(at, "Register it instead, or store its secrets as credentials.")
         raise InvalidInput(
-            "A template of an export holds no auth and no headers but plain ones.", errors=[fault]
+            "A template of an export holds no auth, no headers but plain ones and no environment.",
+            errors=[fault],
         )
-    fields = http.stored()
-    if not http.headers:
-        del fields["headers"]
-    return fields
+    return {key: value for key, value in template.stored().items() if key != "headers" or value}
 
 
 def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
@@ -116,9 +108,8 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
     fields = open_fields({"call_template_type": "http", **form.call_template}, at=place)
     fields.pop("name", None)
     fields = _spelled(fields, scope=scope, at=place)
-    target = fields["url"] if "parameters" in fields else str(scope.resolved(fields["url"]))
-    if "$" not in target:
-        compile_url(target, at=pointer(place, "url"))
+    resolved = scope.resolved(fields)
+    origin = "" if variables_of(resolved) else _origin(resolved, place)
     inputs, _ = normalise_inputs(form.inputs, at=pointer(at, "inputs"))
     outputs, _ = normalise_schema(form.outputs, at=pointer(at, "outputs"))
     return ToolDraft(
@@ -130,30 +121,36 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
         tags=tuple(form.tags),
         call_template=fields,
         security=[[need.model_dump() for need in alternative] for alternative in form.security],
-        origin=origin_of(target) or "",
+        origin=origin,
         by_hand=form.hand_made,
         wanted=form.name,
     )
 
 
+def _origin(fields: Json, at: str) -> str:
+    try:
+        return template_origin(fields)
+    except InvalidInput as error:
+        faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
+        raise InvalidInput(error.detail, errors=faults) from None
+
+
 def _spelled(fields: Json, *, scope: VariableScope, at: str) -> Json:
     """The template with its variables as they are stored; MisplacedSecret where one of them is secret."""
-    if "parameters" in fields:
-        return fields
 
     def stored(name: str) -> str:
         known = scope.find(name)
         return f"${{{name if known is None else known.name}}}"
 
-    scope.refuse_secrets(fields, at=at)
-    spelled: Json = substitute(fields, stored)
+    if "parameters" not in fields:
+        scope.refuse_secrets(fields, at=at)
+    spelled: Json = with_variables(fields, stored)
     return spelled
 
 
 def _unset(fields: Json, scope: VariableScope) -> list[str]:
-    named = [] if "parameters" in fields else find_variables(fields)
     return [
         f"The variable {name} has no value: set it before calling."
-        for name in named
+        for name in variables_of(fields)
         if scope.find(name) is None
     ]

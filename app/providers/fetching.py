@@ -5,20 +5,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.errors import UpstreamError, UpstreamRejected, UpstreamUnauthorized
+from app.errors import Fault, InvalidInput, UpstreamError, UpstreamRejected, UpstreamUnauthorized
 from app.models import new_id
 from app.outbound.credentials import CredentialResolver, Need
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter, Call, Discovered
 from app.security.credentials import SealedCredential
+from app.utcp.templates import protocol_of
 
 _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
 
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Asks upstreams for their documents. `largest` is the most bytes that one may have."""
+    """Asks upstreams for what they publish. `largest` is the most bytes that one may have."""
 
     adapters: Mapping[str, Adapter[Any]]
     resolver: CredentialResolver
@@ -32,12 +33,12 @@ class Fetcher:
         limits: Limits,
         egress: EgressSettings | None,
     ) -> Discovered:
-        """The document at an http template's URL, whose variables are written out already.
+        """What a template's upstream publishes; its variables are written out already.
 
         Raises BlockedAddress, UpstreamTimeout and UpstreamError (always 502: the answer of somebody else's
         server is no answer about the request that was sent here).
         """
-        adapter = self.adapters["http"]
+        adapter = self.adapter(template)
         target = adapter.prepare(template)
         needs = (tuple(Need(slot) for slot in credentials),) if credentials else ()
         # The time for getting a token is the fetch's own.
@@ -52,13 +53,26 @@ class Fetcher:
             deadline=deadline,
             limits=replace(limits, response_bytes=self.largest),
             call_id=str(new_id()),
-            headers=(_ACCEPT,),
+            headers=(_ACCEPT,) if adapter.name == "http" else (),
             egress=egress,
         )
         try:
             return await adapter.discover(call)
         except (UpstreamRejected, UpstreamUnauthorized) as error:
             raise _not_served(error) from None
+
+    def adapter(self, template: Mapping[str, Any]) -> Adapter[Any]:
+        """That of the template's protocol; InvalidInput where this gateway has none."""
+        protocol = protocol_of(template)
+        if protocol not in self.adapters:
+            fault = Fault("/call_template_type", "Another protocol.", expected=sorted(self.adapters))
+            raise InvalidInput(f"The protocol {protocol} is not served by this gateway.", errors=[fault])
+        return self.adapters[protocol]
+
+    def prepare(self, template: Mapping[str, Any]) -> str:
+        """The origin of a template, variables written out; InvalidInput for one that can never be called."""
+        adapter = self.adapter(template)
+        return adapter.origin(adapter.prepare(template))
 
 
 def _not_served(error: UpstreamError) -> UpstreamError:

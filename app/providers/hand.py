@@ -15,7 +15,6 @@ from app.providers.handmade import open_template, slot_entries, tool_security
 from app.providers.inputs import HandToolInput
 from app.providers.judging import judged_tool
 from app.providers.keeping import fingerprint, new_credential, new_variable, overlaid
-from app.providers.origins import origin_of
 from app.providers.reach import Reach, reach_of
 from app.providers.reading import given_variable
 from app.providers.registration import GivenCredential
@@ -130,7 +129,9 @@ class HandTools:
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
         book = SlotBook(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
         scope = scope_of(provider.name, variables, environment=registry.environment, reach=reach)
-        split = open_template(template, scope=scope, prepare=registry.reader.prepare, at="/call_template")
+        split, origin = open_template(
+            template, scope=scope, prepare=registry.reader.prepare, at="/call_template"
+        )
         bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
         fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
         tool = ToolDraft(
@@ -141,8 +142,8 @@ class HandTools:
             outputs=outputs,
             tags=tuple(dict.fromkeys(body.tags)),
             call_template=split.fields,
-            security=tool_security(split, book=book, fallback=fallback, optional=True),
-            origin=origin_of(split.target) or "",
+            security=tool_security(split, origin, book=book, fallback=fallback, optional=True),
+            origin=origin,
         )
         return tool, book
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.errors import Fault, InvalidInput, UnsetVariable
+from app.errors import InvalidInput, UnsetVariable
 from app.providers.callable import Prepare
 from app.providers.drafts import DEFAULT_SLOT, Json, Security, StoredSource, ToolDraft, ToolSet
-from app.providers.origins import origin_of
 from app.providers.registration import GivenCredential
 from app.providers.reports import report, verdict, warning
 from app.providers.scope import MisplacedSecret, VariableScope
@@ -18,7 +17,6 @@ from app.utcp.names import legal_name
 from app.utcp.templates import Template
 from app.utcp.text import pointer
 
-SERVED: Final = frozenset({"http"})
 _TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "tool_transport")
 
 
@@ -26,7 +24,9 @@ _TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "too
 class ManualReading:
     """How a manual is read. `auth_tools` supplies the tools without auth of their own.
 
-    `fallback_slot`: what such tools may use although the manual has auth elsewhere.
+    `fallback_slot`: what such tools may use although the manual has auth elsewhere. `protocols`: the only
+    ones that its tools may have, where it was fetched; `runs_programs`: whether they may work on this
+    machine. `shared` are slots of the provider's own template, where that is its tools', too.
     """
 
     provider: str
@@ -36,11 +36,9 @@ class ManualReading:
     at: str = ""
     auth_tools: GivenCredential | None = None
     fallback_slot: str | None = None
-
-
-def not_served(protocol: str) -> str:
-    """The sentence for a protocol that has no adapter yet."""
-    return f"protocol {protocol} is not served by this gateway yet"
+    protocols: frozenset[str] | None = None
+    runs_programs: bool = False
+    shared: tuple[str, ...] = ()
 
 
 def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSource) -> ToolSet:
@@ -100,31 +98,26 @@ def joined(errors: list[UnsetVariable]) -> UnsetVariable:
     )
 
 
-def open_template(template: Template, *, scope: VariableScope, prepare: Prepare, at: str) -> SplitTemplate:
-    """An http template of a tool with its secrets apart; its origin must not depend on arguments.
+def open_template(
+    template: Template, *, scope: VariableScope, prepare: Prepare, at: str
+) -> tuple[SplitTemplate, str]:
+    """A tool's template with its secrets apart, and its origin, which must not depend on arguments.
 
     Raises InvalidInput, pointing below `at`, for one that could never be called.
     """
-    if template.http is None or template.protocol not in SERVED:
-        raise NotServed(not_served(template.protocol))
-    split = split_template(template.http, scope=scope, at=at)
-    if origin_of(split.target) is None:
-        fault = Fault(pointer(at, "url"), "Give a URL whose scheme, host and port are fixed.")
-        raise NotServed("The URL does not say which host is called.", errors=[fault])
+    split = split_template(template.model, scope=scope, at=at)
     try:
-        prepare(scope.resolved(split.fields))
+        return split, prepare(scope.resolved(split.fields))
     except InvalidInput as error:
         faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
         reason = faults[0].detail if faults else error.detail
         raise NotServed(f"It could never be called: {reason}", errors=faults) from None
-    return split
 
 
 def tool_security(
-    split: SplitTemplate, *, book: SlotBook, fallback: str | None, optional: bool = False
+    split: SplitTemplate, origin: str, *, book: SlotBook, fallback: str | None, optional: bool = False
 ) -> Security:
     """What the tool needs: its own auth, else the fallback slot; and always its template's own values."""
-    origin = origin_of(split.target) or ""
     static = [] if split.static is None else [_need(book.place(split.static, origin=origin))]
     if split.auth is not None:
         return [[*static, _need(book.place(split.auth, origin=origin))]]
@@ -157,7 +150,7 @@ def _fallback(manual: Manual, how: ManualReading) -> tuple[str | None, bool]:
         return how.book.place(how.auth_tools), True
     if how.fallback_slot is not None:
         return how.fallback_slot, True
-    inline = any(tool.template.http is not None and tool.template.http.auth for tool in manual.tools)
+    inline = any(tool.template.model.auth for tool in manual.tools)
     return (None, False) if inline else (DEFAULT_SLOT, True)
 
 
@@ -173,7 +166,8 @@ def _draft(
     if tool.name in drafts:
         raise NotServed("Another tool has this name, too.")
     at = how.at + _template_pointer(raw, tool.pointer)
-    split = open_template(tool.template, scope=how.scope, prepare=how.prepare, at=at)
+    _refuse_protocol(tool.template, how)
+    split, origin = open_template(tool.template, scope=how.scope, prepare=how.prepare, at=at)
     local = tool.name.removeprefix(f"{how.provider}.")
     return ToolDraft(
         source_key=tool.name,
@@ -183,8 +177,11 @@ def _draft(
         outputs=tool.outputs,
         tags=tool.tags,
         call_template=split.fields,
-        security=tool_security(split, book=how.book, fallback=fallback[0], optional=fallback[1]),
-        origin=origin_of(split.target) or "",
+        security=_with_shared(
+            tool_security(split, origin, book=how.book, fallback=fallback[0], optional=fallback[1]),
+            how.shared,
+        ),
+        origin=origin,
         average_response_size=tool.average_response_size,
         wanted=local,
     )
@@ -195,6 +192,23 @@ def _template_pointer(raw: Any, at: str) -> str:
     entry = raw["tools"][index]
     key = next((key for key in _TEMPLATE_KEYS if isinstance(entry.get(key), Mapping)), _TEMPLATE_KEYS[0])
     return pointer(at, key)
+
+
+def _refuse_protocol(template: Template, how: ManualReading) -> None:
+    if how.protocols is None:
+        return
+    if template.protocol not in how.protocols or (template.model.is_local and not how.runs_programs):
+        raise NotServed(
+            f"A fetched manual may not have tools of protocol {template.protocol}, unless the provider's "
+            "allowed_communication_protocols name it."
+        )
+
+
+def _with_shared(security: Security, shared: tuple[str, ...]) -> Security:
+    if not shared:
+        return security
+    needs = [_need(slot) for slot in shared]
+    return [[*needs, *alternative] for alternative in security or [[]]]
 
 
 def _need(slot: str) -> Json:

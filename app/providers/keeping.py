@@ -1,8 +1,7 @@
 """Secrets into rows: credentials and variables are sealed here, and nowhere else on the control plane."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -20,8 +19,7 @@ from app.security.credentials import (
     seal_variable,
 )
 from app.security.vault import Vault
-
-_BRACED: Final = re.compile(r"\$\{([a-zA-Z0-9_]+)\}")
+from app.utcp.variables import BRACED
 
 
 def fingerprint(given: GivenCredential, *, vault: Vault) -> str:
@@ -33,7 +31,7 @@ def fingerprint(given: GivenCredential, *, vault: Vault) -> str:
 def named_variables(secrets: Any) -> list[str]:
     """The `${NAME}`s in sealed fields. A bare `$NAME` is none here: passwords hold dollar signs."""
     if isinstance(secrets, str):
-        return list(dict.fromkeys(_BRACED.findall(secrets)))
+        return list(dict.fromkeys(BRACED.findall(secrets)))
     members: Iterable[Any] = secrets.values() if isinstance(secrets, Mapping) else secrets or ()
     return list(dict.fromkeys(name for member in members for name in named_variables(member)))
 
@@ -50,7 +48,7 @@ def spelled_as_stored(given: GivenCredential, *, scope: VariableScope, at: str) 
 
     def spelled(value: Any) -> Any:
         if isinstance(value, str):
-            return _BRACED.sub(lambda found: f"${{{_stored(scope, found[1])}}}", value)
+            return BRACED.sub(lambda found: f"${{{_stored(scope, found[1])}}}", value)
         if isinstance(value, dict):
             return {key: spelled(member) for key, member in value.items()}
         return [spelled(member) for member in value] if isinstance(value, list) else value

@@ -1,11 +1,16 @@
 """Origins (RFC 6454): `scheme://host[:port]` in lower case, without the port that the scheme implies."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.errors import InvalidInput
+from app.utcp.origins import is_content, parts_of, template_origin
 from app.utcp.paths import compile_url
+
+_PROGRAMS: Final = frozenset({"cli", "stdio"})
+_SOCKETS: Final = ("wss", "ws", "tcp", "udp", "grpc", "grpcs")
 
 
 def origin_of(url: str) -> str | None:
@@ -17,6 +22,41 @@ def origin_of(url: str) -> str | None:
         return compile_url(url).origin
     except InvalidInput:
         return None
+
+
+def origin_of_template(fields: Mapping[str, Any]) -> str | None:
+    """The origin of a call template of any protocol, its variables written out; None where it has none."""
+    try:
+        return template_origin(fields)
+    except InvalidInput:
+        return None
+
+
+def named_origins(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The origins that a provider's own template names, its variables written out: of each of its servers,
+    and none of what is a document itself.
+    """
+    if is_content(fields):
+        return ()
+    found = (origin_of_template(part) for part in parts_of(fields))
+    return tuple(dict.fromkeys(origin for origin in found if origin))
+
+
+def checked_origin(text: str) -> str | None:
+    """An origin of any protocol as a registrar writes it, in the spelling that is stored; None for what is
+    none.
+    """
+    scheme, _, rest = text.strip().partition("://")
+    scheme = scheme.lower()
+    if scheme in ("https", "http"):
+        return origin_of(text) if is_origin(text) else None
+    if scheme in _PROGRAMS:
+        return f"{scheme}://{rest}" if rest.isprintable() and rest else None
+    try:
+        found = compile_url(text, schemes=_SOCKETS)
+    except InvalidInput:
+        return None
+    return None if any(mark in rest.removesuffix("/") for mark in "/?#@{") else found.origin
 
 
 def is_origin(text: str) -> bool:

@@ -13,7 +13,7 @@ from app.schemas import Problem
 class StaticPlace(BaseModel):
     """Where a value of a call template belongs."""
 
-    location: Literal["header", "query", "userinfo"]
+    location: Literal["header", "query", "userinfo", "field"]
     name: str
 
 

@@ -14,8 +14,9 @@ from typing import Any, Literal
 from app.errors import Fault, InvalidInput, UnsetVariable
 from app.models import Variable
 from app.providers.reach import Reach
+from app.utcp.templates.variables import with_variables
 from app.utcp.text import pointer
-from app.utcp.variables import candidates, find_variables, substitute
+from app.utcp.variables import candidates, find_variables
 
 
 class MisplacedSecret(InvalidInput):
@@ -76,7 +77,7 @@ class VariableScope:
             return None if known is None else f"${{{known.name}}}"
 
         try:
-            return substitute(value, spelled)
+            return with_variables(value, spelled)
         except UnsetVariable as error:
             raise UnsetVariable(
                 error.detail + self._advice(),
@@ -91,7 +92,7 @@ class VariableScope:
             known = self.find(name)
             return f"${{{name}}}" if known is None or known.value is None else known.value
 
-        return substitute(value, shown)
+        return with_variables(value, shown)
 
     def refuse_secrets(self, value: Any, *, at: str) -> None:
         """Raises MisplacedSecret where a secret variable stands in a field that is shown."""

@@ -1,23 +1,27 @@
 """What of a hand-written call template is shown, and what is sealed.
 
-Header values, URL userinfo and query values are often keys, whatever they are called; so all of them become a
-credential of kind `static`, but for a few headers that never hold one.
+Header values, URL userinfo and query values are often keys, whatever they are called; so all of them become
+a credential of kind `static`, but for a few headers that never hold one. So do the environments of programs,
+and any other text of a template that may hold a secret and names a secret variable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
 from app.errors import Fault, InvalidInput
 from app.providers.registration import GivenCredential
 from app.providers.scope import VariableScope
-from app.utcp.auth import credential_from_auth
+from app.utcp.auth import Auth, credential_from_auth
 from app.utcp.headers import HEADER_NAME, never_set_by_credentials
-from app.utcp.templates import HttpTemplate
+from app.utcp.templates.base import CallTemplate, replaced, texts_at
 from app.utcp.text import pointer
 from app.utcp.variables import VARIABLE, find_variables
 
+Json = dict[str, Any]
+
+_URLS: Final = frozenset({"url", "signaling_server"})
 PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
 
@@ -25,7 +29,7 @@ PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "
 class SplitTemplate:
     """A template's open part, and what was taken out of it to be sealed.
 
-    `target` is the URL with every open variable written out: where the requests go.
+    `target` is the URL with every open variable written out, "" where the protocol has none.
     """
 
     fields: dict[str, Any]
@@ -33,37 +37,69 @@ class SplitTemplate:
     auth: GivenCredential | None = None
     auth_tools: GivenCredential | None = None
     static: GivenCredential | None = None
-    variables: tuple[str, ...] = field(default=())
 
 
-def split_template(template: HttpTemplate, *, scope: VariableScope, at: str = "") -> SplitTemplate:
-    """Takes the secrets out of an http call template.
+def split_template(template: CallTemplate, *, scope: VariableScope, at: str = "") -> SplitTemplate:
+    """Takes the secrets out of a call template.
 
     Raises UnsetVariable for variables without a value, MisplacedSecret for a secret one in an open field and
     InvalidInput for what cannot be sent; pointers are below `at`.
     """
     stored = scope.rewritten(template.stored(), at=at)
+    given = ((key, getattr(template, key, None)) for key in ("auth", "auth_tools"))
     auths = {
         key: scope.rewritten(auth.model_dump(exclude_none=True), at=pointer(at, key))
-        for key, auth in (("auth", template.auth), ("auth_tools", template.auth_tools))
+        for key, auth in given
         if auth is not None
     }
-    url, query, basic = _split_url(stored["url"], at=pointer(at, "url"))
-    plain, sealed = _split_headers(stored.get("headers", {}), at=pointer(at, "headers"))
-    fields = {**stored, "url": url, "headers": plain}
-    if not plain:
-        del fields["headers"]
-    fields.pop("name", None)
-    scope.refuse_secrets({key: value for key, value in fields.items() if key != "headers"}, at=at)
-    secrets = {"headers": sealed, "query": query, "basic": basic}
+    secrets: dict[str, Any] = {"headers": {}, "query": {}, "basic": None}
+    target = ""
+    for key in _URLS & stored.keys():
+        stored[key], secrets["query"], secrets["basic"] = _split_url(stored[key], at=pointer(at, key))
+        target = str(scope.resolved(stored[key]))
+    plain, secrets["headers"] = _split_headers(stored.pop("headers", {}), at=pointer(at, "headers"))
+    sealed = _sealed_texts(stored, type(template), scope)
+    if sealed:
+        secrets["fields"] = sealed
+        stored = replaced(stored, dict.fromkeys(sealed, ""))
+    stored.pop("name", None)
+    scope.refuse_secrets(stored, at=at)
     return SplitTemplate(
-        fields=fields,
-        target=str(scope.resolved(url)),
+        fields={**stored, "headers": plain} if plain else stored,
+        target=target,
         auth=_given(auths.get("auth"), scope=scope, at=pointer(at, "auth")),
         auth_tools=_given(auths.get("auth_tools"), scope=scope, at=pointer(at, "auth_tools")),
-        static=GivenCredential("static", {}, secrets) if sealed or query or basic else None,
-        variables=tuple(find_variables(fields)),
+        static=GivenCredential("static", {}, secrets) if any(secrets.values()) else None,
     )
+
+
+def unsealed_secrets(template: CallTemplate) -> bool:
+    """Whether a template holds, in the open, what is never stored so: auth, keys in headers, environments."""
+    headers = getattr(template, "headers", {})
+    auths = (template.auth, getattr(template, "auth_tools", None))
+    stored = template.stored()
+    return (
+        any(auth is not None for auth in auths)
+        or any(name.lower() not in PLAIN_HEADERS for name in headers)
+        or any(text for _, text in texts_at(stored, template.sealed))
+    )
+
+
+def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope) -> dict[str, str]:
+    """By pointer: what is always a secret, and what names a secret variable where that may stand."""
+    sealed = {at: text for at, text in texts_at(stored, model.sealed) if text}
+    for at, text in texts_at(stored, model.may_be_secret):
+        known = (scope.find(name) for name in find_variables(text))
+        if any(one is not None and not one.may_show(fetched=scope.fetched) for one in known):
+            sealed[at] = text
+    return sealed
+
+
+def given_auth(auth: Auth, *, scope: VariableScope, at: str) -> GivenCredential:
+    """A credential of an auth object, its variables spelled as they are stored."""
+    given = _given(scope.rewritten(auth.model_dump(exclude_none=True), at=at), scope=scope, at=at)
+    assert given is not None  # noqa: S101 - there was one
+    return given
 
 
 def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> GivenCredential | None:
@@ -81,6 +117,7 @@ def static_places(secrets: Mapping[str, Any]) -> list[dict[str, str]]:
         *({"location": "header", "name": name} for name in secrets.get("headers") or ()),
         *({"location": "query", "name": name} for name, values in query.items() for _ in values),
         *({"location": "userinfo", "name": n} for n in ("username", "password") if secrets.get("basic")),
+        *({"location": "field", "name": at} for at in secrets.get("fields") or ()),
     ]
 
 

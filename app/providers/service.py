@@ -132,7 +132,7 @@ class Registry:
             name=subject.name,
             title=registration.title or drafted.tool_set.title,
             description=registration.description or drafted.tool_set.description,
-            protocol="http",
+            protocol=drafted.tool_set.protocol,
             kind=drafted.tool_set.kind,
             slots=list(drafted.tool_set.slots),
             origins=list(drafted.origins),
@@ -258,7 +258,7 @@ class Registry:
 
     async def _read_again(self, provider: Provider, source: SourceRow, subject: Subject) -> Reading:
         how = DocumentOptions(source.root, source.overlay, source.follows)
-        if provider.call_template.get("url"):
+        if provider.call_template:
             return await self.reader.rediscover(provider.call_template, subject, how=how)
         body = opened_body(source, vault=self.vault)
         again = Source("document", body=body, media_type=source.media_type, url=source.url, how=how)

@@ -14,7 +14,7 @@ from app.providers import conversion
 from app.providers.comparing import NOTHING, Comparison, compare, held_form
 from app.providers.drafts import Draft, Json, StoredSource
 from app.providers.keeping import new_credential
-from app.providers.origins import origin_of
+from app.providers.origins import origin_of_template
 from app.providers.overrides import keep_overrides, restore_overrides, write_overrides
 from app.providers.registration import Registration
 from app.providers.reports import difference, named_report
@@ -64,7 +64,7 @@ async def write_provider(
         description=registration.description
         if registration.description is not None
         else tool_set.description,
-        protocol="http",
+        protocol=tool_set.protocol,
         kind=tool_set.kind,
         call_template=drafted.call_template,
         options={**registration.options, DEFINITION: definition},
@@ -161,7 +161,7 @@ async def refreshed_columns(
     fresh = [old[slot["slot"]] if slot["slot"] in compared.slots else slot for slot in drafted.tool_set.slots]
     used = set().union(*(slots_of(tool.security) for tool in kept)) - {slot["slot"] for slot in fresh}
     applied = [one.origin for one in drafted.tool_set.tools if one.source_key not in compared.held]
-    origins = [origin_of(str(tool.call_template.get("url", ""))) or "" for tool in kept]
+    origins = [origin_of_template(tool.call_template) or "" for tool in kept]
     # The origin of a template with variables is known from before only.
     before = provider.origins if any(tool.revision_id is not None for tool in kept) else []
     return {

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from app.providers.origins import is_origin, origin_of
+from app.providers.origins import checked_origin
 from app.schemas import Tag
 
 MASKS: Final = frozenset({"***", "****", "*****", "********", "<redacted>", "[redacted]", "••••••••"})
@@ -46,8 +46,8 @@ def storable_text(value: str) -> str:
 
 
 def _origin(value: str) -> str:
-    origin = origin_of(value)
-    if origin is None or not is_origin(value):
+    origin = checked_origin(value)
+    if origin is None:
         msg = "must be an origin such as https://api.example.com"
         raise ValueError(msg)
     return origin
@@ -60,7 +60,7 @@ NO_OTHERS: Final = {"additionalProperties": False}
 _PORT: Final = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|[1-9]\d{0,3})"
 # The spelling that is stored; others of the same origin (upper case, a trailing slash, IDN) are taken, too.
 _ORIGIN: Final = {
-    "pattern": rf"^https?://[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?(?:\.[a-z]{{2,20}})*(?::{_PORT})?$"
+    "pattern": rf"^(?:https?|wss?|tcp|udp|grpcs?)://[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?(?:\.[a-z]{{2,20}})*(?::{_PORT})?$"
 }
 
 SecretText = Annotated[

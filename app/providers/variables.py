@@ -18,6 +18,7 @@ from app.providers.registration import GivenVariable
 from app.providers.repository import lock_names, names_in_use
 from app.providers.service import Registry
 from app.security.principal import Principal
+from app.utcp.templates import INTROSPECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +130,6 @@ def _owned(owner: UUID | None) -> ColumnElement[bool]:
 
 def _came_from_upstream(provider: Provider) -> bool:
     """Whether its tools are those of a manual that was fetched."""
-    return provider.kind == "manual" and bool(provider.call_template.get("url"))
+    return (
+        provider.kind == "manual" and bool(provider.call_template) and provider.protocol not in INTROSPECTED
+    )

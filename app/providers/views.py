@@ -16,6 +16,7 @@ from app.providers.schemas import (
     VariableView,
 )
 from app.providers.storing import DEFINITION
+from app.utcp.templates import protocol_of
 
 
 def summary_of(facts: ProviderFacts) -> ProviderSummary:
@@ -61,8 +62,8 @@ def preview_of(imported: Imported) -> Preview:
             name=imported.names.get(tool.source_key, tool.name),
             source_key=tool.source_key,
             description=tool.description,
-            method=str(tool.call_template.get("http_method", "GET")),
-            url=str(tool.call_template["url"]),
+            method=str(tool.call_template.get("http_method") or protocol_of(tool.call_template)),
+            url=str(tool.call_template.get("url") or tool.origin),
             inputs=tool.inputs,
             security=tool.security,
         )

@@ -70,7 +70,7 @@ async def send(
             result = await _sent(plan, call, attempt)
         except UpstreamError as error:
             result = await _again(error, plan, call, resolver=resolver, longest=longest_wait, attempt=attempt)
-        if result.stream is None:
+        if result.stream is None and (result.events is None or result.body is not None):
             plan.upstream.answered(attempt.permit)
         else:
             plan.upstream.begun(attempt.permit)

@@ -21,7 +21,7 @@ from app.utcp.paths import Slot, UrlTemplate, compile_url
 from app.utcp.percent import escape, scalar
 from app.utcp.placing import ArgumentPlan, Body, PathSlot, PlacedRequest, StaticHeader
 from app.utcp.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
-from app.utcp.templates import BodySpec, HttpTemplate, ParameterSpec
+from app.utcp.templates.http import BodySpec, HttpTemplate, ParameterSpec
 from app.utcp.text import pointer
 
 __all__ = ["ArgumentPlan", "PlacedRequest", "compile_plan"]

@@ -9,13 +9,16 @@ from app.errors import Fault, InvalidInput
 from app.utcp.percent import escape_literal
 from app.utcp.segments import is_dot_segment
 
-_URL: Final = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE | re.DOTALL)
+_URL: Final = re.compile(
+    r"([a-z][a-z0-9+.-]{0,31})://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE | re.DOTALL
+)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@\\%{}/\s]+)(?::([0-9]{0,5}))?")
 _HOST: Final = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253}")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/?#]+)\}")
 # RFC 6570's query and fragment expansions (`{?q,page}`): such parameters go into the query anyway.
 _EXPANSION: Final = re.compile(r"\{[?&#][^{}]*\}")
-_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443"}
+HTTP: Final = ("https", "http")
 
 
 class Slot(NamedTuple):
@@ -43,15 +46,15 @@ class UrlTemplate:
     risky: bool
 
 
-def compile_url(url: str, *, at: str = "/url") -> UrlTemplate:
-    """Reads an absolute http(s) URL with `{placeholders}` in its path and query; a fragment is dropped.
+def compile_url(url: str, *, at: str = "/url", schemes: tuple[str, ...] = HTTP) -> UrlTemplate:
+    """Reads an absolute URL with `{placeholders}` in its path and query; a fragment is dropped.
 
     Raises InvalidInput (pointing `at`) for user info, a placeholder in the authority, dot segments, and for
     what is no such URL.
     """
     match = _URL.fullmatch(_EXPANSION.sub("", url.strip()))
-    if match is None:
-        raise _invalid("The URL is absolute and begins with https:// or http://", at)
+    if match is None or match[1].lower() not in schemes:
+        raise _invalid(f"The URL is absolute and begins with {schemes[0]}:// or {schemes[1]}://", at)
     scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4]
     origin = f"{scheme}://{_authority(authority, scheme, at)}"
     segments = path.split("/")[1:]
@@ -75,6 +78,17 @@ def _invalid(detail: str, at: str) -> InvalidInput:
     return InvalidInput("The URL of the call template cannot be used", errors=[Fault(at, f"{detail}.")])
 
 
+def checked_host(text: str, *, at: str) -> str:
+    """A host name or address that stands alone (`::1` without brackets), as an origin has it.
+
+    Raises InvalidInput for a placeholder in it and for what is no host.
+    """
+    host = f"[{text}]" if ":" in text and not text.startswith("[") else text
+    if re.search(r":[0-9]*$", host.rpartition("]")[2]):
+        raise _invalid("The host has no port in it", at)
+    return _authority(host, "", at)
+
+
 def _authority(authority: str, scheme: str, at: str) -> str:
     if "{" in authority:
         raise _invalid(
@@ -93,8 +107,9 @@ def _authority(authority: str, scheme: str, at: str) -> str:
             raise _invalid("The host is no legal domain name", at) from None
     if not _HOST.fullmatch(host) or (port and not 0 < int(port) < 65536):
         raise _invalid("The host or port is not legal", at)
-    number = str(int(port)) if port else _DEFAULT_PORTS[scheme]
-    return host if number == _DEFAULT_PORTS[scheme] else f"{host}:{number}"
+    usual = _DEFAULT_PORTS.get(scheme, "")
+    number = str(int(port)) if port else usual
+    return host if number == usual else f"{host}:{number}"
 
 
 def _cut(text: str, *, in_path: bool) -> tuple[list[Slot], str]:

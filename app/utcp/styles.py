@@ -16,7 +16,7 @@ from app.errors import Fault, InvalidArguments
 from app.utcp.headers import header_value
 from app.utcp.percent import escape, escape_reserved, json_text, scalar
 from app.utcp.segments import check_path_text, check_segment
-from app.utcp.templates import ParameterSpec
+from app.utcp.templates.http import ParameterSpec
 from app.utcp.text import pointer
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*").fullmatch

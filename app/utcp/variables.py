@@ -17,6 +17,7 @@ from app.errors import Fault, InvalidInput, UnsetVariable
 from app.utcp.text import MAX_DEPTH, pointer
 
 VARIABLE: Final = re.compile(r"\$\{([a-zA-Z0-9_]+)\}|\$([a-zA-Z0-9_]+)")
+BRACED: Final = re.compile(r"\$\{([a-zA-Z0-9_]+)\}")
 _REFERENCE: Final = re.compile(r"\$ref(?![a-zA-Z0-9_])")
 
 Lookup = Callable[[str], str | None] | Mapping[str, str]

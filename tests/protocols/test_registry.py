@@ -5,21 +5,23 @@ from pathlib import Path
 
 import app.protocols
 from app.outbound.http import Engine
+from app.protocols.base import Means
 from app.protocols.registry import ADAPTERS, build_adapters
 from app.security.masking import Masker
+from app.settings import Settings
 
 ROOM = Path(app.protocols.__file__).parent
-NO_ADAPTERS = {"__init__", "base", "registry"}
+NO_ADAPTERS = {"__init__", "base", "registry", "shared", "__pycache__"}
 APP = ROOM.parent
 
 
 def test_every_file_of_the_room_is_a_listed_adapter() -> None:
-    files = {path.stem for path in ROOM.glob("*.py")} - NO_ADAPTERS
-    assert files == {adapter.__module__.rpartition(".")[2] for adapter in ADAPTERS}
+    files = {path.stem for path in ROOM.iterdir()} - NO_ADAPTERS
+    assert files == {adapter.__module__.split(".")[2] for adapter in ADAPTERS}
 
 
 def test_every_adapter_is_built_under_its_own_name(engine: Engine) -> None:
-    adapters = build_adapters(engine, Masker())
+    adapters = build_adapters(Means(engine, engine.network, Masker(), Settings(_env_file=None)))
     assert set(adapters) == {adapter.name for adapter in ADAPTERS}
     for name in ("prepare", "origin", "safe", "discover", "call", "describe", "aclose"):
         assert all(callable(getattr(adapter, name)) for adapter in adapters.values())

@@ -94,10 +94,10 @@ class Dialer:
         if proxy is not None:
             return await self._through(proxy, place, make, tls=tls)
         try:
-            raw = await self._socket(place)
+            raw = await self.socket(place)
             return await _protocol(raw, make, tls=tls, host=place.host)
         except (OSError, ssl.SSLError) as error:
-            raise _not_connected(error) from None
+            raise not_connected(error) from None
 
     async def check(self, place: Place, *, resolve: bool) -> None:
         """Judge a target that a proxy will connect to: literals in any spelling always, names where asked."""
@@ -108,13 +108,13 @@ class Dialer:
             try:
                 await self._resolver.resolve(place.host, place.port)
             except OSError as error:
-                raise _not_connected(error) from None
+                raise not_connected(error) from None
 
     async def _through(
         self, proxy: Proxy, place: Place, make: Callable[[], Connection], *, tls: ssl.SSLContext | None
     ) -> Connection:
         try:
-            raw = await self._socket(proxy.place)
+            raw = await self.socket(proxy.place)
             if tls is None:
                 return await _protocol(raw, make, tls=proxy.tls, host=proxy.place.host)
             loop = asyncio.get_running_loop()
@@ -126,12 +126,13 @@ class Dialer:
             return await _upgraded(tunnel.transport, make(), tls, place.host)
         except (OSError, ssl.SSLError) as error:
             tunnel.transport.abort()
-            raise _not_connected(error) from None
+            raise not_connected(error) from None
         except BaseException:
             tunnel.transport.abort()
             raise
 
-    async def _socket(self, place: Place) -> socket.socket:
+    async def socket(self, place: Place) -> socket.socket:
+        """A connected socket; raises BlockedAddress and OSError."""
         found = await self._addresses(place)
         # The guard judges once more the very address of each socket.
         return await start_connection(
@@ -141,6 +142,19 @@ class Dialer:
             loop=asyncio.get_running_loop(),
             socket_factory=self._guard.socket_factory,
         )
+
+    async def addresses(self, place: Place) -> list[tuple[int, str]]:
+        """The addresses of a name that all may be connected to, each with its family.
+
+        Raises BlockedAddress and UpstreamUnreachable.
+        """
+        try:
+            found = await self._addresses(place)
+        except OSError as error:
+            raise not_connected(error) from None
+        for _, _, _, _, (address, port) in found:
+            self._guard.check(address, port)
+        return [(family, address) for family, _, _, _, (address, _) in found]
 
     async def _addresses(self, place: Place) -> list[AddressInfo]:
         now = asyncio.get_running_loop().time()
@@ -168,13 +182,8 @@ class _Tunnel(asyncio.Protocol):
 
     async def open(self, place: Place, authorization: Secret | None) -> None:
         """Raises UpstreamUnreachable where the proxy refuses."""
-        host = f"[{place.host}]" if ":" in place.host else place.host
-        lines = [f"CONNECT {host}:{place.port} HTTP/1.1", f"Host: {host}:{place.port}"]
-        if authorization is not None:
-            lines.append(f"Proxy-Authorization: {authorization.reveal()}")
-        self.transport.write("\r\n".join([*lines, "", ""]).encode())
-        if not _CONNECTED.match(await self._answer):
-            raise UpstreamUnreachable("The outbound proxy refused the connection.", sent=False)
+        self.transport.write(_connect_request(place, authorization))
+        _check_tunnel(await self._answer)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -188,6 +197,33 @@ class _Tunnel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's.
         if not self._answer.done():
             self._answer.set_result(b"")
+
+
+async def tunnelled(raw: socket.socket, place: Place, authorization: Secret | None) -> None:
+    """Asks the proxy at the other end of a socket for a tunnel. Raises UpstreamUnreachable and OSError."""
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(raw, _connect_request(place, authorization))
+    head = b""
+    # Byte by byte: what comes after the head belongs to whoever gets the socket.
+    while not head.endswith(b"\r\n\r\n") and len(head) <= _LONGEST_PROXY_HEAD:
+        piece = await loop.sock_recv(raw, 1)
+        if not piece:
+            break
+        head += piece
+    _check_tunnel(head)
+
+
+def _connect_request(place: Place, authorization: Secret | None) -> bytes:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    lines = [f"CONNECT {host}:{place.port} HTTP/1.1", f"Host: {host}:{place.port}"]
+    if authorization is not None:
+        lines.append(f"Proxy-Authorization: {authorization.reveal()}")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _check_tunnel(head: bytes) -> None:
+    if not _CONNECTED.match(head):
+        raise UpstreamUnreachable("The outbound proxy refused the connection.", sent=False)
 
 
 async def _protocol(raw: socket.socket, make: Callable[[], P], *, tls: ssl.SSLContext | None, host: str) -> P:
@@ -214,7 +250,8 @@ async def _upgraded(
     return connection
 
 
-def _not_connected(error: Exception) -> GatewayError:
+def not_connected(error: Exception) -> GatewayError:
+    """What a failure to connect is to a caller."""
     if isinstance(error, AddressDenied):
         return BlockedAddress("The gateway's network policy does not allow the destination.")
     if isinstance(error, ssl.SSLError):
@@ -228,5 +265,5 @@ def _not_connected(error: Exception) -> GatewayError:
 
 def _no_proxy(error: Exception) -> GatewayError:
     if isinstance(error, AddressDenied):
-        return _not_connected(error)
+        return not_connected(error)
     return UpstreamUnreachable("The outbound proxy accepts no connection.", sent=False)

@@ -25,7 +25,7 @@ def scope(*rows, provider="my_gw", environment=None, fetched=False, reach=UNBOUN
 
 def split(scope_=None, **template):
     read = read_template({"call_template_type": "http", "url": "https://api.example.com/x", **template})
-    return split_template(read.http, scope=scope_ or scope(), at="/t")
+    return split_template(read.model, scope=scope_ or scope(), at="/t")
 
 
 def test_headers_userinfo_and_query_values_are_taken_out_and_plain_headers_stay():

@@ -111,25 +111,55 @@ class TestTemplates:
     @pytest.mark.parametrize(("raw", "protocol"), README)
     def test_every_protocol_is_read_in_either_spelling(self, raw, protocol):
         template = read_template(raw)
-        assert template.protocol == template.fields["call_template_type"] == protocol
-        assert "provider_type" not in template.fields
-        again = read_template(template.fields)
-        assert (again.protocol, again.fields) == (protocol, template.fields)
-        assert (template.http is None) == (protocol != "http")
+        stored = template.model.stored()
+        assert template.protocol == stored["call_template_type"] == protocol
+        assert "provider_type" not in stored
+        again = read_template(stored)
+        assert (again.protocol, again.model) == (protocol, template.model)
 
     def test_the_examples_cover_all_protocols(self):
         assert {protocol for _, protocol in README} == PROTOCOLS
 
-    def test_unknown_fields_of_other_protocols_are_kept(self):
-        raw = {"provider_type": "tcp", "name": "t", "host": "h", "port": 1, "x-new": {"a": None}}
-        assert read_template(raw).fields == {
-            "call_template_type": "tcp", "name": "t", "host": "h", "port": 1, "x-new": {"a": None},
-        }  # fmt: skip
+    def test_a_number_of_datagrams_is_one_unless_it_is_said(self):
+        udp = {"provider_type": "udp", "host": "h", "port": 1}
+        number = "number_of_response_datagrams"
+        assert [read_template({**udp, **more}).model.stored()[number] for more in ({}, {number: None}, {number: 0})] == [
+            1, 1, 0,
+        ]  # fmt: skip
 
-    def test_a_command_is_kept_in_both_spellings(self):
-        fields = read_template({"provider_type": "cli", "command_name": "x --utcp"}).fields
-        assert fields["commands"] == [{"command": "x --utcp", "append_to_final_output": True}]
-        assert fields["command_name"] == "x --utcp"
+    @pytest.mark.parametrize(
+        ("raw", "at"),
+        [
+            ({"call_template_type": "tcp", "host": "h", "port": 0}, "/t/port"),
+            (
+                {"call_template_type": "tcp", "host": "h", "port": 1, "length_prefix_bytes": 3},
+                "/t/length_prefix_bytes",
+            ),
+            ({"call_template_type": "tcp", "host": "h", "port": 1, "framing_strategy": "fixed_length"}, "/t"),
+            ({"call_template_type": "websocket", "url": "https://x"}, "/t/url"),
+            ({"call_template_type": "cli"}, "/t"),
+            ({"call_template_type": "mcp", "config": {"mcpServers": {}}}, "/t/config/mcpServers"),
+            ({"call_template_type": "mcp", "config": {"mcpServers": {"s": {}}}}, "/t/config/mcpServers/s"),
+        ],
+    )
+    def test_faults_of_every_protocol_have_a_place(self, raw, at):
+        with pytest.raises(InvalidInput) as caught:
+            read_template(raw, at="/t")
+        assert [fault.pointer for fault in caught.value.errors] == [at]
+
+    def test_a_query_of_an_mcp_url_is_apart_and_transports_are_told(self):
+        servers = {
+            "a": {"url": "https://x/mcp?key=v"}, "b": {"command": "c"},
+            "c": {"type": "streamable-http", "url": "u"},
+        }  # fmt: skip
+        stored = read_template(
+            {"call_template_type": "mcp", "config": {"mcpServers": servers}}
+        ).model.stored()
+        read = stored["config"]["mcpServers"]
+        assert {name: server["transport"] for name, server in read.items()} == {
+            "a": "http", "b": "stdio", "c": "http",
+        }  # fmt: skip
+        assert (read["a"]["url"], read["a"]["query"]) == ("https://x/mcp", {"key": "v"})
 
     def test_http_defaults_and_nulls(self):
         http = read_template(
@@ -137,7 +167,7 @@ class TestTemplates:
                 "provider_type": "http", "url": " https://x/{a} ", "http_method": "post", "headers": None,
                 "content_type": None, "header_fields": None, "auth": None, "unknown": 1,
             }
-        ).http  # fmt: skip
+        ).model  # fmt: skip
         assert http is not None
         assert http.stored() == {
             "call_template_type": "http", "http_method": "POST", "url": "https://x/{a}",
@@ -145,7 +175,7 @@ class TestTemplates:
         }  # fmt: skip
 
     def test_a_body_field_of_null_stays_null(self):
-        http = read_template({"call_template_type": "http", "url": "https://x", "body_field": None}).http
+        http = read_template({"call_template_type": "http", "url": "https://x", "body_field": None}).model
         assert http is not None
         assert http.stored()["body_field"] is None
 
@@ -159,7 +189,7 @@ class TestTemplates:
                 "auth_tools": OAUTH,
                 "parameters": parameters,
             }
-        ).http
+        ).model
         assert http is not None
         assert http.auth == http.auth_tools
         stored = http.stored()

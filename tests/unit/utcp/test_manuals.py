@@ -65,8 +65,8 @@ def test_the_manual_of_the_readme():
         "get_weather", "Get current weather for a location", (), "/tools/0",
     )  # fmt: skip
     assert tool.inputs == README["tools"][0]["inputs"]
-    assert tool.template.http is not None
-    assert tool.template.http.url == "https://example.com/api/weather"
+    assert tool.template.model is not None
+    assert tool.template.model.url == "https://example.com/api/weather"
 
 
 @pytest.mark.parametrize("key", ["tool_call_template", "tool_provider", "provider", "tool_transport"])
@@ -109,12 +109,12 @@ def test_one_bad_tool_never_loses_the_others():
     assert [warning.pointer for warning in manual.warnings] == [f"/tools/{len(bad) + 1}/name"]
 
 
-def test_tools_of_protocols_not_served_yet_are_read_all_the_same():
-    template = {"call_template_type": "mcp", "config": {"mcpServers": {}}}
+def test_tools_of_every_protocol_are_read():
+    template = {"call_template_type": "mcp", "config": {"mcpServers": {"s": {"command": "c"}}}}
     (tool,) = read_manual(
         {"utcp_version": "1", "tools": [{"name": "a", "tool_call_template": template}]}
     ).tools
-    assert (tool.template.protocol, tool.template.http) == ("mcp", None)
+    assert tool.template.protocol == "mcp"
 
 
 def test_nulls_and_odd_values_are_taken_lightly():
@@ -138,8 +138,8 @@ def test_tags_are_clean_and_few():
 def test_the_auth_that_the_documentation_puts_beside_the_template():
     auth = {"auth_type": "basic", "username": "u", "password": "p"}
     (tool,) = read_manual({"version": "1", "tools": [{"name": "a", "auth": auth, "tool_provider": V0}]}).tools
-    assert tool.template.http is not None
-    assert tool.template.http.auth is not None
+    assert tool.template.model is not None
+    assert tool.template.model.auth is not None
     assert len(tool.notes) == 1
 
 

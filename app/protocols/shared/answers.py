@@ -1,0 +1,118 @@
+"""Answers of protocols whose answers are values or messages, not HTTP bodies."""
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from typing import Any, Final
+
+import orjson
+
+from app.errors import ResponseTooLarge, UpstreamTimeout
+from app.outbound.framing import Event
+from app.outbound.timing import Bound, timers
+from app.protocols.base import Call, Result
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+BYTES: Final = "application/octet-stream"
+
+
+def value_answer(value: Any, call: Call, *, status: int = 200) -> Result:
+    """A JSON value as the answer; ResponseTooLarge where it has more bytes than the call may have."""
+    return body_answer(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), JSON, call, status=status)
+
+
+def body_answer(body: bytes, media_type: str, call: Call, *, status: int = 200) -> Result:
+    """Bytes that are all there as the answer; as one event where the call takes events."""
+    refuse_large(len(body), call.limits.response_bytes)
+    events = None
+    if call.ends is not None:
+        kind = "json" if media_type == JSON else "bytes" if media_type == BYTES else "text"
+        events = _one(Event(body, kind))  # type: ignore[arg-type]
+    return Result(status=status, headers=[], media_type=media_type, body=body, events=events)
+
+
+async def event_answer(
+    events: AsyncGenerator[Event, None], call: Call, *, close: Callable[[], None], most: int | None = None
+) -> Result:
+    """Messages as the answer: as they come where the call takes events, else all of them as a JSON list.
+
+    `close` ends the upstream's work and may be called twice. Collecting ends after `most` messages, at the
+    call's deadline with UpstreamTimeout, and above its limit with ResponseTooLarge.
+    """
+    if call.ends is not None:
+        result = Result(status=200, headers=[], media_type=JSON, body=None, events=_closing(events, close))
+        result.close_with(close)
+        return result
+    try:
+        with timed(call.deadline):
+            collected = await _collected(events, call.limits.response_bytes, most)
+    finally:
+        close()
+    return Result(status=200, headers=[], media_type=JSON, body=collected)
+
+
+@contextlib.contextmanager
+def timed(by: float, detail: str = "The upstream did not answer in time.") -> Iterator[None]:
+    """UpstreamTimeout if the body has not ended at `by` (a `loop.time()`)."""
+    try:
+        with Bound(timers(), by):
+            yield
+    except TimeoutError:
+        raise UpstreamTimeout(detail) from None
+
+
+def refuse_large(size: int, most: int) -> None:
+    """Raises ResponseTooLarge."""
+    if size > most:
+        raise ResponseTooLarge(f"The upstream's answer has more than {most} bytes.")
+
+
+def event_value(event: Event) -> bytes:
+    """An event as one JSON value: JSON as it is, everything else as text."""
+    if event.kind == "json":
+        return event.data
+    if event.kind == "message":
+        with contextlib.suppress(orjson.JSONDecodeError):
+            orjson.loads(event.data)
+            return event.data
+    return orjson.dumps(event.data.decode("utf-8", "replace"))
+
+
+async def _collected(events: AsyncGenerator[Event, None], limit: int, most: int | None) -> bytes:
+    values: list[bytes] = []
+    size = 2
+    async with contextlib.aclosing(events):
+        async for event in events:
+            value = event_value(event)
+            size += len(value) + 1
+            refuse_large(size, limit)
+            values.append(value)
+            if most is not None and len(values) >= most:
+                break
+    return b"[" + b",".join(values) + b"]"
+
+
+async def _closing(
+    events: AsyncGenerator[Event, None], close: Callable[[], None]
+) -> AsyncGenerator[Event, None]:
+    try:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                yield event
+    finally:
+        close()
+
+
+async def _one(event: Event) -> AsyncGenerator[Event, None]:
+    yield event
+
+
+async def until(by: float, source: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
+    """Events that must all have come at `by`; UpstreamTimeout."""
+    iterator = aiter(source)
+    while True:
+        with timed(by, "The upstream's stream did not end in its time."):
+            event = await anext(iterator, None)
+        if event is None:
+            return
+        yield event

@@ -1,0 +1,146 @@
+"""What protocols over HTTP(S) share: sending a placed request, and answers that are refusals.
+
+Statuses: 2xx and 304 are results. 401 raises UpstreamUnauthorized, so that a stale token can be renewed.
+Every other status raises UpstreamRejected with a bounded, masked body; a redirect, too, because following one
+would carry the request to an address that nobody registered.
+"""
+
+import base64
+from typing import Any
+
+import orjson
+
+from app.errors import UpstreamAnswer, UpstreamError, UpstreamRejected, UpstreamUnauthorized
+from app.outbound.attach import Headers, attach
+from app.outbound.http import OutboundRequest
+from app.outbound.refusals import readable
+from app.outbound.response import OutboundResponse
+from app.protocols.base import Call, Means
+from app.utcp.arguments import PlacedRequest
+
+_ERROR_BODY = 64 * 1024
+_LONGEST_SECRET = 8 * 1024
+_DESCRIBED_BODY = 64 * 1024
+# What tells the caller something, and can do nothing at the caller's side: no Set-Cookie, no hop-by-hop
+# header, nothing that a browser or a cache obeys.
+_PASSED_ON = frozenset(
+    {
+        "link",
+        "location",
+        "content-location",
+        "content-disposition",
+        "content-language",
+        "etag",
+        "last-modified",
+        "retry-after",
+        "deprecation",
+        "sunset",
+        "ratelimit",
+        "x-request-id",
+        "x-total-count",
+    }
+)
+_PASSED_ON_PREFIXES = ("ratelimit-", "x-ratelimit-")
+# A URL may hold the key that it was called with.
+_HOLD_URLS = frozenset({"link", "location", "content-location"})
+_TEXTUAL = ("json", "text", "xml", "yaml", "javascript", "x-www-form-urlencoded")
+
+
+class OverHttp:
+    """The base of such adapters."""
+
+    def __init__(self, means: Means) -> None:
+        self._engine = means.engine
+        self._masker = means.masker
+
+    async def aclose(self) -> None:
+        """Nothing is held: the connections are the engine's."""
+
+    async def send(self, placed: PlacedRequest, call: Call) -> OutboundResponse:
+        """The answer, once its headers are here; raises what the engine does."""
+        url, headers = placed.url, placed.headers
+        if call.headers:
+            headers = _merged(headers, call)
+        if call.credentials:
+            url, headers = attach(url, headers, call.credentials)
+        return await self._engine.request(
+            OutboundRequest(
+                method=placed.method,
+                url=url,
+                headers=headers,
+                body=placed.body,
+                limits=call.limits,
+                deadline=call.deadline,
+                egress=call.egress,
+            )
+        )
+
+    async def rejection(self, response: OutboundResponse, call: Call) -> UpstreamError:
+        """What an answer is that is no result; reads its beginning."""
+        status = response.status
+        answer = UpstreamAnswer(
+            status=status, body=await self._error_body(response), headers=dict(self.passed_on(response))
+        )
+        if status == 401:
+            sent = "the stored credential" if call.credentials else "a call without a credential"
+            return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", answer=answer)
+        detail = f"The upstream answered with status {status}."
+        if 300 <= status < 400:
+            detail += " Redirects are not followed: register the address that it points to."
+        return UpstreamRejected(detail, answer=answer)
+
+    async def _error_body(self, response: OutboundResponse) -> Any:
+        """The beginning of the body, as JSON where it is JSON, known secrets struck out; None if
+        unreadable."""
+        media_type = response.headers.get("Content-Type", "")
+        if media_type and not any(word in media_type.lower() for word in _TEXTUAL):
+            response.close()
+            return None
+        try:
+            # More is read than shown: a secret that the end cuts in two would not be known again.
+            raw, complete = await response.read_some(_ERROR_BODY + _LONGEST_SECRET)
+        except UpstreamError:
+            return None
+        if not raw:
+            return None
+        return readable(raw, media_type, masker=self._masker, limit=_ERROR_BODY, complete=complete)
+
+    def passed_on(self, response: OutboundResponse) -> Headers:
+        """The headers that a caller may see."""
+        passed: Headers = []
+        for name, value in response.headers.items():
+            lowered = name.lower()
+            if lowered not in _PASSED_ON and not lowered.startswith(_PASSED_ON_PREFIXES):
+                continue
+            if value.isascii() and value.isprintable():
+                passed.append((name, self._masker.mask(value) if lowered in _HOLD_URLS else value))
+        return passed
+
+    def shown(self, placed: PlacedRequest, call: Call) -> dict[str, Any]:
+        """The request as JSON, secrets as `***`. A body that is neither JSON nor text is given in base64."""
+        url, headers = attach(placed.url, _merged(placed.headers, call), call.credentials, masked=True)
+        return {
+            "method": placed.method,
+            "url": url,
+            "headers": dict(headers),
+            "body": None if placed.body is None else _readable(placed.body),
+        }
+
+
+def _merged(headers: Headers, call: Call) -> Headers:
+    """The tool's headers, and those of the call that the tool does not have."""
+    present = {name.lower() for name, _ in headers}
+    return [*headers, *(pair for pair in call.headers if pair[0].lower() not in present)]
+
+
+def _readable(body: bytes) -> Any:
+    if len(body) > _DESCRIBED_BODY:
+        return {"bytes": len(body)}
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}

@@ -1,0 +1,82 @@
+"""What every call template has."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.utcp.auth import Auth
+from app.utcp.text import pointer
+
+_ALL_BELOW: Final = "**"
+
+
+class CallTemplate(BaseModel):
+    """A call template of one protocol, in the spelling of UTCP 1.x.
+
+    What a class says of its protocol, as JSON pointers into the template whose `*` is any one key and whose
+    last `**` is anything below: `sealed` are values that are always kept as secrets, `may_be_secret` those
+    that are when they name a secret variable. Everywhere else a secret variable is refused.
+    """
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, hide_input_in_errors=True, coerce_numbers_to_str=True
+    )
+
+    sealed: ClassVar[tuple[str, ...]] = ()
+    may_be_secret: ClassVar[tuple[str, ...]] = ()
+    name: str | None = None
+    call_template_type: str
+    auth: Auth | None = Field(default=None, repr=False)
+    allowed_communication_protocols: list[str] | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it works on the gateway's own machine: no such template is taken from a fetched manual."""
+        return False
+
+    def stored(self) -> dict[str, Any]:
+        """The template as plain JSON without auth, which becomes a credential, and without what is not
+        set.
+        """
+        return self.model_dump(mode="json", by_alias=True, exclude={"auth", "auth_tools"}, exclude_none=True)
+
+    @classmethod
+    def default_of(cls, name: str) -> Any:
+        """The default of a field."""
+        return cls.model_fields[name].get_default(call_default_factory=True)
+
+
+def texts_at(template: Any, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each text of a JSON value that one of the patterns means, with its pointer."""
+    for pattern in patterns:
+        yield from _matching(template, pattern.split("/")[1:], "")
+
+
+def replaced(template: Any, texts: dict[str, str]) -> Any:
+    """A copy of a JSON value with other texts at the given pointers; a pointer that leads nowhere is
+    ignored.
+    """
+    return _replaced(template, texts, "") if texts else template
+
+
+def _matching(value: Any, keys: list[str], at: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        if not keys or keys == [_ALL_BELOW]:
+            yield at, value
+        return
+    if not keys or not isinstance(value, dict | list):
+        return
+    rest = keys if keys[0] == _ALL_BELOW else keys[1:]
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, member in members:
+        if keys[0] in ("*", _ALL_BELOW, str(key)):
+            yield from _matching(member, rest, pointer(at, key))
+
+
+def _replaced(value: Any, texts: dict[str, str], at: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(member, texts, pointer(at, key)) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_replaced(member, texts, pointer(at, index)) for index, member in enumerate(value)]
+    return texts.get(at, value)

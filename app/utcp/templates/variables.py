@@ -1,0 +1,53 @@
+"""Variables in call templates, where the protocol's own language has a `$`, too.
+
+A template with `parameters` came from OpenAPI and has none (`/$count` is a path). In the text of a GraphQL
+operation `$name` is GraphQL's, so that only `${NAME}` is a variable there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.utcp.templates.base import replaced, texts_at
+from app.utcp.variables import BRACED, Lookup, find_variables, substitute
+
+_BRACED_ONLY = {"graphql": ("/query", "/variable_types/**"), "mcp": ("/tool_name", "/resource_uri")}
+
+
+def variables_of(value: Any) -> list[str]:
+    """The names of all variables in a template in 1.x spelling, or in any other JSON value, each once."""
+    if not _is_template(value):
+        return find_variables(value)
+    if "parameters" in value:
+        return []
+    texts = _own_texts(value)
+    names = find_variables(replaced(value, dict.fromkeys(texts, "")))
+    return list(
+        dict.fromkeys([*names, *(found for text in texts.values() for found in BRACED.findall(text))])
+    )
+
+
+def with_variables(value: Any, lookup: Lookup) -> Any:
+    """The template, or other JSON value, with its variables replaced, as `substitute` does."""
+    if not _is_template(value):
+        return substitute(value, lookup)
+    if "parameters" in value:
+        return value
+    texts = _own_texts(value)
+    done = substitute(replaced(value, dict.fromkeys(texts, "")), lookup)
+    if not texts:
+        return done
+    find = lookup.get if isinstance(lookup, Mapping) else lookup
+    return replaced(done, {at: _braced(text, find) for at, text in texts.items()})
+
+
+def _braced(text: str, find: Callable[[str], str | None]) -> str:
+    # One that has no value is not raised for: `${` may be a part of a string of that language.
+    return BRACED.sub(lambda found: found[0] if (value := find(found[1])) is None else value, text)
+
+
+def _is_template(value: Any) -> bool:
+    return isinstance(value, dict) and "call_template_type" in value
+
+
+def _own_texts(value: dict[str, Any]) -> dict[str, str]:
+    return dict(texts_at(value, _BRACED_ONLY.get(value["call_template_type"], ())))

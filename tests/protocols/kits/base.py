@@ -1,0 +1,97 @@
+"""What the contract suite needs of a protocol's upstream."""
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import orjson
+
+from app.outbound.wiring import WireCredential
+from app.security.secret import Secret
+
+Template = dict[str, Any]
+
+# Bytes that the case `huge` answers with at least; the suite's limit is a third of it.
+HUGE = 3 << 20
+
+
+@dataclass
+class Upstream:
+    """A running upstream. It answers, by case (which `Kit.template` puts into the template):
+
+    - echo: the arguments, as JSON, in the way of its protocol
+    - silent: nothing, until the caller leaves
+    - breaks: the beginning of an answer, then it is gone
+    - huge: more than HUGE bytes
+    - rejects: an error of the protocol
+    - stream: the arguments `{"n": 0}`, `{"n": 1}`, `{"n": 2}`, 50 ms apart
+    - endless: `{"n": 0}`, `{"n": 1}`, ... as fast as they are taken
+    """
+
+    place: Any
+    seen: list[dict[str, str]] = field(default_factory=list)
+    """What each request brought besides its arguments: headers, metadata, environment; names in lower case."""
+    sent: int = 0
+    """Pieces that `endless` has handed to its transport."""
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the caller of `silent`, `stream` or `endless` has left."""
+
+
+class Kit(ABC):
+    """One protocol."""
+
+    protocol: ClassVar[str]
+    cases: ClassVar[frozenset[str]] = frozenset(
+        {"echo", "silent", "breaks", "huge", "rejects", "stream", "endless", "unreachable"}
+    )
+    """What the protocol can do; `unreachable` is a template at a place where nobody listens."""
+    places: ClassVar[tuple[str, ...]] = ("header",)
+    """Where its credentials may stand: header, query, cookie, or the JSON pointer of a sealed field."""
+    text_only: ClassVar[bool] = False
+    """Whether arguments reach the upstream as text, so that types are lost."""
+
+    @abstractmethod
+    def serve(self) -> AbstractAsyncContextManager[Upstream]:
+        """A running upstream on loopback."""
+
+    @abstractmethod
+    def template(self, upstream: Upstream, case: str) -> Template:
+        """The call template of a tool, in 1.x spelling, that has the upstream answer in this way."""
+
+    @abstractmethod
+    def discovery(self, upstream: Upstream) -> Template:
+        """The template with which the upstream's tools are discovered; one of them is called `echo`."""
+
+    def addresses(self, text: str) -> list[Template]:
+        """Templates with this host in every field that holds an address; the host may be no legal one."""
+        return []
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `echo` that show whether types survive."""
+        return {"word": "wörd \"'\\ <&>", "number": 7, "yes": True, "list": [1, "b"], "deep": {"a": None}}
+
+    def echoed(self, body: bytes) -> Any:
+        """The arguments out of the answer to `echo`."""
+        return orjson.loads(body)
+
+    def placed(self, place: str, value: str) -> WireCredential:
+        """A credential at one of `places`."""
+        if place.startswith("/"):
+            return WireCredential("field", place, Secret(value), "default")
+        return WireCredential(place, "X-Canary", Secret(value), "default")  # type: ignore[arg-type]
+
+    def found(self, seen: dict[str, str], place: str) -> str | None:
+        """The value of that credential in what the upstream saw."""
+        if place == "cookie":
+            return seen.get("cookie", "").partition("X-Canary=")[2] or None
+        return seen.get("x-canary" if place == "header" else f"{place}:x-canary")
+
+
+def free_port(kind: int = socket.SOCK_STREAM) -> int:
+    """A port of loopback at which nobody listens."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,357 @@
+"""One contract for all adapters, against real upstreams of each protocol."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from app.errors import (
+    BlockedAddress,
+    GatewayError,
+    InvalidArguments,
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.outbound.guard import Guard, literal_addresses
+from app.outbound.http import Engine
+from app.outbound.limits import Limits
+from app.protocols.base import Adapter, Call, Means, Result
+from app.protocols.registry import ADAPTERS, build_adapters
+from app.security.masking import Masker
+from tests.harness.hosts import HOSTS
+from tests.protocols.kits.all import KITS, settings
+from tests.protocols.kits.base import HUGE, Kit, Upstream
+
+CANARY = "canary-of-the-contract-4711"
+HOSTILE = [
+    "${HOME}", "$HOME", "UTCP_ARG_word_UTCP_ARG", "a\r\nX-Injected: 1", "a\x00b", "../../etc/passwd", "..", "; id",
+    "$(id)", "`id`", "| id", "--help", "-rf", "' OR 1=1 --", '"}, {"x": "', "{{7*7}}", "%0d%0aX: 1", "é\u202e\u0000",
+    "a" * 5000, "\u2028", "&x=1", "#", "?", "{word}", "\\x00", "\n",
+]  # fmt: skip
+SEVERAL = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.protocol)
+
+
+def with_case(*cases: str) -> Any:
+    able = [kit for kit in KITS if set(cases) <= kit.cases]
+    return pytest.mark.parametrize("kit", able, ids=lambda kit: kit.protocol)
+
+
+@pytest.fixture
+def masker() -> Masker:
+    masker = Masker()
+    masker.add(CANARY)
+    return masker
+
+
+@pytest.fixture
+async def adapters(engine: Engine, masker: Masker) -> AsyncIterator[Any]:
+    built = build_adapters(Means(engine, engine.network, masker, settings()))
+    yield built
+    for adapter in built.values():
+        await adapter.aclose()
+
+
+@pytest.fixture
+async def upstream(kit: Kit) -> AsyncIterator[Upstream]:
+    async with kit.serve() as running:
+        yield running
+
+
+def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **fields: Any) -> Call:
+    seconds = fields.pop("seconds", 20.0)
+    limits = fields.pop("limits", Limits())
+    now = asyncio.get_running_loop().time()
+    streaming = fields.pop("streaming", False)
+    return Call(
+        target=adapter.prepare(template),
+        arguments=arguments or {},
+        credentials=fields.pop("credentials", ()),
+        deadline=now + seconds,
+        limits=limits,
+        call_id="01a0-contract",
+        ends=now + 60 if streaming else None,
+        **fields,
+    )
+
+
+async def whole(result: Result) -> bytes:
+    try:
+        return await result.read()
+    finally:
+        await result.aclose()
+
+
+def test_every_adapter_has_a_kit() -> None:
+    assert {adapter.name for adapter in ADAPTERS} == {kit.protocol for kit in KITS}
+
+
+@with_case("echo")
+async def test_a_call_brings_arguments_there_and_the_answer_back(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    adapter = adapters[kit.protocol]
+    arguments = kit.arguments()
+    result = await adapter.call(call_of(adapter, kit.template(upstream, "echo"), arguments))
+    assert kit.echoed(await whole(result)) == arguments
+    assert result.status == 200
+
+
+@with_case("echo")
+async def test_the_answer_is_an_event_for_a_caller_of_events(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    call = call_of(adapter, kit.template(upstream, "echo"), kit.arguments(), streaming=True)
+    result = await adapter.call(call)
+    assert result.events is not None
+    events = [event async for event in result.events]
+    await result.aclose()
+    assert kit.echoed(b"".join(event.data for event in events)) == kit.arguments()
+
+
+@with_case("unreachable")
+async def test_nobody_there(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    with pytest.raises(UpstreamUnreachable) as caught:
+        await adapter.call(call_of(adapter, kit.template(upstream, "unreachable"), kit.arguments()))
+    assert not caught.value.sent
+
+
+@with_case("silent")
+async def test_an_upstream_that_is_silent_is_left_at_the_deadline(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    adapter = adapters[kit.protocol]
+    call = call_of(adapter, kit.template(upstream, "silent"), kit.arguments(), seconds=0.7)
+    began = time.monotonic()
+    with pytest.raises(UpstreamTimeout) as caught:
+        await whole(await adapter.call(call))
+    assert time.monotonic() - began < 10
+    assert caught.value.sent
+    async with asyncio.timeout(10):
+        await upstream.gone.wait()
+
+
+@with_case("breaks")
+async def test_an_answer_that_breaks_off_is_no_answer(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    with pytest.raises((UpstreamUnreachable, UpstreamMalformed)) as caught:
+        await whole(await adapter.call(call_of(adapter, kit.template(upstream, "breaks"), kit.arguments())))
+    assert caught.value.sent
+
+
+@with_case("huge")
+async def test_an_answer_above_the_limit_is_refused(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    limits = Limits(response_bytes=HUGE // 3, event_bytes=HUGE // 3)
+    with pytest.raises(ResponseTooLarge):
+        await whole(
+            await adapter.call(
+                call_of(adapter, kit.template(upstream, "huge"), kit.arguments(), limits=limits)
+            )
+        )
+
+
+@with_case("rejects")
+async def test_what_the_upstream_refuses_says_why(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    with pytest.raises(UpstreamRejected) as caught:
+        await whole(await adapter.call(call_of(adapter, kit.template(upstream, "rejects"), kit.arguments())))
+    assert caught.value.answer is not None
+    assert caught.value.answer.body
+
+
+@with_case("silent")
+async def test_cancelling_ends_the_upstreams_work(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    template = kit.template(upstream, "silent")
+
+    async def call() -> None:
+        await whole(await adapter.call(call_of(adapter, template, kit.arguments())))
+
+    calling = asyncio.create_task(call())
+    await asyncio.sleep(1)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    async with asyncio.timeout(10):
+        await upstream.gone.wait()
+
+
+@with_case("stream")
+async def test_events_come_as_they_are_sent(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    call = call_of(adapter, kit.template(upstream, "stream"), kit.arguments(), streaming=True)
+    result = await adapter.call(call)
+    assert result.events is not None
+    numbers, times = [], []
+    async for event in result.events:
+        numbers.append(orjson.loads(event.data)["n"])
+        times.append(time.monotonic())
+    await result.aclose()
+    assert numbers == [0, 1, 2]
+    # Not all of them at the end.
+    assert times[-1] - times[0] > 0.03
+
+
+@with_case("stream")
+async def test_a_caller_of_one_answer_gets_all_of_it(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    result = await adapter.call(call_of(adapter, kit.template(upstream, "stream"), kit.arguments()))
+    body = await whole(result)
+    lines = (
+        orjson.loads(body) if body.startswith(b"[") else [orjson.loads(line) for line in body.splitlines()]
+    )
+    assert [line["n"] for line in lines] == [0, 1, 2]
+
+
+@with_case("endless")
+async def test_a_caller_who_takes_nothing_slows_the_upstream_down(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    adapter = adapters[kit.protocol]
+    call = call_of(adapter, kit.template(upstream, "endless"), kit.arguments(), streaming=True)
+    result = await adapter.call(call)
+    assert result.events is not None
+    events = aiter(result.events)
+    await anext(events)
+    level, sent = 0, -1
+    async with asyncio.timeout(30):
+        # It stands still once every buffer on the way is full.
+        while level < 5:
+            level = level + 1 if upstream.sent == sent else 0
+            sent = upstream.sent
+            await asyncio.sleep(0.2)
+    await anext(events)
+    await events.aclose()
+    await result.aclose()
+    async with asyncio.timeout(10):
+        await upstream.gone.wait()
+
+
+@with_case("endless")
+async def test_what_never_ends_is_bounded_for_a_caller_of_one_answer(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    adapter = adapters[kit.protocol]
+    call = call_of(
+        adapter, kit.template(upstream, "endless"), kit.arguments(), limits=Limits(response_bytes=1 << 20)
+    )
+    with pytest.raises((ResponseTooLarge, UpstreamTimeout)):
+        await whole(await adapter.call(call))
+    async with asyncio.timeout(10):
+        await upstream.gone.wait()
+
+
+@with_case("echo")
+async def test_hostile_arguments_arrive_as_they_are_or_are_refused(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    adapter = adapters[kit.protocol]
+    template = kit.template(upstream, "echo")
+    for text in HOSTILE:
+        arguments = _with_text(kit.arguments(), text)
+        try:
+            result = await adapter.call(call_of(adapter, template, arguments))
+            assert kit.echoed(await whole(result)) == arguments, text
+        except (InvalidArguments, InvalidInput):
+            # Only what the protocol cannot carry.
+            assert "\x00" in text or "\u0000" in text or "\n" in text or ".." in text, text
+    assert not any("x-injected" in seen for seen in upstream.seen)
+
+
+def _with_text(arguments: Any, text: str) -> Any:
+    if isinstance(arguments, dict):
+        return {
+            key: text if key == "word" else _with_text(value, text) if isinstance(value, dict) else value
+            for key, value in arguments.items()
+        }
+    return arguments
+
+
+@SEVERAL
+async def test_credentials_stand_in_their_places_and_nowhere_else(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    adapter = adapters[kit.protocol]
+    for place in kit.places:
+        wire = kit.placed(place, CANARY)
+        call = call_of(adapter, kit.template(upstream, "echo"), kit.arguments(), credentials=(wire,))
+        shown = orjson.dumps(adapter.describe(call), default=str).decode()
+        assert CANARY not in shown
+        assert "***" in shown
+        assert CANARY not in repr(call)
+        await whole(await adapter.call(call))
+        assert kit.found(upstream.seen[-1], place) == CANARY, place
+        if "rejects" in kit.cases:
+            rejected = call_of(
+                adapter, kit.template(upstream, "rejects"), kit.arguments(), credentials=(wire,)
+            )
+            with pytest.raises(UpstreamError) as caught:
+                await whole(await adapter.call(rejected))
+            assert CANARY not in f"{caught.value!r} {caught.value.as_problem()} {caught.value.headers}"
+
+
+@SEVERAL
+async def test_no_spelling_of_an_inner_address_is_called(kit: Kit, masker: Masker) -> None:
+    engine = Engine(Guard())
+    adapter = build_adapters(Means(engine, engine.network, masker, settings()))[kit.protocol]
+    limits = Limits(connect=2, first_byte=2, total=2)
+    tried = 0
+    for host in HOSTS:
+        # 0127.0.0.1 is 87.0.0.1 to a resolver, which is as public as any.
+        if any(Guard().allows(address, 443) for address in literal_addresses(host)):
+            continue
+        for template in kit.addresses(host):
+            tried += 1
+            for action in (adapter.discover, adapter.call):
+                with pytest.raises(GatewayError) as caught:  # noqa: PT012 - either may refuse it.
+                    call = call_of(adapter, template, kit.arguments(), limits=limits, seconds=2)
+                    await action(call)
+                assert isinstance(caught.value, InvalidInput | BlockedAddress | UpstreamUnreachable), host
+                if isinstance(caught.value, UpstreamUnreachable):
+                    assert not caught.value.sent
+    await adapter.aclose()
+    await engine.aclose()
+    assert tried == 0 or tried >= 100
+
+
+@SEVERAL
+async def test_discovery_finds_the_tools(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    found = await adapter.discover(call_of(adapter, kit.discovery(upstream)))
+    names = [tool["name"] for tool in orjson.loads(found.raw)["tools"]]
+    assert any(name == "echo" or name.rpartition(".")[2].lower() == "echo" for name in names)
+
+
+@SEVERAL
+async def test_the_origin_is_fixed_and_the_kind_of_call_is_known(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    adapter = adapters[kit.protocol]
+    target = adapter.prepare(kit.template(upstream, "echo"))
+    assert "://" in adapter.origin(target)
+    assert adapter.verb(target)
+    assert not adapter.safe(target) or adapter.idempotent(target)
+
+
+@with_case("echo")
+async def test_many_calls_at_once_get_their_own_answers(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    template = kit.template(upstream, "echo")
+
+    async def one(number: int) -> bool:
+        arguments = _with_text(kit.arguments(), f"call-{number}")
+        with contextlib.suppress(TimeoutError):
+            result = await adapter.call(call_of(adapter, template, arguments, seconds=30))
+            return bool(kit.echoed(await whole(result)) == arguments)
+        return False
+
+    assert all(await asyncio.gather(*(one(number) for number in range(20))))
