@@ -88,6 +88,11 @@ class Settings(BaseSettings):
     conversion_memory_bytes: int = Field(4 << 30, ge=256 << 20, description="Memory of one conversion.")
     conversion_processes: int = Field(2, ge=1, le=16, description="Conversions at a time per worker.")
 
+    # Protocols that work on this machine
+    file_folders: Words = Field(
+        (), description="Folders whose files providers and tools of protocol file may read; unset: none."
+    )
+
     # Discovery
     manual_version: Literal["1", "0"] = Field(
         "1", description="UTCP generation that /utcp serves by default."
@@ -222,7 +227,13 @@ class Settings(BaseSettings):
     otel_sdk_disabled: bool = Field(default=False, description="No traces, whatever else is set.")
 
     @field_validator(
-        "allowed_hosts", "cors_origins", "variable_env_names", "allow_networks", "allow_ports", mode="before"
+        "allowed_hosts",
+        "cors_origins",
+        "variable_env_names",
+        "allow_networks",
+        "allow_ports",
+        "file_folders",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: object) -> object:

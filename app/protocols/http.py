@@ -80,12 +80,7 @@ class HttpAdapter(OverHttp):
 
     async def discover(self, call: Call) -> Discovered:
         """The document at the template's URL, asked for with its method, auth and headers."""
-        placed = call.target.place(call.arguments)
-        response = await self.send(placed, call)
-        if not 200 <= response.status < 300:
-            raise await self.rejection(response, call)
-        raw = await response.read(call.limits.response_bytes)
-        return Discovered(raw=raw, media_type=response.headers.get("Content-Type", ""), url=placed.url)
+        return await self.document(call.target.place(call.arguments), call)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON."""

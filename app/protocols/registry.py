@@ -5,9 +5,13 @@ from types import MappingProxyType
 from typing import Any
 
 from app.protocols.base import Adapter, Means
+from app.protocols.file import FileAdapter
 from app.protocols.http import HttpAdapter
+from app.protocols.sse import SseAdapter
+from app.protocols.streamable_http import StreamableHttpAdapter
+from app.protocols.text import TextAdapter
 
-ADAPTERS = (HttpAdapter,)
+ADAPTERS = (HttpAdapter, SseAdapter, StreamableHttpAdapter, TextAdapter, FileAdapter)
 
 
 def build_adapters(means: Means) -> Mapping[str, Adapter[Any]]:

@@ -140,8 +140,7 @@ class SourceReader:
         """UTCP's `text`: the document itself."""
         at = pointer(source.at, "content")
         auth = None if template.auth_tools is None else self._auth_tools(template.auth_tools, source, subject)
-        if template.base_url is not None:
-            subject = replace(subject, options={"base_url": template.base_url, **subject.options})
+        subject = _with_base(subject, template.base_url)
         document = Document(template.content.encode(), "", at=at, auth_tools=auth, how=source.how)
         base = origin_of(str(subject.options.get("base_url", "")))
         tool_set = replace(await self.documents.read(document, subject), protocol="text")
@@ -178,6 +177,7 @@ class SourceReader:
         """What each server of the template publishes, together."""
         resolved = subject.scope.resolved(way.template)
         protocol = protocol_of(way.template)
+        subject = _with_base(subject, resolved.get("base_url"))
         base = origin_of(str(subject.options.get("base_url", "")))
         named = [*named_origins(resolved), *([base] if base else [])]
         if protocol in INTROSPECTED:
@@ -239,6 +239,11 @@ class SourceReader:
 
     def _sealed(self, given: GivenCredential, slot: str, subject: Subject) -> SealedCredential:
         return sealed_form(given, provider_id=subject.id, slot=slot, vault=self.vault, finder=subject.finder)
+
+
+def _with_base(subject: Subject, base_url: str | None) -> Subject:
+    """The subject whose OpenAPI documents are read as if they lay there, unless its options say where."""
+    return replace(subject, options={"base_url": base_url, **subject.options}) if base_url else subject
 
 
 def _allows_loopback(settings: Settings) -> bool:

@@ -15,7 +15,7 @@ from app.outbound.attach import Headers, attach
 from app.outbound.http import OutboundRequest
 from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
-from app.protocols.base import Call, Means
+from app.protocols.base import Call, Discovered, Means
 from app.utcp.arguments import PlacedRequest
 
 _ERROR_BODY = 64 * 1024
@@ -74,6 +74,14 @@ class OverHttp:
                 egress=call.egress,
             )
         )
+
+    async def document(self, placed: PlacedRequest, call: Call) -> Discovered:
+        """What a discovery asks for, whole; raises what a call does."""
+        response = await self.send(placed, call)
+        if not 200 <= response.status < 300:
+            raise await self.rejection(response, call)
+        raw = await response.read(call.limits.response_bytes)
+        return Discovered(raw=raw, media_type=response.headers.get("Content-Type", ""), url=placed.url)
 
     async def rejection(self, response: OutboundResponse, call: Call) -> UpstreamError:
         """What an answer is that is no result; reads its beginning."""

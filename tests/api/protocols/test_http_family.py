@@ -1,0 +1,197 @@
+"""Providers of `sse`, `http_stream`, `text` and `file`, registered and called through a running gateway."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+from aiohttp import web
+
+from tests.harness.beside import beside, web_server
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
+
+CANARY = "canary-of-a-variable-77"
+PETS = {
+    "openapi": "3.0.3", "info": {"title": "Pets", "version": "1"},
+    "paths": {"/pets/{id}": {"get": {
+        "operationId": "getPet", "responses": {"200": {"description": "ok"}},
+        "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}],
+    }}},
+}  # fmt: skip
+
+
+class Site:
+    """An upstream of all of them."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.seen: list[Any] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append((request.method, request.path_qs, dict(request.headers)))
+        match request.path.strip("/").split("/")[0]:
+            case "utcp-sse":
+                return web.json_response(
+                    self.manual("sse", f"{self.url}/events/{{topic}}", event_type="tick")
+                )
+            case "utcp-stream":
+                template = {"url": f"{self.url}/lines", "http_method": "POST", "body_field": "body"}
+                return web.json_response(self.manual("http_stream", **template))
+            case "pets":
+                return web.json_response({"path": request.path})
+        sse = request.path.startswith("/events")
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream" if sse else "application/x-ndjson"}
+        )
+        await response.prepare(request)
+        for n in range(3):
+            line = f'{{"n": {n}}}'
+            await response.write(
+                f"event: tick\nid: {n}\ndata: {line}\n\n".encode() if sse else f"{line}\n".encode()
+            )
+            await asyncio.sleep(0.05)
+        return response
+
+    def manual(self, kind: str, url: str, **fields: Any) -> Any:
+        template = {"provider_type": kind, "url": url, **fields}
+        template["headers"] = {"X-Key": "${CANARY}"}
+        tool = {"name": "watch", "description": "Watches.", "inputs": {}, "tool_provider": template}
+        return {"version": "0.2.3", "tools": [tool]}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    running = Site()
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", running.handle)
+    with beside(web_server(application)) as running.url:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("opened")
+
+
+@pytest.fixture(scope="module")
+def client(servers: Pair, tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[httpx2.Client]:
+    with (
+        serve(servers, tmp_path_factory.mktemp("g"), FILE_FOLDERS=str(folder)) as running,
+        running.client() as made,
+    ):
+        made.running = running  # type: ignore[attr-defined]
+        yield made
+
+
+def register(client: httpx2.Client, body: Any, status: int = 201) -> Any:
+    made = client.post("/providers", json=body)
+    assert made.status_code == status, made.text
+    return made.json()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "stored"),
+    [("sse", "utcp-sse", "sse"), ("http_stream", "utcp-stream", "streamable_http")],
+)
+def test_a_streaming_provider_is_discovered_called_and_streamed(
+    client: httpx2.Client, site: Site, kind: str, path: str, stored: str
+) -> None:
+    name = kind.replace("_", "")
+    register(
+        client,
+        {
+            "name": name, "source": {"call_template": {"provider_type": kind, "url": f"{site.url}/{path}"}},
+            "variables": {"CANARY": {"value": CANARY}},
+        },
+    )  # fmt: skip
+    provider = client.get(f"/providers/{name}").json()
+    assert provider["protocol"] == stored
+    arguments = {"topic": "a b"} if kind == "sse" else {"body": {"q": 1}}
+    answer = client.post(f"/tools/{name}.watch/call", json=arguments)
+    assert (answer.status_code, answer.json()) == (200, [{"n": 0}, {"n": 1}, {"n": 2}])
+    assert site.seen[-1][2]["X-Key"] == CANARY
+    if kind == "sse":
+        assert site.seen[-1][1] == "/events/a%20b"
+    with client.stream(
+        "POST", f"/tools/{name}.watch/call", json=arguments, headers={"Accept": "application/x-ndjson"}
+    ) as streamed:
+        began = [(orjson.loads(line), time.monotonic()) for line in streamed.iter_lines() if line.strip()]
+    values = [line.get("data", line) for line, _ in began[:-1]]
+    assert values == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert "end" in began[-1][0]["$gateway"]
+    assert began[2][1] - began[0][1] > 0.03
+    shown = client.get(f"/tools/{name}.watch").text + client.get("/utcp").text + client.get("/export").text
+    assert CANARY not in shown
+
+
+def test_a_text_provider_holds_a_manual_or_a_document(client: httpx2.Client, site: Site) -> None:
+    tool = {
+        "name": "note", "description": "A note.",
+        "tool_call_template": {"call_template_type": "text", "content": "price: 5 EUR, key ${TEXT_KEY}"},
+    }  # fmt: skip
+    manual = {"utcp_version": "1.0.1", "manual_version": "1.0.0", "tools": [tool]}
+    register(
+        client,
+        {
+            "name": "notes", "variables": {"TEXT_KEY": {"value": CANARY}},
+            "source": {"call_template": {"call_template_type": "text", "content": orjson.dumps(manual).decode()}},
+        },
+    )  # fmt: skip
+    assert client.get("/providers/notes").json()["protocol"] == "text"
+    answer = client.post("/tools/notes.note/call", json={})
+    assert (answer.text, answer.headers["content-type"]) == (
+        f"price: 5 EUR, key {CANARY}", "text/plain; charset=utf-8",
+    )  # fmt: skip
+    assert CANARY not in client.get("/tools/notes.note").text
+    document = orjson.dumps(PETS).decode()
+    register(
+        client,
+        {"name": "textpets", "call_template_type": "text", "content": document, "base_url": site.url},
+    )
+    assert client.post("/tools/textpets.getPet/call", json={"id": 3}).json() == {"path": "/pets/3"}
+
+
+def test_a_file_provider_is_read_again_at_a_refresh(client: httpx2.Client, site: Site, folder: Path) -> None:
+    path = folder / "pets.json"
+    path.write_bytes(orjson.dumps(PETS | {"servers": [{"url": site.url}]}))
+    register(client, {"name": "filepets", "provider_type": "text", "file_path": str(path)})
+    assert client.get("/providers/filepets").json()["protocol"] == "file"
+    assert client.post("/tools/filepets.getPet/call", json={"id": 3}).json() == {"path": "/pets/3"}
+    more = {"/pets": {"get": {"operationId": "listPets", "responses": {"200": {"description": "ok"}}}}}
+    path.write_bytes(orjson.dumps(PETS | {"servers": [{"url": site.url}], "paths": PETS["paths"] | more}))
+    again = client.post("/providers/filepets/refresh")
+    assert again.status_code == 200, again.text
+    assert client.post("/tools/filepets.listPets/call", json={}).json() == {"path": "/pets"}
+
+
+def test_files_elsewhere_and_local_tools_of_fetched_manuals_are_refused(
+    client: httpx2.Client, folder: Path
+) -> None:
+    refused = client.post(
+        "/providers", json={"name": "f", "provider_type": "text", "file_path": "/etc/passwd"}
+    )
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:utcp-gateway:problem:blocked-address")
+    template = {"call_template_type": "file", "file_path": "/etc/passwd"}
+    manual = {"utcp_version": "1", "tools": [{"name": "a", "tool_call_template": template}]}
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(manual)
+
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", answer)
+    with beside(web_server(application)) as url:
+        made = register(client, {"name": "fetched", "source": {"url": f"{url}/utcp"}})
+    assert made["report"]["counts"]["accepted"] == 0
+    assert "fetched manual" in made["report"]["operations"][0]["reason"]
+
+
+def test_a_gateway_without_folders_says_how_to_open_one(gateway: RunningGateway) -> None:
+    with gateway.client() as client:
+        refused = client.post("/providers", json={"name": "f", "provider_type": "text", "file_path": "/x"})
+    assert refused.status_code == 422
+    assert "FILE_FOLDERS" in refused.json()["errors"][0]["detail"]
