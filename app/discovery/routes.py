@@ -9,18 +9,22 @@ from sqlmodel import col
 
 from app.access import anonymous_if
 from app.access.dependencies import UsesDatabase
+from app.discovery.direct import DirectManuals
 from app.discovery.manuals import Manuals
 from app.discovery.shelves import Representation, Wanted
-from app.errors import NotFound
+from app.errors import NotFound, Unauthenticated
 from app.models import TENANT, Provider
 from app.parameters import TagFilter
 from app.schemas import PROVIDER_NAME, problems
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
+from app.utcp.direct import DEFAULT_PROTOCOLS
 from app.utcp.render import ManualVersion
+from app.utcp.templates import PROTOCOLS
 
 router = APIRouter()
 
+_EVERY: Final = "|".join(sorted(PROTOCOLS))
 # The most that a search by words lets into a manual.
 _MOST_FOUND: Final = 1_000
 _COMPRESSION_PAYS: Final = 1_000
@@ -31,6 +35,20 @@ Version = Annotated[
     Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: as the operator set it."),
 ]
 Words = Annotated[str | None, Query(max_length=1000, description="Only tools that a search for this finds.")]
+Mode = Annotated[
+    Literal["gateway", "direct"],
+    Query(
+        description="direct: the upstreams' own call templates, `${VARIABLES}` for secrets, of providers "
+        "whose credentials are not the gateway's."
+    ),
+]
+Protocols = Annotated[
+    str | None,
+    Query(
+        pattern=f"^({_EVERY})(,({_EVERY}))*$",
+        description="With mode=direct: protocols of the tools; without it those that UTCP's HTTP plugin has.",
+    ),
+]
 IfNoneMatch = Annotated[str | None, Header(max_length=2000, description="ETags that are held already.")]
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
@@ -45,7 +63,13 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
                 }
             }
         },
-        "headers": {"ETag": {"schema": {"type": "string"}}},
+        "headers": {
+            "ETag": {"schema": {"type": "string"}},
+            "X-Tools-Left-Out": {
+                "description": "With mode=direct: tools that a UTCP client could not call.",
+                "schema": {"type": "integer"},
+            },
+        },
     },
     304: {"description": "The manual is the one that is held already."},
 }
@@ -72,6 +96,8 @@ class _Asked:
     words: str | None
     if_none_match: str | None
     takes_gzip: bool
+    direct: frozenset[str] | None = None
+    """The protocols of the upstreams that the reader wants to call itself; None: none, all through here."""
 
 
 async def _asked(
@@ -80,9 +106,13 @@ async def _asked(
     version: Version = None,
     tag: TagFilter = None,
     q: Words = None,
+    mode: Mode = "gateway",
+    protocol: Protocols = None,
     if_none_match: IfNoneMatch = None,
 ) -> _Asked:
     # A coroutine, as in `access.dependencies`.
+    if mode == "direct" and principal.anonymous:
+        raise Unauthenticated("How upstreams are called is told to holders of a key only.")
     return _Asked(
         request=request,
         principal=principal,
@@ -91,6 +121,7 @@ async def _asked(
         words=q,
         if_none_match=if_none_match,
         takes_gzip=_takes_gzip(request.headers.get("accept-encoding", "")),
+        direct=_protocols(protocol) if mode == "direct" else None,
     )
 
 
@@ -102,7 +133,7 @@ Asked = Annotated[_Asked, Depends(_asked)]
     operation_id="getManual",
     tags=["discovery"],
     response_class=Response,
-    responses=problems() | _RESPONSES,
+    responses=problems(403) | _RESPONSES,
 )
 async def get_manual(
     asked: Asked,
@@ -111,7 +142,10 @@ async def get_manual(
         str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.")
     ] = None,
 ) -> Response:
-    """The UTCP manual of all tools that this key may call; each points at its call URL here."""
+    """The UTCP manual of all tools that this key may call; each points at its call URL here.
+
+    With `mode=direct`, those that a client may call by itself, as their upstreams take them.
+    """
     return _answer(await _manual(asked, provider), asked)
 
 
@@ -120,7 +154,7 @@ async def get_manual(
     operation_id="getProviderManual",
     tags=["discovery"],
     response_class=Response,
-    responses=problems(404) | _RESPONSES,
+    responses=problems(403, 404) | _RESPONSES,
 )
 async def get_provider_manual(
     name: Annotated[str, Path(pattern=PROVIDER_NAME, examples=["library"])],
@@ -141,6 +175,15 @@ async def get_provider_manual(
 
 
 async def _manual(asked: _Asked, provider: str | None) -> Representation:
+    wanted = await _wanted(asked, provider)
+    if asked.direct is not None:
+        direct = DirectManuals(asked.request.state.database)
+        return await direct.manual(wanted, principal=asked.principal, protocols=asked.direct)
+    manuals = _manuals(asked.request)
+    return await manuals.manual(wanted, principal=asked.principal, compressed=asked.takes_gzip)
+
+
+async def _wanted(asked: _Asked, provider: str | None) -> Wanted:
     matching = None
     if asked.words is not None and asked.words.strip():
         found = await _search(asked.request).matches(
@@ -150,9 +193,11 @@ async def _manual(asked: _Asked, provider: str | None) -> Representation:
             limit=_MOST_FOUND,
         )
         matching = frozenset(match.tool_id for match in found)
-    wanted = Wanted(asked.version, provider, asked.tag, matching)
-    manuals = _manuals(asked.request)
-    return await manuals.manual(wanted, principal=asked.principal, compressed=asked.takes_gzip)
+    return Wanted(asked.version, provider, asked.tag, matching)
+
+
+def _protocols(said: str | None) -> frozenset[str]:
+    return DEFAULT_PROTOCOLS if said is None else frozenset(said.split(","))
 
 
 def _answer(manual: Representation, asked: _Asked) -> Response:
@@ -163,6 +208,8 @@ def _answer(manual: Representation, asked: _Asked) -> Response:
         "Cache-Control": "private, no-cache",
         "Vary": "Accept-Encoding, Authorization, X-API-Key",
     }
+    if asked.direct is not None:
+        headers["X-Tools-Left-Out"] = str(manual.left_out)
     if _holds(asked.if_none_match, etag):
         return Response(status_code=304, headers=headers)
     if zipped:

@@ -63,6 +63,8 @@ class Representation:
     body: bytearray = field(repr=False)
     etag: str
     tools: int
+    left_out: int = 0
+    """With `mode=direct`: tools that a UTCP client could not call."""
     _compressed: bytes | None = field(default=None, repr=False)
 
     @property

@@ -108,6 +108,11 @@ class OptionsInput(Closed):
         description="PEM certificates that replace the system's; an https proxy is believed by both.",
     )
     client_certificate: Text | None = Field(default=None, description="PEM chain for mutual TLS.")
+    direct: Annotated[bool, Field(strict=True)] | None = Field(
+        default=None,
+        description="Whether `/utcp?mode=direct` names its upstream, for clients with credentials of their "
+        "own. Default: only while no credential of it is stored.",
+    )
     client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(stored_secret)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."
     )

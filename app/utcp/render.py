@@ -75,8 +75,8 @@ def render_tool_v1(entry: ManualEntry) -> bytes:
 
 def render_tool_v0(entry: ManualEntry) -> bytes:
     """The entry as a tool of a 0.x manual, whose model drops `$defs`: references are written out."""
-    inputs = _wrapped({"type": "object", **transformed(inline(publishable(entry.inputs)), _single_typed)})
-    outputs = transformed(inline(publishable(entry.outputs)), _single_typed)
+    inputs = _wrapped({"type": "object", **transformed(inline(publishable(entry.inputs)), single_typed)})
+    outputs = transformed(inline(publishable(entry.outputs)), single_typed)
     kept = {key: value for key, value in outputs.items() if key in _KEPT_IN_V0}
     root = kept.get("type") if kept.get("type") in TYPES else "object"
     outputs = {**kept, "type": root} | (
@@ -112,6 +112,13 @@ def _tool(entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str
         "body_field": "body",
         "auth": _AUTH,
     }
+    return rendered_tool(entry, inputs, outputs, template_key, template)
+
+
+def rendered_tool(
+    entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str, template: dict[str, Any]
+) -> bytes:
+    """A tool of a manual as JSON: no nulls, no key that a strict client does not know."""
     return orjson.dumps(
         {
             "name": entry.name,
@@ -124,7 +131,7 @@ def _tool(entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str
     )
 
 
-def _single_typed(node: Schema) -> Schema:
+def single_typed(node: Schema) -> Schema:
     """A list of types as clients of 0.x understand it: the one that is not null, or `anyOf`."""
     types = node.get("type")
     if not isinstance(types, list):
