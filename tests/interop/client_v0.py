@@ -8,10 +8,12 @@ from utcp.client.utcp_client import UtcpClient
 from utcp.shared.provider import HttpProvider
 
 
-async def main(url: str, token: str, calls: list[tuple[str, dict[str, object]]]) -> None:
-    client = await UtcpClient.create(
-        config={"variables": {"gw_GATEWAY_TOKEN": token, "GATEWAY_TOKEN": token}}
-    )
+async def main(
+    url: str, token: str, calls: list[tuple[str, dict[str, object]]], more: dict[str, str]
+) -> None:
+    named = {"GATEWAY_TOKEN": token} | more
+    variables = named | {f"gw_{name}": value for name, value in named.items()}
+    client = await UtcpClient.create(config={"variables": variables})
     provider = HttpProvider(
         name="gw",
         provider_type="http",
@@ -40,4 +42,4 @@ async def main(url: str, token: str, calls: list[tuple[str, dict[str, object]]])
     )
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))
+asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])))

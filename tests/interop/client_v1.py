@@ -1,6 +1,6 @@
 """Run by the interpreter that has utcp 1.x: registers a manual, lists, searches and calls, prints JSON.
 
-Arguments: the manual's URL, the token, and a JSON list of [tool, arguments] calls.
+Arguments: the manual's URL, the token, a JSON list of [tool, arguments] calls, and further variables as JSON.
 """
 
 import asyncio
@@ -11,8 +11,11 @@ from utcp.utcp_client import UtcpClient
 from utcp_http.http_call_template import HttpCallTemplate
 
 
-async def main(url: str, token: str, calls: list[tuple[str, dict[str, object]]]) -> None:
-    client = await UtcpClient.create(config={"variables": {"gw_GATEWAY_TOKEN": token}})
+async def main(
+    url: str, token: str, calls: list[tuple[str, dict[str, object]]], more: dict[str, str]
+) -> None:
+    variables = {"gw_GATEWAY_TOKEN": token} | {f"gw_{name}": value for name, value in more.items()}
+    client = await UtcpClient.create(config={"variables": variables})
     template = HttpCallTemplate(
         name="gw",
         call_template_type="http",
@@ -41,4 +44,4 @@ async def main(url: str, token: str, calls: list[tuple[str, dict[str, object]]])
     )
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))
+asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])))

@@ -53,11 +53,19 @@ def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -
         client.delete("/providers/interop")
 
 
-def run(version: str, gateway: RunningGateway, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def run(
+    version: str,
+    gateway: RunningGateway,
+    calls: list[tuple[str, dict[str, Any]]],
+    *,
+    query: str = "?provider=interop",
+    variables: dict[str, str] | None = None,
+) -> dict[str, Any]:
     script, _ = CLIENTS[version]
-    query = "?provider=interop" + ("&version=0" if version == "0" else "")
+    query += "&version=0" if version == "0" else ""
+    more = json.dumps(variables or {})
     done = subprocess.run(
-        [prepared(version), HERE / script, f"{gateway.url}/utcp{query}", gateway.key, json.dumps(calls)],
+        [prepared(version), HERE / script, f"{gateway.url}/utcp{query}", gateway.key, json.dumps(calls), more],
         capture_output=True, text=True, timeout=120, check=False, env={"PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -118,3 +126,37 @@ def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, 
         alias = client.get(f"/tools/{library}.getBook").json()["alias"]
     told = run(version, gateway, [(alias, {"body": {"book_id": 7}})])
     assert "error" in told["results"][0]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("version", ["1", "0"])
+def test_a_client_calls_the_upstream_itself_with_credentials_of_its_own(
+    version: str, gateway: RunningGateway, tmp_path: Path
+) -> None:
+    with sample_process(tmp_path, port=0) as registration, gateway.client() as client:
+        given = registration["credentials"]
+        made = client.post("/providers", json=registration | {"name": "direct", "options": {"direct": True}})
+        assert made.status_code == 201, made.text
+        listed = client.get("/tools", params={"provider": "direct", "limit": 200}).json()["items"]
+        alias = {tool["name"].partition(".")[2]: tool["alias"] for tool in listed}
+        variables: dict[str, str] = {}
+        for slot, credential in given.items():
+            name = f"DIRECT_{slot}".upper()
+            for key, suffix in (
+                ("value", ""), ("token", ""), ("username", "_USERNAME"), ("password", "_PASSWORD"),
+                ("client_id", "_CLIENT_ID"), ("client_secret", "_CLIENT_SECRET"),
+            ):  # fmt: skip
+                if key in credential:
+                    variables[name + suffix] = credential[key]
+        calls = [
+            (alias["searchBooks"], {"q": "sea", "limit": 3}),
+            (alias["listMembers"], {}),
+            (alias["getStock"], {"book_id": "bk-001"}),
+            (alias["getPopularBooks"], {"limit": 2}),
+        ]
+        told = run(version, gateway, calls, query="?mode=direct&provider=direct", variables=variables)
+        assert told["success"], told["errors"]
+        assert {f"gw.{name}" for name, _ in calls} <= set(told["tools"])
+        through = [client.post(f"/tools/{name}/call", json=arguments).json() for name, arguments in calls]
+        assert [result.get("ok", result) for result in told["results"]] == through
+        client.delete("/providers/direct")
