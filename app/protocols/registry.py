@@ -9,9 +9,11 @@ from app.protocols.file import FileAdapter
 from app.protocols.http import HttpAdapter
 from app.protocols.sse import SseAdapter
 from app.protocols.streamable_http import StreamableHttpAdapter
+from app.protocols.tcp import TcpAdapter
 from app.protocols.text import TextAdapter
+from app.protocols.udp import UdpAdapter
 
-ADAPTERS = (HttpAdapter, SseAdapter, StreamableHttpAdapter, TextAdapter, FileAdapter)
+ADAPTERS = (HttpAdapter, SseAdapter, StreamableHttpAdapter, TextAdapter, FileAdapter, TcpAdapter, UdpAdapter)
 
 
 def build_adapters(means: Means) -> Mapping[str, Adapter[Any]]:

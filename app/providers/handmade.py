@@ -26,7 +26,8 @@ class ManualReading:
 
     `fallback_slot`: what such tools may use although the manual has auth elsewhere. `protocols`: the only
     ones that its tools may have, where it was fetched; `runs_programs`: whether they may work on this
-    machine. `shared` are slots of the provider's own template, where that is its tools', too.
+    machine. `shared` are slots of the provider's own template, where that is its tools', too; `inherited` the
+    same for those tools only that have none of their own.
     """
 
     provider: str
@@ -39,6 +40,7 @@ class ManualReading:
     protocols: frozenset[str] | None = None
     runs_programs: bool = False
     shared: tuple[str, ...] = ()
+    inherited: tuple[str, ...] = ()
 
 
 def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSource) -> ToolSet:
@@ -167,7 +169,9 @@ def _draft(
         raise NotServed("Another tool has this name, too.")
     at = how.at + _template_pointer(raw, tool.pointer)
     _refuse_protocol(tool.template, how)
-    split, origin = open_template(tool.template, scope=how.scope, prepare=how.prepare, at=at)
+    # The manual's own template is the registrar's text, wherever its tools come from.
+    scope = replace(how.scope, fetched=False) if tool.inherited else how.scope
+    split, origin = open_template(tool.template, scope=scope, prepare=how.prepare, at=at)
     local = tool.name.removeprefix(f"{how.provider}.")
     return ToolDraft(
         source_key=tool.name,
@@ -179,7 +183,7 @@ def _draft(
         call_template=split.fields,
         security=_with_shared(
             tool_security(split, origin, book=how.book, fallback=fallback[0], optional=fallback[1]),
-            how.shared,
+            (*how.shared, *how.inherited) if tool.inherited else how.shared,
         ),
         origin=origin,
         average_response_size=tool.average_response_size,

@@ -26,6 +26,8 @@ from app.settings import Settings
 from app.utcp.manuals import detect, read_manual
 from app.utcp.templates import PROTOCOLS, protocol_of
 
+INHERITED = frozenset({"tcp", "udp", "websocket", "webrtc"})
+"""Protocols of manuals whose tools may leave out how they are called."""
 LOCAL = frozenset({"cli", "file", "mcp"})
 """Protocols that may work on the gateway's own machine."""
 
@@ -46,6 +48,8 @@ class Document:
     template: Json | None = None
     """That of the provider whose manual it is, where it was fetched."""
     shared: tuple[str, ...] = ()
+    inherited: tuple[str, ...] = ()
+    """The provider's own slots, for the tools that are called with its template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +136,13 @@ class DocumentReader:
             protocols=_allowed(document.template),
             runs_programs=_names_programs(document.template),
             shared=document.shared,
+            inherited=document.inherited,
         )
+        template = document.template
+        own = template if template is not None and protocol_of(template) in INHERITED else None
 
         def read() -> ToolSet:
-            return judged_set(read_tools(read_manual(raw), raw=raw, how=how, source=stored))
+            return judged_set(read_tools(read_manual(raw, inherited=own), raw=raw, how=how, source=stored))
 
         # Pure Python over a document of up to 64 MB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)

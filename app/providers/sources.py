@@ -205,6 +205,7 @@ class SourceReader:
             how=way.how,
             fetch=fetch,
             template=way.template,
+            inherited=self._own_slots(way),
         )
         return await self.documents.read(document, subject)
 
@@ -219,9 +220,13 @@ class SourceReader:
         raw = {"utcp_version": "1.0.1", "tools": tools}
         body = orjson.dumps(raw)
         stored = StoredSource("manual", body, "application/json", parts[0].get("url"), sealed=True)
-        shared = tuple(slot for slot in DISCOVERY_SLOTS if slot in way.credentials)
+        shared = self._own_slots(way)
         document = Document(body, "application/json", auth_tools=way.auth_tools, how=way.how, shared=shared)
         return await self.documents.manual(raw, document, subject, stored)
+
+    @staticmethod
+    def _own_slots(way: _Way) -> tuple[str, ...]:
+        return tuple(slot for slot in DISCOVERY_SLOTS if slot in way.credentials)
 
     async def _ask(self, way: _Way, template: Json, subject: Subject) -> Discovered:
         return await self.fetcher.fetch(

@@ -117,7 +117,9 @@ async def respond(
     if attempt.bodies is not None:
         attempt.bodies.result.media_type = result.media_type
     media = result.media_type.partition(";")[0].strip().lower()
-    if accept.events and accept.as_events(media):
+    # Of a protocol that has only events, there is no other answer.
+    only_events = result.events is not None and result.stream is None and result.body is None
+    if accept.events and (only_events or accept.as_events(media)):
         form = form_of(accept.events)
         headers += [(b"content-type", form.media_type.encode()), *_UNBUFFERED]
         return EventStream(result, headers, attempt, form=form, streams=streams)

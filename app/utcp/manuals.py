@@ -37,6 +37,8 @@ class ManualTool:
     template: Template
     average_response_size: int | None = None
     notes: tuple[str, ...] = ()
+    inherited: bool = False
+    """Whether `template` is that of the manual itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,11 @@ def detect(raw: Any) -> DocumentKind:
     return "openapi" if isinstance(raw.get("paths"), Mapping) else "unknown"
 
 
-def read_manual(raw: Any, *, most_tools: int = 100_000) -> Manual:
+def read_manual(raw: Any, *, most_tools: int = 100_000, inherited: Mapping[str, Any] | None = None) -> Manual:
     """Reads a manual of either version, or a mixture of both.
+
+    `inherited` is the template that the manual was asked for with, in a protocol whose clients call tools
+    with it that have none of their own that can be read.
 
     Raises InvalidDocument for what is no manual at all or has more than `most_tools` tools; a single tool
     that cannot be read becomes a ManualFault.
@@ -103,7 +108,7 @@ def read_manual(raw: Any, *, most_tools: int = 100_000) -> Manual:
     for index, entry in enumerate(entries):
         at = pointer("/tools", index)
         try:
-            tools.append(_tool(entry, at))
+            tools.append(_tool(entry, at, inherited))
         except InvalidInput as error:
             faults.append(ManualFault(at, _legible_name(entry), error.detail, error.errors))
     version: Literal["manual_v1", "manual_v0"] = "manual_v0" if kind == "manual_v0" else "manual_v1"
@@ -140,7 +145,7 @@ def _legible_name(entry: Any) -> str | None:
     return name.replace("\x00", "")[:NAME_LIMIT] if isinstance(name, str) else None
 
 
-def _tool(entry: Any, at: str) -> ManualTool:
+def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualTool:
     if not isinstance(entry, Mapping):
         raise InvalidDocument("A tool must be an object", errors=[Fault(at, "Give an object.", "object")])
     notes: list[str] = []
@@ -150,7 +155,7 @@ def _tool(entry: Any, at: str) -> ManualTool:
         refuse_unstorable(entry.get(key), at=pointer(at, key))
     inputs, lost_inputs = normalise_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
     outputs, lost_outputs = normalise_schema(entry.get("outputs"), at=pointer(at, "outputs"))
-    template = _template(entry, at, notes)
+    template, is_own = _own_or(inherited, entry, at, notes)
     size = entry.get("average_response_size")
     return ManualTool(
         pointer=at,
@@ -162,6 +167,7 @@ def _tool(entry: Any, at: str) -> ManualTool:
         template=template,
         average_response_size=size if isinstance(size, int) and 0 < size < 2**53 else None,
         notes=(*notes, *template.notes, *lost_inputs, *lost_outputs),
+        inherited=not is_own,
     )
 
 
@@ -184,6 +190,19 @@ def _tags(raw: Any, at: str) -> tuple[str, ...]:
     given = [raw] if isinstance(raw, str) else raw if isinstance(raw, list) else []
     tags = [clean_text(tag, at=at, limit=_LONGEST_TAG).strip() for tag in given if isinstance(tag, str)]
     return tuple(dict.fromkeys(tag for tag in tags if tag))[:_MOST_TAGS]
+
+
+def _own_or(
+    inherited: Mapping[str, Any] | None, entry: Mapping[str, Any], at: str, notes: list[str]
+) -> tuple[Template, bool]:
+    """The tool's call template, and whether it is its own."""
+    try:
+        return _template(entry, at, notes), True
+    except InvalidInput:
+        if inherited is None:
+            raise
+    notes.append("The tool has no call template that can be read; the manual's own is used.")
+    return read_template(inherited, at=pointer(at, _TEMPLATE_KEYS[0])), False
 
 
 def _template(entry: Mapping[str, Any], at: str, notes: list[str]) -> Template:

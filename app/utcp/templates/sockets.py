@@ -46,6 +46,15 @@ class TcpTemplate(_Socket):
     fixed_message_length: int | None = Field(default=None, ge=1, le=1 << 30)
     max_response_size: int = Field(default=65_536, ge=1, le=1 << 30)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nul_is_written_out(cls, data: Any) -> Any:
+        """Without escapes, the default of 1.x (U+0000) could not be told from four characters."""
+        literal = isinstance(data, dict) and data.get("interpret_escape_sequences") is False
+        if literal and data.get("message_delimiter") in (None, "\x00"):
+            return {**data, "interpret_escape_sequences": True}
+        return data
+
     @field_validator(
         "framing_strategy", "length_prefix_bytes", "length_prefix_endian", "message_delimiter",
         "interpret_escape_sequences", "max_response_size", mode="before",

@@ -3,9 +3,10 @@
 from app.settings import Settings
 from tests.protocols.kits.base import Kit
 from tests.protocols.kits.http import HttpKit
+from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
 
-KITS: tuple[Kit, ...] = (HttpKit(), SseKit(), StreamableHttpKit(), TextKit(), FileKit())
+KITS: tuple[Kit, ...] = (HttpKit(), SseKit(), StreamableHttpKit(), TextKit(), FileKit(), TcpKit(), UdpKit())
 
 
 def settings() -> Settings:

@@ -1,0 +1,68 @@
+"""Messages of protocols without headers: the arguments as JSON, or a text with arguments in its places."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from app.errors import CredentialMissing, Fault, InvalidArguments
+from app.protocols.base import Call
+from app.protocols.shared.texts import PLACEHOLDER, as_text, fill_text, given, named_arguments
+
+DISCOVERY: Final = b'{"type": "utcp"}'
+"""What a UTCP client sends to be told the manual, byte by byte."""
+
+_QUOTES: Final = re.compile(r'\\.|"', re.DOTALL)
+
+
+def fill_message(template: str, arguments: Mapping[str, Any]) -> str:
+    """A text with each argument in its place; raises InvalidArguments for one that is not given.
+
+    Where the text is JSON but for its placeholders, JSON comes out of it, too: within its strings arguments
+    are escaped, elsewhere they are written as JSON. In other texts they stand as they are.
+    """
+    if not _is_json(template):
+        return fill_text(template, arguments)
+    pieces: list[str] = []
+    quoted, begin = False, 0
+    for found in PLACEHOLDER.finditer(template):
+        before = template[begin : found.start()]
+        quoted ^= sum(mark[0] == '"' for mark in _QUOTES.finditer(before)) % 2 == 1
+        value = given(found[1], arguments)
+        text = orjson.dumps(as_text(value)).decode()[1:-1] if quoted else orjson.dumps(value).decode()
+        pieces += before, text
+        begin = found.end()
+    return "".join([*pieces, template[begin:]])
+
+
+@contextlib.contextmanager
+def writable() -> Iterator[None]:
+    """InvalidArguments for what cannot be written: lone surrogates, integers beyond 64 bits."""
+    try:
+        yield
+    except (TypeError, UnicodeEncodeError):
+        fault = Fault("", "Use well-formed Unicode, integers of 64 bits and at most 250 levels.")
+        raise InvalidArguments("An argument cannot be written as text.", errors=[fault]) from None
+
+
+def refuse_credentials(call: Call, protocol: str) -> None:
+    """Raises CredentialMissing for a credential that has no place in a message."""
+    for wire in call.credentials:
+        if wire.location != "field":
+            raise CredentialMissing(
+                f"The protocol {protocol} has no {wire.location} to carry the credential of slot "
+                f"{wire.slot!r}: name a secret variable in the message template instead.",
+                extra={"slots": [wire.slot]},
+            )
+
+
+def _is_json(template: str) -> bool:
+    if not template.lstrip().startswith(("{", "[")) or not named_arguments(template):
+        return False
+    try:
+        orjson.loads(PLACEHOLDER.sub("0", template))
+    except orjson.JSONDecodeError:
+        return False
+    return True

@@ -1,0 +1,5 @@
+"""UTCP's `tcp`."""
+
+from app.protocols.tcp.adapter import TcpAdapter
+
+__all__ = ["TcpAdapter"]

@@ -1,0 +1,168 @@
+"""One connection for each call: the request, then one message, or a stream until its end."""
+
+import asyncio
+import codecs
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from app.outbound.framing import Event
+from app.outbound.network import Place, Stream
+from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.shared.answers import BYTES, TEXT, timed
+from app.protocols.shared.messages import DISCOVERY
+from app.protocols.shared.sockets import (
+    check_codec,
+    decoded_answer,
+    decoded_manual,
+    place_of,
+    refuse_tls,
+    request_of,
+    shown,
+)
+from app.protocols.tcp.framings import Incoming, delimiter_of, framed_request
+from app.utcp.origins import template_origin
+from app.utcp.templates import compiled
+from app.utcp.templates.sockets import TcpTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class TcpTarget:
+    """A compiled template."""
+
+    model: TcpTemplate
+    origin: str
+    place: Place
+    delimiter: bytes
+
+
+class TcpAdapter:
+    """Calls over TCP."""
+
+    name: ClassVar[str] = "tcp"
+
+    def __init__(self, means: Means) -> None:
+        self._network = means.network
+
+    async def aclose(self) -> None:
+        """Nothing is held: a connection ends with its call."""
+
+    def prepare(self, template: Mapping[str, Any]) -> TcpTarget:
+        """Compile a template of `call_template_type` tcp; raises InvalidInput."""
+        model = compiled(template, self.name)
+        assert isinstance(model, TcpTemplate)  # noqa: S101 - the protocol's own.
+        check_codec(model.response_byte_format)
+        origin = template_origin(template)
+        return TcpTarget(model, origin, place_of(origin), delimiter_of(model))
+
+    def origin(self, target: TcpTarget) -> str:
+        """`tcp://host:port`."""
+        return target.origin
+
+    def safe(self, target: TcpTarget) -> bool:  # noqa: ARG002 - nothing tells.
+        """Never: nobody knows what a message does."""
+        return False
+
+    def idempotent(self, target: TcpTarget) -> bool:  # noqa: ARG002 - nothing tells.
+        """Never."""
+        return False
+
+    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - no answer is used again.
+        """None."""
+        return None
+
+    def verb(self, target: TcpTarget) -> str:  # noqa: ARG002 - all are the same.
+        """SEND."""
+        return "SEND"
+
+    async def call(self, call: Call) -> Result:
+        """Send the message. An answer in the framing `stream` comes as events where the call takes them."""
+        target: TcpTarget = call.target
+        request = framed_request(target.model, request_of(target.model, call), target.delimiter)
+        stream, incoming = await self._asked(target, request, call)
+        if call.ends is not None and target.model.framing_strategy == "stream":
+            return await _streamed(stream, incoming, target.model.response_byte_format, call)
+        async with stream:
+            raw = await incoming.message(target.delimiter)
+        return await decoded_answer(raw, target.model.response_byte_format, call)
+
+    async def discover(self, call: Call) -> Discovered:
+        """The manual, asked for with `{"type": "utcp"}`; `max_response_size` does not cut it."""
+        target: TcpTarget = call.target
+        refuse_tls(call, self.name)
+        request = framed_request(target.model, DISCOVERY, target.delimiter)
+        stream, incoming = await self._asked(target, request, call)
+        async with stream:
+            if target.model.framing_strategy == "stream":
+                most = call.limits.response_bytes + 1
+                raw = b"".join([piece async for piece in incoming.pieces(most=most)])
+            else:
+                raw = await incoming.message(target.delimiter)
+        raw = await decoded_manual(raw, target.model.response_byte_format)
+        return Discovered(raw=raw, media_type="application/json", url=target.origin)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The message as JSON."""
+        return shown(call.target.model, call.target.origin, call, verb="SEND")
+
+    async def _asked(self, target: TcpTarget, request: bytes, call: Call) -> tuple[Stream, Incoming]:
+        """A connection on which the request was sent."""
+        now = asyncio.get_running_loop().time()
+        limits = call.limits
+        first_by = min(call.deadline, now + target.model.timeout / 1000, now + limits.first_byte)
+        stream = await self._network.stream(
+            target.place, egress=call.egress, by=min(first_by, now + limits.connect)
+        )
+        try:
+            with timed(first_by):
+                await stream.write(request)
+        except BaseException:
+            stream.abort()
+            raise
+        return stream, Incoming(stream, target.model, limits, first_by=first_by, by=call.deadline)
+
+
+async def _streamed(stream: Stream, incoming: Incoming, codec: str | None, call: Call) -> Result:
+    """The answer as events, once its first piece is here."""
+    pieces = incoming.pieces()
+    try:
+        first = await anext(pieces, b"")
+    except BaseException:
+        stream.abort()
+        raise
+    incoming.by = call.ends or call.deadline
+    result = Result(
+        status=200,
+        headers=[],
+        media_type=BYTES if codec is None else TEXT,
+        body=None,
+        events=_events(stream, first, pieces, codec),
+    )
+    result.close_with(stream.abort)
+    return result
+
+
+async def _events(
+    stream: Stream, first: bytes, pieces: AsyncGenerator[bytes, None], codec: str | None
+) -> AsyncGenerator[Event, None]:
+    """Each piece as text, a character that two share with the second; as bytes without a codec."""
+    decoder = None if codec is None else codecs.getincrementaldecoder(codec)("replace")
+    try:
+        if first:
+            yield from_piece(first, decoder)
+        async for piece in pieces:
+            event = from_piece(piece, decoder)
+            if event.data:
+                yield event
+        if decoder is not None and (rest := decoder.decode(b"", final=True)):
+            yield Event(rest.encode("utf-8", "replace"), "text")
+    finally:
+        stream.abort()
+        await pieces.aclose()
+
+
+def from_piece(piece: bytes, decoder: codecs.IncrementalDecoder | None) -> Event:
+    """A piece as one event, which is empty where it holds but the beginning of a character."""
+    if decoder is None:
+        return Event(piece, "bytes")
+    return Event(decoder.decode(piece).encode("utf-8", "replace"), "text")

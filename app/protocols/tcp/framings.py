@@ -1,0 +1,139 @@
+"""Where a message ends on a connection that has no messages: the four framings of UTCP's `tcp`.
+
+`length_prefix` and `delimiter` frame the request and the answer, `fixed_length` the answer only; `stream` is
+an answer until the peer closes the connection, is silent, or has sent `max_response_size` bytes.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from app.errors import Fault, InvalidArguments, InvalidInput, UpstreamTimeout, UpstreamUnreachable
+from app.outbound.limits import Limits
+from app.outbound.network import Stream
+from app.protocols.shared.answers import refuse_large, timed
+from app.utcp.templates.sockets import TcpTemplate
+
+_PIECE: Final = 64 << 10
+
+
+def delimiter_of(model: TcpTemplate) -> bytes:
+    r"""The bytes between messages; escapes such as `\r\n` and `\x00` are read where the template says so.
+
+    Raises InvalidInput for one that cannot be read.
+    """
+    text = model.message_delimiter
+    try:
+        if model.interpret_escape_sequences:
+            text = text.encode("ascii", "backslashreplace").decode("unicode_escape")
+        return text.encode()
+    except UnicodeError:
+        fault = Fault("/message_delimiter", "Its escape sequences are not complete.")
+        raise InvalidInput("The delimiter cannot be read.", errors=[fault]) from None
+
+
+def framed_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> bytes:
+    """The request as it is sent; raises InvalidArguments for one that is too long for its prefix."""
+    if model.framing_strategy == "delimiter":
+        return message + delimiter
+    if model.framing_strategy != "length_prefix":
+        return message
+    try:
+        prefix = len(message).to_bytes(model.length_prefix_bytes, model.length_prefix_endian)
+    except OverflowError:
+        fault = Fault("", f"Give less: {model.length_prefix_bytes} byte(s) tell the length of the message.")
+        raise InvalidArguments("The arguments make the message too long.", errors=[fault]) from None
+    return prefix + message
+
+
+class Incoming:
+    """An answer as it comes. `first_by` holds until its first byte, `by` until its end (`loop.time()`), and
+    between two pieces there may be silence for as long as the template and the provider allow.
+    """
+
+    def __init__(
+        self, stream: Stream, model: TcpTemplate, limits: Limits, *, first_by: float, by: float
+    ) -> None:
+        self._stream = stream
+        self._model = model
+        self._limits = limits
+        self._first_by = first_by
+        self._silence = min(model.timeout / 1000, limits.idle)
+        self._begun = False
+        self.by = by
+
+    async def message(self, delimiter: bytes) -> bytes:
+        """The one message that is the answer. Raises ResponseTooLarge, UpstreamTimeout and
+        UpstreamUnreachable.
+        """
+        match self._model.framing_strategy:
+            case "length_prefix":
+                return await self._prefixed(self._model.length_prefix_bytes)
+            case "delimiter":
+                return await self._delimited(delimiter)
+            case "fixed_length":
+                length = self._model.fixed_message_length or 0
+                refuse_large(length, self._limits.response_bytes)
+                return bytes(await self._first(length, bytearray()))[:length]
+        pieces = [piece async for piece in self.pieces()]
+        return b"".join(pieces)
+
+    async def pieces(self, *, most: int | None = None) -> AsyncGenerator[bytes, None]:
+        """The pieces of an answer in the framing `stream`; `most` stands for `max_response_size`.
+
+        Silence ends it once something has come, as in the released clients.
+        """
+        left = self._model.max_response_size if most is None else most
+        size = 0
+        while left > 0:
+            begun = self._begun
+            try:
+                piece = await self._piece(min(left, _PIECE))
+            except UpstreamTimeout:
+                if not begun or asyncio.get_running_loop().time() >= self.by:
+                    raise
+                return
+            if not piece:
+                return
+            left -= len(piece)
+            size += len(piece)
+            refuse_large(size, self._limits.response_bytes)
+            yield piece
+
+    async def _prefixed(self, width: int) -> bytes:
+        found = await self._first(width, bytearray())
+        length = int.from_bytes(found[:width], self._model.length_prefix_endian)
+        refuse_large(length, self._limits.response_bytes)
+        return bytes((await self._first(width + length, found))[width : width + length])
+
+    async def _delimited(self, delimiter: bytes) -> bytes:
+        found = bytearray()
+        searched = 0
+        while (end := found.find(delimiter, searched)) < 0:
+            searched = max(0, len(found) - len(delimiter) + 1)
+            refuse_large(searched, self._limits.response_bytes)
+            found += await self._more()
+        refuse_large(end, self._limits.response_bytes)
+        return bytes(found[:end])
+
+    async def _first(self, length: int, found: bytearray) -> bytearray:
+        while len(found) < length:
+            found += await self._more()
+        return found
+
+    async def _more(self) -> bytes:
+        piece = await self._piece(_PIECE)
+        if not piece:
+            raise UpstreamUnreachable("The upstream closed the connection before its answer was complete.")
+        return piece
+
+    async def _piece(self, most: int) -> bytes:
+        """b"" at the end."""
+        quiet = asyncio.get_running_loop().time() + self._silence
+        with timed(min(self.by, quiet) if self._begun else self._first_by):
+            try:
+                piece = await self._stream.reader.read(most)
+            except OSError:
+                raise UpstreamUnreachable("The connection to the upstream broke.") from None
+        self._begun = True
+        return piece

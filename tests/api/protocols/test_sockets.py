@@ -1,0 +1,145 @@
+"""Providers of `tcp` and `udp`, registered and called through a running gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+
+from tests.harness.beside import beside
+from tests.harness.gateway import RunningGateway
+from tests.protocols.kits.sockets import datagram_server
+
+SECRET = "secret-of-a-socket-31"
+TOOLS = [
+    {"name": "echo", "description": "Says it again.", "inputs": {"type": "object", "properties": {"q": {}}}},
+    {"name": "asked", "description": "In words.", "inputs": {}},
+    {
+        "name": "broken",
+        "description": "Not readable.",
+        "inputs": {},
+        "tool_call_template": {"call_template_type": "?"},
+    },
+]
+
+
+class Peer:
+    """Answers to lines or datagrams with what it was sent, or its manual."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.kind = ""
+        self.seen: list[str] = []
+
+    def reply(self, message: bytes) -> bytes:
+        self.seen.append(message.decode())
+        if message != b'{"type": "utcp"}':
+            return message
+        asked = {
+            "provider_type": self.kind, "name": "x", "host": "127.0.0.1", "port": self.port, "timeout": 5000,
+            "framing_strategy": "delimiter", "message_delimiter": "\\n", "request_data_format": "text",
+            "request_data_template": "${KEY} says UTCP_ARG_q_UTCP_ARG",
+        }  # fmt: skip
+        tools = [TOOLS[0], TOOLS[1] | {"tool_provider": asked}, TOOLS[2]]
+        return orjson.dumps({"version": "0.2.3", "tools": tools})
+
+
+@pytest.fixture(scope="module", params=["tcp", "udp"])
+def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
+    running = Peer()
+    running.kind = request.param
+
+    async def on_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        writer.write(running.reply(line.removesuffix(b"\n")) + b"\n")
+        writer.close()
+
+    async def on_datagram(message: bytes, reply: Any, _: Any) -> None:
+        reply(running.reply(message))
+
+    @asynccontextmanager
+    async def serving() -> AsyncIterator[str]:
+        if running.kind == "udp":
+            async with datagram_server(on_datagram) as running.port:
+                yield ""
+            return
+        server = await asyncio.start_server(on_line, "127.0.0.1", 0)
+        running.port = server.sockets[0].getsockname()[1]
+        yield ""
+        server.close()
+
+    with beside(serving()):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
+    with gateway.client() as made:
+        yield made
+
+
+@pytest.mark.parametrize("spelling", ["provider_type", "call_template_type"])
+def test_a_socket_is_discovered_and_called(client: httpx2.Client, peer: Peer, spelling: str) -> None:
+    name = f"{peer.kind}_{spelling}"
+    template = {
+        spelling: peer.kind, "host": "127.0.0.1", "port": peer.port, "timeout": 5000,
+        "framing_strategy": "delimiter", "message_delimiter": "\\n",
+    }  # fmt: skip
+    body = {"name": name, "source": {"call_template": template}, "variables": {"KEY": {"value": SECRET}}}
+    made = client.post("/providers", json=body)
+    assert made.status_code == 201, made.text
+    provider = client.get(f"/providers/{name}").json()
+    assert (provider["protocol"], provider["origins"]) == (
+        peer.kind,
+        [f"{peer.kind}://127.0.0.1:{peer.port}"],
+    )
+    # Two tools are called with the template of the manual, as the released clients do.
+    assert made.json()["report"]["counts"]["accepted"] == 3
+    answer = client.post(f"/tools/{name}.echo/call", json={"q": ["ü", 1]})
+    assert (answer.text, answer.headers["content-type"]) == ('{"q":["ü",1]}', "text/plain; charset=utf-8")
+    strict = client.post(f"/tools/{name}.broken/call", json={"q": 1}, headers={"Accept": "application/json"})
+    assert strict.json() == '{"q":1}'
+    assert client.post(f"/tools/{name}.asked/call", json={"q": "hello"}).status_code == 200
+    assert peer.seen[-1] == f"{SECRET} says hello"
+    described = client.post(f"/tools/{name}.asked/call?dry_run=true", json={"q": "hello"})
+    assert SECRET not in described.text
+    shown = client.get(f"/tools/{name}.asked").text + client.get("/utcp").text + client.get("/export").text
+    assert SECRET not in shown
+    assert client.post(f"/providers/{name}/refresh").status_code == 200
+    assert client.delete(f"/providers/{name}").status_code == 204
+    assert client.post(f"/tools/{name}.echo/call", json={}).status_code == 404
+
+
+def test_a_manuals_own_template_with_a_secret_serves_its_tools(client: httpx2.Client, peer: Peer) -> None:
+    template = {
+        "call_template_type": peer.kind, "host": "127.0.0.1", "port": peer.port, "timeout": 5000,
+        "framing_strategy": "delimiter", "message_delimiter": "\\n", "request_data_format": "text",
+        "request_data_template": "${KEY}:UTCP_ARG_q_UTCP_ARG",
+    }  # fmt: skip
+    name = f"sealed{peer.kind}"
+    body = {"name": name, "source": {"call_template": template}, "variables": {"KEY": {"value": SECRET}}}
+    made = client.post("/providers", json=body)
+    assert made.status_code == 201, made.text
+    answer = client.post(f"/tools/{name}.echo/call", json={"q": 1})
+    assert (answer.status_code, peer.seen[-1]) == (200, f"{SECRET}:1"), answer.text
+    assert client.delete(f"/providers/{name}").status_code == 204
+
+
+def test_an_answer_comes_as_events_to_whoever_takes_only_these_or_json_too(
+    client: httpx2.Client, peer: Peer
+) -> None:
+    template = {
+        "call_template_type": peer.kind, "host": "127.0.0.1", "port": peer.port,
+        "request_data_format": "text", "request_data_template": "UTCP_ARG_q_UTCP_ARG\n",
+    }  # fmt: skip
+    provider = f"by_hand_{peer.kind}"
+    body = {"provider": provider, "name": "say", "call_template": template, "inputs": {}}
+    made = client.post("/tools", json=body)
+    assert made.status_code == 201, made.text
+    for accept in ("application/x-ndjson", "application/json, text/event-stream", "text/event-stream, */*"):
+        answer = client.post(f"/tools/{provider}.say/call", json={"q": "here"}, headers={"Accept": accept})
+        assert (answer.status_code, "here" in answer.text) == (200, True), accept
+    assert client.delete(f"/providers/{provider}").status_code == 204

@@ -1,0 +1,381 @@
+"""UTCP's tcp: every framing, every option, and servers that do not keep to them."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from app.errors import (
+    CredentialMissing,
+    InvalidArguments,
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.outbound.egress import EgressSettings
+from app.outbound.limits import Limits
+from app.outbound.wiring import WireCredential
+from app.protocols.base import Adapter
+from app.protocols.tcp import TcpAdapter
+from app.security.secret import Secret
+from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
+
+
+@pytest.fixture
+async def tcp() -> AsyncIterator[Adapter[Any]]:
+    async with adapter_of(TcpAdapter) as adapter:
+        yield adapter
+
+
+class Peer:
+    """A server that takes one request of `expect` bytes (or until `end`) and answers with `pieces`."""
+
+    def __init__(self) -> None:
+        self.template: dict[str, Any] = {}
+        self.got = b""
+        self.expect = 0
+        self.end = b"}"
+        self.pieces: list[bytes] = []
+        self.stays = False
+        self.left = asyncio.Event()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self.got = await (reader.readexactly(self.expect) if self.expect else reader.readuntil(self.end))
+            for number, piece in enumerate(self.pieces):
+                if number:
+                    await asyncio.sleep(0.03)
+                writer.write(piece)
+                await writer.drain()
+            if self.stays:
+                await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self.left.set()
+            writer.close()
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    found = Peer()
+    server = await asyncio.start_server(found.handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    found.template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": port}
+    yield found
+    server.close()
+
+
+PREFIXES = [(width, endian) for width in (1, 2, 4, 8) for endian in ("big", "little")]
+
+
+@pytest.mark.parametrize(("width", "endian"), PREFIXES, ids=[f"{w}-{e}" for w, e in PREFIXES])
+async def test_a_length_stands_before_request_and_answer(tcp, peer, width, endian) -> None:
+    answer = "grün".encode()
+    prefix = len(answer).to_bytes(width, endian)
+    peer.expect = width + 9
+    # Neither a split prefix nor bytes after the message change what it is.
+    peer.pieces = [prefix[:1], prefix[1:] + answer[:2], answer[2:] + b"more"]
+    template = {
+        **peer.template, "framing_strategy": "length_prefix", "length_prefix_bytes": width,
+        "length_prefix_endian": endian,
+    }  # fmt: skip
+    assert await answer_to(tcp, template, {"a": "b"}) == answer
+    assert peer.got == (9).to_bytes(width, endian) + b'{"a":"b"}'
+
+
+async def test_a_message_too_long_for_its_prefix_is_not_sent(tcp, peer) -> None:
+    template = {**peer.template, "framing_strategy": "length_prefix", "length_prefix_bytes": 1}
+    with pytest.raises(InvalidArguments):
+        await answer_to(tcp, template, {"a": "x" * 255})
+    assert peer.got == b""
+
+
+DELIMITERS: list[tuple[dict[str, Any], bytes]] = [
+    ({}, b"\x00"),
+    ({"message_delimiter": "\\x00"}, b"\x00"),
+    ({"message_delimiter": "\x00", "interpret_escape_sequences": False}, b"\x00"),
+    ({"interpret_escape_sequences": False}, b"\x00"),
+    ({"message_delimiter": "\n"}, b"\n"),
+    ({"message_delimiter": "\\r\\n"}, b"\r\n"),
+    ({"message_delimiter": "\\r\\n", "interpret_escape_sequences": False}, b"\\r\\n"),
+    ({"message_delimiter": "\\x00", "interpret_escape_sequences": False}, b"\\x00"),
+    ({"message_delimiter": "END"}, b"END"),
+    ({"message_delimiter": "§"}, "§".encode()),
+]
+
+
+@pytest.mark.parametrize(("fields", "delimiter"), DELIMITERS, ids=[str(n) for n in range(len(DELIMITERS))])
+async def test_a_delimiter_ends_request_and_answer(tcp, peer, fields, delimiter) -> None:
+    template = {**peer.template, "framing_strategy": "delimiter", **fields}
+    peer.end = delimiter
+    # The delimiter comes in two pieces, where it has two bytes, and after it what is not read.
+    peer.pieces = [b"first" + delimiter[:1], delimiter[1:] + b"second" + delimiter]
+    assert await answer_to(tcp, template, {"a": 1}) == b"first"
+    assert peer.got == b'{"a":1}' + delimiter
+
+
+async def test_a_stored_template_keeps_what_its_delimiter_means(tcp) -> None:
+    target = tcp.prepare({"call_template_type": "tcp", "host": "a.example", "port": 1, "framing_strategy": "delimiter",
+                          "interpret_escape_sequences": False})  # fmt: skip
+    again = tcp.prepare(target.model.stored())
+    assert again.delimiter == target.delimiter == b"\x00"
+
+
+async def test_an_answer_of_fixed_length_is_not_waited_for_longer(tcp, peer) -> None:
+    peer.pieces, peer.stays = [b"1234", b"5678"], True
+    template = {**peer.template, "framing_strategy": "fixed_length", "fixed_message_length": 6}
+    assert await answer_to(tcp, template, {"a": 1}) == b"123456"
+    assert peer.got == b'{"a":1}'
+    async with asyncio.timeout(5):
+        await peer.left.wait()
+
+
+async def test_a_stream_ends_with_the_connection(tcp, peer) -> None:
+    peer.pieces = [b"one ", b"two ", b"three"]
+    assert await answer_to(tcp, peer.template, {"a": 1}) == b"one two three"
+
+
+async def test_a_stream_ends_with_silence_after_its_first_byte(tcp, peer) -> None:
+    peer.pieces, peer.stays = [b"one ", b"two"], True
+    assert await answer_to(tcp, {**peer.template, "timeout": 400}, {"a": 1}) == b"one two"
+    async with asyncio.timeout(5):
+        await peer.left.wait()
+
+
+async def test_a_stream_without_a_first_byte_is_no_answer(tcp, peer) -> None:
+    peer.stays = True
+    began = time.monotonic()
+    with pytest.raises(UpstreamTimeout):
+        await answer_to(tcp, {**peer.template, "timeout": 300}, {"a": 1})
+    assert time.monotonic() - began < 5
+
+
+async def test_a_stream_is_read_up_to_its_size(tcp, peer) -> None:
+    peer.pieces, peer.stays = [b"x" * 600, b"y" * 600], True
+    assert (
+        await answer_to(tcp, {**peer.template, "max_response_size": 1000}, {"a": 1})
+        == b"x" * 600 + b"y" * 400
+    )
+
+
+async def test_the_providers_limit_holds_where_the_template_allows_more(tcp, peer) -> None:
+    peer.pieces = [b"x" * 5000]
+    for fields in (
+        {},
+        {"framing_strategy": "delimiter"},
+        {"framing_strategy": "fixed_length", "fixed_message_length": 5000},
+    ):
+        peer.end = b"}"
+        with pytest.raises(ResponseTooLarge):
+            await answer_to(tcp, {**peer.template, **fields}, {"a": 1}, limits=Limits(response_bytes=2000))
+
+
+async def test_a_length_beyond_the_limit_is_refused_before_it_is_read(tcp, peer) -> None:
+    peer.pieces, peer.stays = [b"\xff" * 8], True
+    template = {**peer.template, "framing_strategy": "length_prefix", "length_prefix_bytes": 8}
+    with pytest.raises(ResponseTooLarge):
+        await answer_to(tcp, template, {"a": 1})
+
+
+@pytest.mark.parametrize("framing", ["length_prefix", "delimiter", "fixed_length"])
+async def test_an_answer_that_ends_early_is_no_answer(tcp, peer, framing) -> None:
+    peer.pieces = [b"\x00\x00\x00"] if framing == "length_prefix" else [b"abc"]
+    template = {**peer.template, "framing_strategy": framing, "fixed_message_length": 4}
+    with pytest.raises(UpstreamUnreachable) as caught:
+        await answer_to(tcp, template, {"a": 1})
+    assert caught.value.sent
+
+
+FORMATS = [
+    ("utf-8", "grün".encode(), "grün"), ("latin-1", b"gr\xfcn", "grün"), ("utf-16", "grün".encode("utf-16"), "grün"),
+    ("cp1252", b"\x80", "€"), ("UTF_8", b"x", "x"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("codec", "raw", "text"), FORMATS, ids=[codec for codec, _, _ in FORMATS])
+async def test_the_answer_is_text_in_its_encoding(tcp, peer, codec, raw, text) -> None:
+    peer.pieces = [raw]
+    call = call_of(tcp, {**peer.template, "response_byte_format": codec}, {"a": 1})
+    result = await tcp.call(call)
+    assert (result.media_type, (await result.read()).decode()) == ("text/plain; charset=utf-8", text)
+
+
+@pytest.mark.parametrize("codec", [None, "utf-8"], ids=["raw", "not-utf-8"])
+async def test_bytes_that_are_no_text_stay_bytes(tcp, peer, codec) -> None:
+    peer.pieces = [b"\xff\xfe\x00\x80"]
+    result = await tcp.call(call_of(tcp, {**peer.template, "response_byte_format": codec}, {"a": 1}))
+    assert (result.media_type, await result.read()) == ("application/octet-stream", b"\xff\xfe\x00\x80")
+
+
+MESSAGES: list[tuple[str | None, dict[str, Any], bytes]] = [
+    ("GET UTCP_ARG_key_UTCP_ARG}", {"key": 'a"b'}, b'GET a"b}'),
+    ("UTCP_ARG_a_UTCP_ARG UTCP_ARG_b_UTCP_ARG}", {"a": 1, "b": [True, None]}, b"1 [true,null]}"),
+    ("UTCP_ARG_a_UTCP_ARG}", {"a": "UTCP_ARG_b_UTCP_ARG", "b": "no"}, b"UTCP_ARG_b_UTCP_ARG}"),
+    ('{"q": "UTCP_ARG_q_UTCP_ARG"}', {"q": 'x", "admin": true, "y": "\n'}, b'{"q": "x\\", \\"admin\\": true, \\"y\\": \\"\\n"}'),
+    ('{"q": UTCP_ARG_q_UTCP_ARG}', {"q": '1, "admin": true'}, b'{"q": "1, \\"admin\\": true"}'),
+    ('{"n": UTCP_ARG_n_UTCP_ARG, "t": "no UTCP_ARG_n_UTCP_ARG"}', {"n": 7}, b'{"n": 7, "t": "no 7"}'),
+    ("[LOG] UTCP_ARG_m_UTCP_ARG}", {"m": "as it is"}, b"[LOG] as it is}"),
+    (None, {"a": "x", "b": 7, "c": "}"}, b"x 7 }"),
+    ("", {"a": "x", "b": "}"}, b"x }"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "sent"), MESSAGES, ids=[str(n) for n in range(len(MESSAGES))]
+)
+async def test_text_has_its_arguments_in_place(tcp, peer, template, arguments, sent) -> None:
+    peer.pieces, peer.expect = [b"ok"], len(sent)
+    fields = {"request_data_format": "text", "request_data_template": template}
+    assert await answer_to(tcp, {**peer.template, **fields}, arguments) == b"ok"
+    assert peer.got == sent
+
+
+async def test_a_template_that_is_json_cannot_be_broken_out_of(tcp, peer) -> None:
+    fields = {
+        "request_data_format": "text",
+        "request_data_template": '{"a": "UTCP_ARG_a_UTCP_ARG", "b": UTCP_ARG_b_UTCP_ARG}',
+    }
+    for text in ('"', "\\", '\\"', '", "x": "', "}", "\u2028", "\\u0022", "UTCP_ARG_b_UTCP_ARG", "😀\x00"):
+        body = tcp.describe(call_of(tcp, {**peer.template, **fields}, {"a": text, "b": text}))["body"]
+        assert orjson.loads(body) == {"a": text, "b": text}
+
+
+async def test_a_missing_argument_is_told(tcp, peer) -> None:
+    fields = {"request_data_format": "text", "request_data_template": "UTCP_ARG_a_UTCP_ARG"}
+    with pytest.raises(InvalidArguments) as caught:
+        await answer_to(tcp, {**peer.template, **fields}, {"b": 1})
+    assert caught.value.errors[0].pointer == "/a"
+
+
+@pytest.mark.parametrize("arguments", [{"a": "\ud800"}, {"a": 1 << 70}], ids=["surrogate", "integer"])
+async def test_what_json_cannot_hold_is_refused(tcp, peer, arguments) -> None:
+    with pytest.raises(InvalidArguments):
+        await answer_to(tcp, peer.template, arguments)
+
+
+async def test_a_sealed_template_is_filled_at_the_call(tcp, peer) -> None:
+    peer.pieces, peer.end = [b"ok"], b"!"
+    secret = WireCredential("field", "/request_data_template", Secret("key=abc UTCP_ARG_a_UTCP_ARG!"), "s")
+    template = {**peer.template, "request_data_format": "text", "request_data_template": ""}
+    call = call_of(tcp, template, {"a": 1}, credentials=(secret,))
+    assert tcp.describe(call) == {
+        "method": "SEND", "url": f"tcp://127.0.0.1:{peer.template['port']}", "headers": {}, "body": "***",
+    }  # fmt: skip
+    await tcp.call(call)
+    assert peer.got == b"key=abc 1!"
+
+
+async def test_a_credential_without_a_place_is_refused(tcp, peer) -> None:
+    wire = WireCredential("header", "Authorization", Secret("Bearer abc"), "default")
+    with pytest.raises(CredentialMissing) as caught:
+        await answer_to(tcp, peer.template, {"a": 1}, credentials=(wire,))
+    assert "abc" not in str(caught.value.as_problem())
+    with pytest.raises(CredentialMissing):
+        tcp.describe(call_of(tcp, peer.template, {}, credentials=(wire,)))
+
+
+async def test_certificates_without_tls_are_refused(tcp, peer) -> None:
+    egress = EgressSettings(ca_bundle="-----BEGIN CERTIFICATE-----")
+    for ask in (tcp.call, tcp.discover):
+        with pytest.raises(InvalidInput, match="no TLS"):
+            await ask(call_of(tcp, peer.template, {}, egress=egress))
+
+
+UNUSABLE: list[tuple[dict[str, Any], str]] = [
+    ({"response_byte_format": "klingon"}, "/response_byte_format"),
+    ({"response_byte_format": "base64"}, "/response_byte_format"),
+    ({"response_byte_format": "punycode"}, "/response_byte_format"),
+    ({"response_byte_format": "a\x00b"}, "/response_byte_format"),
+    ({"message_delimiter": "\\x0"}, "/message_delimiter"),
+    ({"message_delimiter": "\\ud800"}, "/message_delimiter"),
+    ({"host": "a b"}, "/host"),
+    ({"host": "a.example:80"}, "/host"),
+    ({"port": 0}, "/port"),
+    ({"length_prefix_bytes": 3}, "/length_prefix_bytes"),
+    ({"framing_strategy": "lines"}, "/framing_strategy"),
+    ({"framing_strategy": "fixed_length"}, ""),
+]
+
+
+@pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
+async def test_a_template_that_can_never_be_called_is_refused(tcp, fields, at) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        tcp.prepare({"call_template_type": "tcp", "host": "a.example", "port": 1, **fields})
+    assert caught.value.errors[0].pointer == at
+
+
+@pytest.mark.parametrize("host", ["[2001:db8::1]", "2001:db8::1"])
+async def test_an_address_may_stand_in_brackets(tcp, host) -> None:
+    target = tcp.prepare({"call_template_type": "tcp", "host": host, "port": 7})
+    assert (target.origin, target.place.host) == ("tcp://[2001:db8::1]:7", "2001:db8::1")
+
+
+async def test_a_stream_comes_as_events_with_whole_characters(tcp, peer) -> None:
+    peer.pieces = [b"gr\xc3", b"\xbcn", b"!"]
+    result = await tcp.call(call_of(tcp, peer.template, {"a": 1}, streaming=True))
+    events = await events_of(result)
+    assert {event.kind for event in events} == {"text"}
+    assert b"".join(event.data for event in events).decode() == "grün!"
+
+
+async def test_raw_bytes_come_as_events_of_bytes(tcp, peer) -> None:
+    peer.pieces = [b"\xff\x00"]
+    call = call_of(tcp, {**peer.template, "response_byte_format": None}, {"a": 1}, streaming=True)
+    assert [(event.kind, event.data) for event in await events_of(await tcp.call(call))] == [
+        ("bytes", b"\xff\x00")
+    ]
+
+
+async def test_closing_a_stream_that_nobody_read_ends_the_connection(tcp, peer) -> None:
+    peer.pieces, peer.stays = [b"one"], True
+    result = await tcp.call(call_of(tcp, peer.template, {"a": 1}, streaming=True))
+    await result.aclose()
+    async with asyncio.timeout(5):
+        await peer.left.wait()
+
+
+@pytest.mark.parametrize("framing", ["stream", "length_prefix", "delimiter", "fixed_length"])
+async def test_discovery_sends_its_message_in_the_framing(tcp, peer, framing) -> None:
+    manual = orjson.dumps({"tools": [], "p": "x" * 100_000})
+    template = {**peer.template, "framing_strategy": framing, "fixed_message_length": len(manual)}
+    before, after = b"", b""
+    if framing == "length_prefix":
+        before, peer.expect = len(manual).to_bytes(4, "big"), 20
+    elif framing == "delimiter":
+        after = peer.end = b"\x00"
+    # More than max_response_size, which would leave a manual that nobody can read.
+    peer.pieces = [before + manual + after]
+    found = await tcp.discover(call_of(tcp, template))
+    assert found.raw == manual
+    assert b'{"type": "utcp"}' in peer.got
+
+
+async def test_a_peer_that_takes_no_request_is_left_at_the_deadline(tcp) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reader._transport.pause_reading()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(5)
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": port}
+    began = time.monotonic()
+    with pytest.raises(UpstreamTimeout):
+        await answer_to(tcp, template, {"a": "x" * (30 << 20)}, seconds=0.5)
+    assert time.monotonic() - began < 4
+    server.close()
+
+
+def test_a_call_is_never_taken_for_safe() -> None:
+    make: Callable[..., Any] = TcpAdapter.__new__
+    adapter = make(TcpAdapter)
+    assert not adapter.safe(None)
+    assert not adapter.idempotent(None)
+    assert adapter.exact(None) is None
