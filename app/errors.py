@@ -17,6 +17,7 @@
     │   ├── OriginBusy            as many calls of an upstream are under way as may be
     │   ├── Stopping              the process ends, and its streams with it
     │   └── AuditUnavailable      a call with effects could not be put on record, and was not made
+    ├── LoopDetected 508          the call has been at this gateway before
     ├── TimeOver 504              the call's time was over before it could be made
     ├── CredentialMissing 424     a tool needs a credential that nobody has stored
     ├── BlockedAddress 403        the address guard refused the destination
@@ -212,6 +213,10 @@ class Stopping(Unavailable):
 
 class AuditUnavailable(Unavailable):
     slug, title = "audit-unavailable", "The call cannot be put on record, so it was not made"
+
+
+class LoopDetected(GatewayError):
+    status, slug, title = 508, "loop-detected", "The call goes round in a circle"
 
 
 class TimeOver(GatewayError):

@@ -45,6 +45,7 @@ from app.providers import router as providers_router
 from app.quota import Quota
 from app.resilience import Origins
 from app.search import SearchIndex
+from app.security.identity import identity_of
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
 from app.settings import Settings
@@ -110,14 +111,14 @@ def _dsn(secret: Any) -> str:
     return str(secret.get_secret_value())
 
 
-def _engine(settings: Settings) -> Engine:
+def _engine(settings: Settings, identity: str) -> Engine:
     guard = Guard(
         allow_networks=settings.allow_networks,
         allow_ports=[int(port) for port in settings.allow_ports] or None,
         own_addresses=(f"{settings.host}:{settings.port}",),
     )
     # Enough that no call waits for those of others, which its breaker would take for a silent upstream.
-    return Engine(guard, connections=settings.max_calls + 100, connections_per_origin=None)
+    return Engine(guard, connections=settings.max_calls + 100, connections_per_origin=None, identity=identity)
 
 
 def _keys(settings: Settings, database: Database, vault: Vault) -> KeyVerifier:
@@ -158,7 +159,8 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     stack.push_async_callback(redis.aclose)
     shared = cache.Cache(redis)
     vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
-    engine = _engine(settings)
+    identity = identity_of(vault)
+    engine = _engine(settings, identity)
     stack.push_async_callback(engine.aclose)
     tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     stack.push_async_callback(tokens.aclose)
@@ -172,7 +174,7 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         Loader(database, vault, adapters, origins, settings).load, capacity=settings.plan_cache_size
     )
     search = SearchIndex(database, base_url=settings.base_url)
-    manuals = Manuals(database, base_url=settings.base_url)
+    manuals = Manuals(database, base_url=settings.base_url, identity=identity)
     keys = _keys(settings, database, vault)
     calls = recorder_for(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
@@ -182,7 +184,7 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         catalog=catalog, resolver=resolver, clock=engine.clock, calls=calls, metrics=metrics, tracer=tracer,
         body_bytes=settings.max_request_bytes, longest_wait=settings.retry_after_most,
         streams=_streams(settings, engine, stopping), quota=quota,
-        bodies=bodies_for(settings, vault),
+        bodies=bodies_for(settings, vault), identity=identity,
     )  # fmt: skip
     for room in (catalog, search, manuals, keys):
         feed.subscribe(room.on_changes)

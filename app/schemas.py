@@ -97,6 +97,7 @@ _TITLES = {
     502: "The upstream failed",
     503: "Not available for now; Retry-After says when to try again",
     504: "The upstream did not answer in time",
+    508: "The call has been at this gateway before",
 }
 
 

@@ -39,11 +39,13 @@ class _Kept:
 
 
 class Manuals:
-    """Make it with the public address, and subscribe `on_changes` to the feed before that starts."""
+    """Make it with the public address and the gateway's identity, and subscribe `on_changes` to the feed
+    before that starts.
+    """
 
-    def __init__(self, database: Database, *, base_url: str) -> None:
+    def __init__(self, database: Database, *, base_url: str, identity: str = "") -> None:
         self._database = database
-        self._renderer = Renderer(database, base_url=base_url)
+        self._renderer = Renderer(database, base_url=base_url, identity=identity)
         self._shelves: dict[_Key, Shelf] = {}
         self._stale: dict[_Key, set[UUID] | None] = {}
         """Tools that may have changed on a shelf; None: any."""

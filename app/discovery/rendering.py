@@ -29,9 +29,10 @@ def _stamp() -> ColumnElement[Any]:
 class Renderer:
     """Makes shelves, in threads and in small batches; `base_url` is where tools are called."""
 
-    def __init__(self, database: Database, *, base_url: str) -> None:
+    def __init__(self, database: Database, *, base_url: str, identity: str = "") -> None:
         self._database = database
         self._base_url = base_url
+        self._identity = identity
 
     async def providers(self, names: dict[UUID, str], version: ManualVersion) -> dict[UUID, Shelf]:
         """The shelves of providers by id. Raises Unavailable."""
@@ -95,7 +96,9 @@ class Renderer:
     def _prepare(self, rows: Sequence[Any], version: ManualVersion) -> list[Prepared]:
         stamps = {row.id: row.stamp for row in rows}
         views = [view(row) for row in rows]
-        return prepare(views, version=version, base_url=self._base_url, stamps=stamps)
+        return prepare(
+            views, version=version, base_url=self._base_url, stamps=stamps, identity=self._identity
+        )
 
 
 def _sorted_out(

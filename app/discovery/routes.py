@@ -12,11 +12,12 @@ from app.access.dependencies import UsesDatabase
 from app.discovery.direct import DirectManuals
 from app.discovery.manuals import Manuals
 from app.discovery.shelves import Representation, Wanted
-from app.errors import NotFound, Unauthenticated
+from app.errors import LoopDetected, NotFound, Unauthenticated
 from app.models import TENANT, Provider
 from app.parameters import TagFilter
 from app.schemas import PROVIDER_NAME, problems
 from app.search import Filters, SearchIndex
+from app.security.identity import came_from
 from app.security.principal import Principal
 from app.utcp.direct import DEFAULT_PROTOCOLS
 from app.utcp.render import ManualVersion
@@ -111,6 +112,8 @@ async def _asked(
     if_none_match: IfNoneMatch = None,
 ) -> _Asked:
     # A coroutine, as in `access.dependencies`.
+    if came_from(request.headers.get("cdn-loop", "").encode("latin-1"), request.state.rooms.identity):
+        raise LoopDetected("The gateway would be a provider of itself.")
     if mode == "direct" and principal.anonymous:
         raise Unauthenticated("How upstreams are called is told to holders of a key only.")
     return _Asked(

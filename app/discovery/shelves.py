@@ -15,7 +15,14 @@ from app.errors import GatewayError
 from app.openapi.slim import LARGEST, Slimmer
 from app.security.principal import Principal
 from app.utcp.references import inline
-from app.utcp.render import ManualEntry, ManualVersion, render_manual, render_tool_v0, render_tool_v1
+from app.utcp.render import (
+    GATEWAYS,
+    ManualEntry,
+    ManualVersion,
+    render_manual,
+    render_tool_v0,
+    render_tool_v1,
+)
 from app.utcp.schemas import publishable
 
 _RENDERERS: Final = {0: render_tool_v0, 1: render_tool_v1}
@@ -90,6 +97,7 @@ def prepare(
     version: ManualVersion,
     base_url: str,
     stamps: Mapping[UUID, str] = MappingProxyType({}),
+    identity: str = "",
 ) -> list[Prepared]:
     """Renders tools (about 0.1 ms each). One that cannot be rendered is left out, and logged."""
     prepared = []
@@ -102,6 +110,7 @@ def prepare(
             tags=tool.tags,
             call_url=call_url(base_url, tool.alias),
             provider=tool.provider,
+            gateways=(*(tool.call_template.get(GATEWAYS) or ()), identity) if identity else (),
         )
         try:
             body = _RENDERERS[version](entry)

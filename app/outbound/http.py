@@ -69,12 +69,18 @@ class Engine:
 
     `connections` bounds the open connections, `connections_per_origin` those to one scheme, host and port
     with the same outbound settings (None: as many as in all); what waits for one waits within
-    `Limits.connect`.
+    `Limits.connect`. `identity` says in each request which gateway it comes from (CDN-Loop, RFC 8586).
     """
 
     def __init__(
-        self, guard: Guard, *, connections: int = 1000, connections_per_origin: int | None = 128
+        self,
+        guard: Guard,
+        *,
+        connections: int = 1000,
+        connections_per_origin: int | None = 128,
+        identity: str = "",
     ) -> None:
+        self._own_lines = f"CDN-Loop: {identity}\r\n" if identity else ""
         self._dialer = Dialer(guard)
         self.network = Network(guard, self._dialer)
         """The same door for other protocols than HTTP."""
@@ -93,11 +99,11 @@ class Engine:
         method = head.checked_method(request.method)
         authority, target = head.split(request.url)
         way = self._way(request.egress)
-        extra = ""
+        extra = self._own_lines
         if way.proxy is not None and not authority.tls:
             target = authority.text + target
             if way.proxy.authorization is not None:
-                extra = f"Proxy-Authorization: {way.proxy.authorization.reveal()}\r\n"
+                extra += f"Proxy-Authorization: {way.proxy.authorization.reveal()}\r\n"
         lines = head.encode(method, target, authority, request.headers, request.body, extra=extra)
         clock = self.clock
         now = clock.loop.time()

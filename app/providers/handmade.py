@@ -6,17 +6,29 @@ from typing import Any, Final
 
 from app.errors import InvalidInput, UnsetVariable
 from app.providers.callable import Prepare
-from app.providers.drafts import DEFAULT_SLOT, Json, Security, StoredSource, ToolDraft, ToolSet
+from app.providers.drafts import (
+    DEFAULT_SLOT,
+    DISCOVERY_SLOTS,
+    Json,
+    Security,
+    StoredSource,
+    ToolDraft,
+    ToolSet,
+)
 from app.providers.registration import GivenCredential
 from app.providers.reports import report, verdict, warning
 from app.providers.scope import MisplacedSecret, VariableScope
 from app.providers.sealing import SplitTemplate, split_template, static_places
 from app.providers.slots import SlotBook, slots_of
+from app.utcp.auth import ApiKeyAuth
 from app.utcp.manuals import Manual, ManualTool
 from app.utcp.names import legal_name
 from app.utcp.templates import Template
+from app.utcp.templates.http import HttpTemplate
 from app.utcp.text import pointer
 
+_TOKEN: Final = "GATEWAY_TOKEN"
+_DISCOVERY: Final = DISCOVERY_SLOTS[0]
 _TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "tool_transport")
 
 
@@ -27,7 +39,8 @@ class ManualReading:
     `fallback_slot`: what such tools may use although the manual has auth elsewhere. `protocols`: the only
     ones that its tools may have, where it was fetched; `runs_programs`: whether they may work on this
     machine. `shared` are slots of the provider's own template, where that is its tools', too; `inherited` the
-    same for those tools only that have none of their own.
+    same for those tools only that have none of their own. `identity` is this gateway's own, `discovery`
+    whether there is a credential for the source.
     """
 
     provider: str
@@ -41,6 +54,8 @@ class ManualReading:
     runs_programs: bool = False
     shared: tuple[str, ...] = ()
     inherited: tuple[str, ...] = ()
+    identity: str = ""
+    discovery: bool = False
 
 
 def read_tools(manual: Manual, *, raw: Any, how: ManualReading, source: StoredSource) -> ToolSet:
@@ -171,7 +186,11 @@ def _draft(
     _refuse_protocol(tool.template, how)
     # The manual's own template is the registrar's text, wherever its tools come from.
     scope = replace(how.scope, fetched=False) if tool.inherited else how.scope
-    split, origin = open_template(tool.template, scope=scope, prepare=how.prepare, at=at)
+    template = tool.template
+    if isinstance(template.model, HttpTemplate) and template.model.gateways:
+        template, borrows = _of_gateway(template, template.model, how)
+        fallback = (_DISCOVERY, False) if borrows else fallback
+    split, origin = open_template(template, scope=scope, prepare=how.prepare, at=at)
     local = tool.name.removeprefix(f"{how.provider}.")
     return ToolDraft(
         source_key=tool.name,
@@ -206,6 +225,27 @@ def _refuse_protocol(template: Template, how: ManualReading) -> None:
             f"A fetched manual may not have tools of protocol {template.protocol}, unless the provider's "
             "allowed_communication_protocols name it."
         )
+
+
+def _of_gateway(template: Template, http: HttpTemplate, how: ManualReading) -> tuple[Template, bool]:
+    """A tool of another gateway: how it is called from here, and whether with the credential of its source.
+
+    Its manual asks for the variable GATEWAY_TOKEN. Where there is none, what opened the manual is what opens
+    its tools. Raises NotServed for a tool that would come back here.
+    """
+    if how.identity in (http.gateways or ()):
+        raise NotServed("The tool is this gateway's own, by way of another one.")
+    # What a caller of events accepts is for the other gateway to know.
+    headers = {name: value for name, value in http.headers.items() if name.lower() != "accept"}
+    auth = http.auth
+    borrows = (
+        how.discovery
+        and isinstance(auth, ApiKeyAuth)
+        and auth.api_key == f"Bearer ${{{_TOKEN}}}"
+        and how.scope.find(_TOKEN) is None
+    )
+    changed = http.model_copy(update={"headers": headers, "auth": None if borrows else auth})
+    return replace(template, model=changed), borrows
 
 
 def _with_shared(security: Security, shared: tuple[str, ...]) -> Security:

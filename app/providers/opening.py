@@ -21,6 +21,7 @@ from app.providers.registration import PLAIN, DocumentOptions, GivenCredential
 from app.providers.reports import with_warnings
 from app.providers.slots import SlotBook
 from app.providers.subject import Subject
+from app.security.identity import identity_of
 from app.security.vault import Vault
 from app.settings import Settings
 from app.utcp.manuals import detect, read_manual
@@ -48,6 +49,8 @@ class Document:
     template: Json | None = None
     """That of the provider whose manual it is, where it was fetched."""
     shared: tuple[str, ...] = ()
+    discovery: bool = False
+    """Whether it was fetched with a credential."""
     inherited: tuple[str, ...] = ()
     """The provider's own slots, for the tools that are called with its template."""
 
@@ -136,6 +139,8 @@ class DocumentReader:
             protocols=_allowed(document.template),
             runs_programs=_names_programs(document.template),
             shared=document.shared,
+            identity=identity_of(self.vault),
+            discovery=document.discovery,
             inherited=document.inherited,
         )
         template = document.template

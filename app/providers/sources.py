@@ -205,6 +205,7 @@ class SourceReader:
             how=way.how,
             fetch=fetch,
             template=way.template,
+            discovery=DISCOVERY_SLOTS[0] in way.credentials,
             inherited=self._own_slots(way),
         )
         return await self.documents.read(document, subject)

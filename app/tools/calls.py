@@ -43,6 +43,8 @@ class Rooms:
     quota: Quota
     tracer: Tracer | None = None
     bodies: BodyKeeper | None = None
+    identity: str = ""
+    """Who this gateway is in CDN-Loop."""
 
 
 async def admitted(

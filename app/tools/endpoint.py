@@ -29,6 +29,7 @@ from app.errors import (
 )
 from app.outbound.timing import Bound, Timer, Timers
 from app.schemas import TOOL_NAME
+from app.security.identity import LOOP, travelled
 from app.security.principal import Principal
 from app.tools.accepting import Accepted, accepted
 from app.tools.allowance import tell, tell_with
@@ -78,6 +79,8 @@ async def call_tool(request: Request) -> Response:
             described = await describe(name, arguments, principal=principal, rooms=rooms)
             return _described(described)
         attempt.request_bytes = len(body)
+        if LOOP in head:
+            attempt.headers = travelled(head[LOOP], rooms.identity)
         if attempt.bodies is not None:
             attempt.bodies.arguments.add(body)
         watch.begin()

@@ -5,6 +5,7 @@ from typing import Any, Final
 from app.schemas import TOOL_NAME, problems
 from app.tools.operation_headers import ANSWER_HEADERS, IDEMPOTENCY_KEY, REFUSED_HEADERS
 
+_STATUSES: Final = (400, 404, 409, 413, 415, 424, 502, 504, 508)
 _ANY_JSON: Final = {"description": "The upstream's JSON; text as a string, an empty answer as null."}
 _EVENTS: Final = {
     "type": "string",
@@ -107,7 +108,10 @@ CALL_OPERATION: Final[dict[str, Any]] = {
                 "*/*": {"schema": {}},
             },
         },
-        **{str(status): body for status, body in problems(400, 404, 409, 413, 415, 424, 502, 504).items()},
+        **{
+            str(status): body
+            for status, body in problems(400, 404, 409, 413, 415, 424, 502, 504, 508).items()
+        },
         "429": {**problems(429)[429], "headers": REFUSED_HEADERS},
         "4XX": {
             "description": "The upstream refused; it keeps its status.",

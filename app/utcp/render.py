@@ -25,6 +25,8 @@ _HEADS: Final = {
     1: b'{"utcp_version":"1.0.1","manual_version":"1.0.0","tools":[',
     0: b'{"version":"0.2.3","tools":[',
 }
+GATEWAYS: Final = "x-gateways"
+"""The member of a call template that says so; every released client ignores it."""
 _AUTH: Final = {
     "auth_type": "api_key",
     "api_key": "Bearer ${GATEWAY_TOKEN}",
@@ -62,6 +64,8 @@ class ManualEntry:
     tags: Sequence[str]
     call_url: str
     provider: str = "gateway"
+    gateways: tuple[str, ...] = ()
+    """Those that a call goes through, this one last; read by other gateways, which call in no circle."""
 
 
 def render_tool_v1(entry: ManualEntry) -> bytes:
@@ -102,7 +106,7 @@ def _wrapped(schema: Schema) -> Schema:
 
 
 def _tool(entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str, type_key: str) -> bytes:
-    template = {
+    template: dict[str, Any] = {
         "name": entry.provider.translate(_UNSAFE_IN_TEMPLATES),
         type_key: "http",
         "http_method": "POST",
@@ -112,6 +116,8 @@ def _tool(entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str
         "body_field": "body",
         "auth": _AUTH,
     }
+    if entry.gateways:
+        template[GATEWAYS] = entry.gateways
     return rendered_tool(entry, inputs, outputs, template_key, template)
 
 

@@ -22,7 +22,7 @@ from tests.harness.gateway import RunningGateway
 SEED = "2026"
 EACH = 20
 #: What the gateway sends by itself. Everything else has to come from the arguments.
-OWN = {"host", "user-agent", "accept", "accept-encoding", "content-length"}
+OWN = {"cdn-loop", "host", "user-agent", "accept", "accept-encoding", "content-length"}
 
 
 @pytest.fixture(scope="module")

@@ -86,6 +86,8 @@ class HttpTemplate(OverHttp):
     auth_tools: Auth | None = Field(default=None, repr=False)
     parameters: list[ParameterSpec] | None = None
     body: BodySpec | None = None
+    gateways: list[str] | None = Field(default=None, alias="x-gateways", max_length=32)
+    """Gateways like this one that a call goes through."""
 
     @field_validator("http_method", mode="before")
     @classmethod

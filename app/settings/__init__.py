@@ -1,0 +1,154 @@
+"""All settings of the gateway: environment variables or a `.env` file, read once, frozen.
+
+The names are the upper-case field names (`DATABASE_URL`). Outside the embedded mode the gateway refuses to
+start without a sealing key of 32 random bytes; there are no default secrets.
+"""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from app.rates import RateLimit
+from app.settings.operation import OperationSettings
+from app.settings.outgoing import OutgoingSettings
+from app.settings.words import Words
+
+
+class Settings(OutgoingSettings, OperationSettings):
+    """Times are in seconds, sizes in bytes. `.env.example` is generated from these descriptions."""
+
+    model_config = SettingsConfigDict(
+        env_file=".env", frozen=True, extra="ignore", hide_input_in_errors=True, env_ignore_empty=True
+    )
+
+    # Servers
+    database_url: SecretStr | None = Field(
+        None,
+        description="PostgreSQL 15 or later; several hosts allowed. Unset: the embedded pair is started.",
+    )
+    database_listen_url: SecretStr | None = Field(
+        None, description="A direct DSN for LISTEN/NOTIFY, where DATABASE_URL goes through PgBouncer."
+    )
+    database_pool_size: int = Field(10, ge=1, le=200, description="Connections to PostgreSQL per worker.")
+    redis_url: SecretStr | None = Field(None, description="Redis 7 or Valkey 8 and later.")
+    redis_timeout: float = Field(0.1, gt=0, le=5, description="Longest wait for one Redis command.")
+    data_dir: Path = Field(Path(".data"), description="Folder of the embedded servers and their sealing key.")
+    embedded: bool = Field(
+        default=False, description="Set by `serve` when it started the embedded pair itself."
+    )
+
+    # Web
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    workers: int = Field(1, ge=1, le=64, description="Worker processes.")
+    public_base_url: str | None = Field(
+        None, description="How clients reach the gateway, e.g. https://tools.example.com; goes into manuals."
+    )
+    root_path: str = Field("", description="Path prefix that a proxy strips before it passes requests on.")
+    forwarded_allow_ips: str = Field(
+        "127.0.0.1", description="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
+    )
+    allowed_hosts: Words = Field(("*",), description="Host headers that are answered.")
+    cors_origins: Words = Field((), description="Origins of web pages that may call the gateway.")
+    docs_open: bool = Field(default=True, description="/docs and /openapi.json need no key.")
+    max_request_bytes: int = Field(8 << 20, ge=1024, description="Largest request body, but for documents.")
+    max_document_bytes: int = Field(64 << 20, ge=1024, description="Largest OpenAPI document or manual.")
+
+    # Secrets
+    sealing_keys: SecretStr | None = Field(
+        None, description="Key ring `id:base64,...` of 32 random bytes each; the first seals, all open."
+    )
+    sealing_keys_file: Path | None = Field(None, description="The same in a file, e.g. a mounted secret.")
+    key_cache_seconds: float = Field(
+        60, ge=0, le=900, description="How long a verified API key is remembered."
+    )
+    auth_stale_seconds: float = Field(
+        900, ge=0, le=86400, description="How long a remembered key works while PostgreSQL is away."
+    )
+
+    # Registry
+    providers_file: Path | None = Field(None, description="A providers.json to import at every start.")
+    sample: bool = Field(default=True, description="Embedded mode: serve and register the sample API.")
+    sample_port: int = Field(8001, ge=0, le=65535, description="Port of the sample API.")
+    variable_env_names: Words = Field(
+        (), description="Environment variables that `${NAME}` in a provider may read."
+    )
+    conversion_seconds: float = Field(120, gt=0, description="Longest conversion of one document.")
+    conversion_memory_bytes: int = Field(4 << 30, ge=256 << 20, description="Memory of one conversion.")
+    conversion_processes: int = Field(2, ge=1, le=16, description="Conversions at a time per worker.")
+
+    # Discovery
+    manual_version: Literal["1", "0"] = Field(
+        "1", description="UTCP generation that /utcp serves by default."
+    )
+    utcp_anonymous: bool = Field(default=False, description="/utcp may be read without a key.")
+
+    @field_validator(
+        "allowed_hosts",
+        "cors_origins",
+        "variable_env_names",
+        "allow_networks",
+        "allow_ports",
+        "file_folders",
+        mode="before",
+    )
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("public_base_url", "otel_exporter_otlp_endpoint", "otel_exporter_otlp_traces_endpoint")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            msg = "must begin with https:// or http://"
+            raise ValueError(msg)
+        return value.rstrip("/") if value else None
+
+    @field_validator("key_rate_limit")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        if value is not None:
+            RateLimit.parse(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_key_source(self) -> Self:
+        if self.sealing_keys is not None and self.sealing_keys_file is not None:
+            msg = "set SEALING_KEYS or SEALING_KEYS_FILE, not both"
+            raise ValueError(msg)
+        return self
+
+    def usual_rate(self) -> RateLimit | None:
+        """The rate limit of keys that have none of their own."""
+        return None if self.key_rate_limit is None else RateLimit.parse(self.key_rate_limit, own=False)
+
+    @property
+    def base_url(self) -> str:
+        """The public address without a trailing slash, `root_path` included."""
+        if self.public_base_url:
+            return self.public_base_url
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        return f"http://{host}:{self.port}{self.root_path.rstrip('/')}"
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where the spool lies."""
+        return self.audit_spool_dir or self.data_dir / "spool"
+
+    @property
+    def grace_seconds(self) -> float:
+        """Ctrl-C of a developer is quick; a balancer needs a moment to see that we are not ready."""
+        if self.shutdown_grace_seconds is not None:
+            return self.shutdown_grace_seconds
+        return 0.0 if self.embedded or self.database_url is None else 2.0
+
+    def key_ring(self) -> str:
+        """The text of the key ring; `ValueError` when there is none, because no key is ever made up."""
+        if self.sealing_keys is not None:
+            return self.sealing_keys.get_secret_value()
+        if self.sealing_keys_file is not None:
+            return self.sealing_keys_file.read_text().strip()
+        msg = "Set SEALING_KEYS or SEALING_KEYS_FILE: `utcp-gateway bootstrap --new-sealing-key` prints one."
+        raise ValueError(msg)

@@ -1,0 +1,88 @@
+"""Settings of records, of the stop, of logs and of traces."""
+
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings
+
+Sampler = Literal[
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+]
+
+
+class OperationSettings(BaseSettings):
+    """Times are in seconds, sizes in bytes."""
+
+    # Operation
+    feed_poll_seconds: float = Field(3, gt=0, le=60, description="How often changes are polled for.")
+    call_retention_days: int = Field(30, ge=1, description="How long call records are kept.")
+    audit_flush_seconds: float = Field(0.5, gt=0, le=60, description="How often call records are written.")
+    audit_mode: Literal["fast", "spool", "strict"] = Field(
+        "fast",
+        description="When a call is on record: soon after it (fast), before its answer in a file (spool), or,"
+        " with effects, in PostgreSQL before it is made (strict).",
+    )
+    audit_wait_seconds: float = Field(
+        1, gt=0, le=30, description="Longest wait for a record before a call with effects is refused."
+    )
+    audit_spool_dir: Path | None = Field(
+        None, description="Folder of the records that AUDIT_MODE=spool keeps; unset: DATA_DIR/spool."
+    )
+    audit_spool_bytes: int = Field(
+        256 << 20, ge=1 << 20, description="Most that a worker keeps there while PostgreSQL is away."
+    )
+    audit_bodies: Literal["off", "errors", "all"] = Field(
+        "off", description="Of which calls arguments and answers are kept, sealed, with the record."
+    )
+    audit_body_bytes: int = Field(
+        16 << 10, ge=256, le=1 << 20, description="Most of the arguments, and of an answer, that is kept."
+    )
+    shutdown_grace_seconds: float | None = Field(
+        None,
+        ge=0,
+        le=60,
+        description="After SIGTERM: not ready, but still accepting. Unset: 2, embedded 0.",
+    )
+    shutdown_seconds: float = Field(
+        30, gt=0, le=600, description="After that: longest wait for calls under way."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
+
+    # Traces; further OTEL_* variables are read by OpenTelemetry itself (docs/operations.md)
+    otel_exporter_otlp_endpoint: str | None = Field(
+        None, description="Base URL of an OpenTelemetry collector (OTLP over HTTP). Unset: no traces."
+    )
+    otel_exporter_otlp_traces_endpoint: str | None = Field(
+        None, description="The whole URL for traces, where it is not the base URL and /v1/traces."
+    )
+    otel_exporter_otlp_protocol: Literal["http/protobuf"] = Field(
+        "http/protobuf", description="The one protocol that traces are sent with."
+    )
+    otel_exporter_otlp_headers: SecretStr | None = Field(
+        None, description="Headers for the collector, `name=value,...`, e.g. its key."
+    )
+    otel_service_name: str = Field("utcp-gateway", description="The service's name in traces.")
+    otel_traces_sampler: Sampler = Field(
+        "parentbased_traceidratio", description="Which calls are traced; the specification's names."
+    )
+    otel_traces_sampler_arg: float = Field(1.0, ge=0, le=1, description="The share of calls of a ratio.")
+    otel_sdk_disabled: bool = Field(default=False, description="No traces, whatever else is set.")
+
+    def otlp_headers(self) -> dict[str, str]:
+        """The headers for the collector; names and values are percent-decoded, as OpenTelemetry says."""
+        if self.otel_exporter_otlp_headers is None:
+            return {}
+        pairs = (
+            pair.partition("=") for pair in self.otel_exporter_otlp_headers.get_secret_value().split(",")
+        )
+        return {
+            unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs if name.strip()
+        }
