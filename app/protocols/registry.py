@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from app.protocols.base import Adapter, Means
+from app.protocols.cli import CliAdapter
 from app.protocols.file import FileAdapter
 from app.protocols.http import HttpAdapter
 from app.protocols.sse import SseAdapter
@@ -13,7 +14,16 @@ from app.protocols.tcp import TcpAdapter
 from app.protocols.text import TextAdapter
 from app.protocols.udp import UdpAdapter
 
-ADAPTERS = (HttpAdapter, SseAdapter, StreamableHttpAdapter, TextAdapter, FileAdapter, TcpAdapter, UdpAdapter)
+ADAPTERS = (
+    HttpAdapter,
+    SseAdapter,
+    StreamableHttpAdapter,
+    TextAdapter,
+    FileAdapter,
+    TcpAdapter,
+    UdpAdapter,
+    CliAdapter,
+)
 
 
 def build_adapters(means: Means) -> Mapping[str, Adapter[Any]]:

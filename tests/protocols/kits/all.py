@@ -1,14 +1,26 @@
 """The list of kits."""
 
+import sys
+
 from app.settings import Settings
 from tests.protocols.kits.base import Kit
+from tests.protocols.kits.cli import MISSING, CliKit
 from tests.protocols.kits.http import HttpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
 
-KITS: tuple[Kit, ...] = (HttpKit(), SseKit(), StreamableHttpKit(), TextKit(), FileKit(), TcpKit(), UdpKit())
+KITS: tuple[Kit, ...] = (
+    HttpKit(),
+    SseKit(),
+    StreamableHttpKit(),
+    TextKit(),
+    FileKit(),
+    TcpKit(),
+    UdpKit(),
+    CliKit(),
+)
 
 
 def settings() -> Settings:
     """What an operator allows for these tests."""
-    return Settings(_env_file=None, file_folders=(str(FOLDER),))
+    return Settings(_env_file=None, programs=(sys.executable, MISSING), file_folders=(str(FOLDER),))
