@@ -1,4 +1,4 @@
-"""The settings of programs that the gateway starts: of protocol cli, and MCP servers of transport stdio."""
+"""Settings of programs that the gateway starts: of protocol cli, and MCP servers of transport stdio."""
 
 from pathlib import Path
 
