@@ -13,6 +13,7 @@ from app.protocols.streamable_http import StreamableHttpAdapter
 from app.protocols.tcp import TcpAdapter
 from app.protocols.text import TextAdapter
 from app.protocols.udp import UdpAdapter
+from app.protocols.websocket import WebsocketAdapter
 
 ADAPTERS = (
     HttpAdapter,
@@ -23,6 +24,7 @@ ADAPTERS = (
     TcpAdapter,
     UdpAdapter,
     CliAdapter,
+    WebsocketAdapter,
 )
 
 

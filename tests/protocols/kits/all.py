@@ -8,6 +8,7 @@ from tests.protocols.kits.cli import MISSING, CliKit
 from tests.protocols.kits.http import HttpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
+from tests.protocols.kits.websocket import WebsocketKit
 
 KITS: tuple[Kit, ...] = (
     HttpKit(),
@@ -18,6 +19,7 @@ KITS: tuple[Kit, ...] = (
     TcpKit(),
     UdpKit(),
     CliKit(),
+    WebsocketKit(),
 )
 
 
