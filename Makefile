@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test check bench scale corpus fuzz faults soak lock contract clean
+.PHONY: help run test check bench protocols scale corpus fuzz faults soak lock contract clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 
 bench: $(DEV) ## Measure what a call costs, beside other proxies (ARGS: --only ROW..., --rounds)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+protocols: $(DEV) ## Measure what a call costs by each protocol, beside the plain library (ARGS: --only PROTOCOL..., --rounds)
+	$(BIN)/python -m benchmarks.protocols $(ARGS)
 
 scale: $(DEV) ## Measure what 100,000 tools cost in memory, at the start, in search and in manuals
 	$(BIN)/python -m benchmarks.scale $(ARGS)

@@ -1,0 +1,114 @@
+"""`python -m benchmarks.protocols.plain`: calls of one protocol by the library that one would use for it.
+
+Reads a line of JSON `{protocol, template, arguments, calls, warm_up, connections}`, and prints the CPU
+microseconds of one call in this process, those of its children included.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import uvloop
+
+Call = Callable[[], Awaitable[Any]]
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def over_http(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """aiohttp: http, sse and streamable_http."""
+    async with aiohttp.ClientSession() as session:
+
+        async def call() -> Any:
+            async with session.post(template["url"], json=arguments["body"]) as answer:
+                return await answer.read()
+
+        yield call
+
+
+@asynccontextmanager
+async def tcp(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """asyncio: a connection for each call, as the protocol has it."""
+    message = _text(template["request_data_template"], arguments)
+
+    async def call() -> Any:
+        reader, writer = await asyncio.open_connection(template["host"], template["port"])
+        writer.write(len(message).to_bytes(4, "big") + message)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        found = await reader.readexactly(size)
+        writer.close()
+        return found
+
+    yield call
+
+
+class _Reply(asyncio.DatagramProtocol):
+    def __init__(self) -> None:
+        self.reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:  # noqa: ARG002 - asyncio's.
+        if not self.reply.done():
+            self.reply.set_result(data)
+
+
+@asynccontextmanager
+async def udp(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """asyncio: a socket for each call."""
+    message = _text(template["request_data_template"], arguments)
+    address = (template["host"], template["port"])
+
+    async def call() -> Any:
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_datagram_endpoint(_Reply, remote_addr=address)
+        transport.sendto(message)
+        found = await protocol.reply
+        transport.close()
+        return found
+
+    yield call
+
+
+def _text(template: str, arguments: Json) -> bytes:
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        template = template.replace(f"UTCP_ARG_{name}_UTCP_ARG", text)
+    return template.encode()
+
+
+WAYS: dict[str, Callable[[Json, Json], Any]] = {
+    "http": over_http, "sse": over_http, "streamable_http": over_http, "tcp": tcp, "udp": udp,
+}  # fmt: skip
+"""Libraries by protocol: `text` and `file` need none."""
+
+
+async def main(order: Json) -> float:
+    """The CPU microseconds of a call."""
+    async with WAYS[order["protocol"]](order["template"], order["arguments"]) as call:
+        await _calls(call, order["warm_up"], order["connections"])
+        before = _used()
+        await _calls(call, order["calls"], order["connections"])
+        return (_used() - before) / order["calls"] * 1e6
+
+
+async def _calls(call: Call, number: int, connections: int) -> None:
+    left = iter(range(number))
+
+    async def some() -> None:
+        for _ in left:
+            await call()
+
+    await asyncio.gather(*(some() for _ in range(connections)))
+
+
+def _used() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    print(uvloop.run(main(json.loads(sys.stdin.readline()))))

@@ -1,0 +1,49 @@
+"""`python -m benchmarks.protocols.upstream PORT`: an upstream of every protocol.
+
+What listens at PORT tells how each is called, and what a gateway has to be allowed for that.
+"""
+
+import asyncio
+import contextlib
+import sys
+
+from aiohttp import web
+
+from benchmarks.shape import MARK
+from tests.protocols.kits.all import KITS, settings
+
+
+async def main(port: int) -> None:
+    """Serves until it is ended."""
+    async with contextlib.AsyncExitStack() as stack:
+        told = {}
+        for kit in KITS:
+            upstream = await stack.enter_async_context(kit.serve())
+            if kit.protocol == "file":
+                upstream.place.write_text(MARK)
+            template = kit.template(upstream, "echo")
+            if kit.protocol == "text":
+                template["content"] = MARK
+            told[kit.protocol] = {"template": template, "arguments": _marked(kit.arguments())}
+        allowed = settings().model_dump(mode="json", exclude_unset=True)
+
+        async def tell(_: web.Request) -> web.Response:
+            return web.json_response({"protocols": told, "settings": allowed})
+
+        application = web.Application()
+        application.router.add_get("/", tell)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await asyncio.Event().wait()
+
+
+def _marked(value: object) -> object:
+    """The arguments with the mark that the load looks for in each answer."""
+    if isinstance(value, dict):
+        return {key: MARK if key == "word" else _marked(member) for key, member in value.items()}
+    return value
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))
