@@ -2,13 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
-
-def _split(value: object) -> object:
-    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
-
-
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Words = Annotated[tuple[str, ...], NoDecode]
 """A list given as words separated by commas or white space."""

@@ -37,6 +37,8 @@ def test_only_the_outbound_room_opens_sockets() -> None:
         "http.client",
         "requests",
         "websockets",
+        "grpc",
+        "grpc.aio",
     }
     # The command line is a client of the gateway, the embedded servers and the sample API are servers.
     may = {"outbound", "cli", "embedded", "sample"}

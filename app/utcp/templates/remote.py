@@ -63,7 +63,8 @@ class WebsocketTemplate(CallTemplate):
 class GrpcTemplate(CallTemplate):
     """UTCP 0.x's `grpc`. Without `service_name` and `method_name` a discovery makes a tool of every method.
 
-    `headers` (our own) are metadata of each call.
+    Of our own are `headers`, the metadata of each call, and `descriptors`, which a discovery writes: what the
+    method needs, as base64 of a FileDescriptorSet. Without it the server is asked before the first call.
     """
 
     call_template_type: Literal["grpc"] = "grpc"
@@ -73,13 +74,14 @@ class GrpcTemplate(CallTemplate):
     method_name: str | None = Field(default=None, max_length=512)
     use_ssl: bool = False
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    descriptors: str | None = Field(default=None, max_length=512 << 10, repr=False)
 
     @field_validator("use_ssl", "headers", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
         return cls.default_of(info.field_name) if value is None else value
 
-    @field_validator("service_name", "method_name", mode="before")
+    @field_validator("service_name", "method_name", "descriptors", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         return value or None

@@ -1,0 +1,146 @@
+"""gRPC calls of raw messages over a leased channel."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import grpc
+import grpc.aio
+
+from app.errors import UpstreamTimeout
+from app.outbound.grpc_channels import Lease
+from app.outbound.timing import Bound, timers
+
+__all__ = ["RpcFailed", "RpcStream", "unary"]
+
+Metadata = Sequence[tuple[str, str]]
+
+# How long an accepted call may take to be refused after all: a refusal without messages comes in two parts.
+_REFUSAL_SECONDS: Final = 0.05
+_DETAILS: Final = "grpc-status-details-bin"
+
+
+class RpcFailed(Exception):
+    """A call ended with another status than OK.
+
+    `code` is a google.rpc.Code, `status` a serialised google.rpc.Status where the upstream sent one. `why`:
+    `answer`, where the upstream says so itself; `large`, for a message above our limit; `broken`, where the
+    connection or the protocol on it failed.
+    """
+
+    def __init__(
+        self, code: int, name: str, details: str, status: bytes, why: Literal["answer", "large", "broken"]
+    ) -> None:
+        super().__init__(name)
+        self.code = code
+        self.name = name
+        self.details = details
+        self.status = status
+        self.why = why
+
+
+async def unary(lease: Lease, path: str, message: bytes, *, metadata: Metadata, by: float) -> bytes:
+    """One message for one message; raises RpcFailed. A cancellation cancels the call."""
+    call = lease.channel.unary_unary(path)(message, metadata=metadata, timeout=_left(by))
+    try:
+        answer: bytes = await call
+    except grpc.aio.AioRpcError as error:
+        raise _failed(error) from None
+    return answer
+
+
+class RpcStream:
+    """A call that is answered by messages. `close` it; that may be done again.
+
+    `messages` are all that is sent; without them it is a conversation: `ask`. `begin` comes back when the
+    upstream has accepted the call.
+    """
+
+    def __init__(
+        self, lease: Lease, path: str, messages: Sequence[bytes] | None, *, metadata: Metadata, ends: float
+    ) -> None:
+        self._lease = lease
+        call = lease.channel.stream_stream(path)
+        sent = None if messages is None else _each(messages)
+        self._call = call(sent, metadata=metadata, timeout=_left(ends))
+        self._ahead: asyncio.Task[bytes | None] | None = None
+
+    async def begin(self, *, by: float) -> None:
+        """Raises RpcFailed where it is refused, and UpstreamTimeout."""
+        self._ahead = asyncio.create_task(self._read())
+        self._ahead.add_done_callback(_looked_at)
+        try:
+            with Bound(timers(), by):
+                await self._call.initial_metadata()
+                await asyncio.wait({self._ahead}, timeout=_REFUSAL_SECONDS)
+            if self._ahead.done():
+                self._ahead.result()
+        except TimeoutError:
+            self.close()
+            raise UpstreamTimeout("The upstream did not answer in time.") from None
+        except grpc.aio.AioRpcError as error:
+            self.close()
+            raise _failed(error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    async def read(self) -> bytes | None:
+        """The next message, None at the end; raises RpcFailed."""
+        ahead, self._ahead = self._ahead, None
+        return await (self._read() if ahead is None else ahead)
+
+    async def ask(self, message: bytes) -> bytes:
+        """Send a message, and wait for the next one; raises RpcFailed."""
+        try:
+            await self._call.write(message)
+        except grpc.aio.AioRpcError as error:
+            raise _failed(error) from None
+        except asyncio.InvalidStateError:
+            # The call is over; reading tells how it ended.
+            pass
+        answer = await self._read()
+        if answer is None:
+            raise RpcFailed(13, "INTERNAL", "", b"", "broken")
+        return answer
+
+    def close(self) -> None:
+        """Cancel the call, if it is not over, and let go of the channel."""
+        self._call.cancel()
+        if self._ahead is not None:
+            self._ahead.cancel()
+        self._lease.release()
+
+    async def _read(self) -> bytes | None:
+        try:
+            message = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise _failed(error) from None
+        return None if message is grpc.aio.EOF else bytes(message)
+
+
+async def _each(messages: Sequence[bytes]) -> Any:
+    for message in messages:
+        yield message
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def _left(by: float) -> float:
+    return max(0.0, by - asyncio.get_running_loop().time())
+
+
+def _failed(error: grpc.aio.AioRpcError) -> RpcFailed:
+    code = error.code()
+    details = str(error.details() or "")
+    status = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
+    why: Literal["answer", "large", "broken"] = "answer"
+    # The library's own words for what ends a call at our side.
+    if details.startswith(("Stream removed", "failed to connect", "Socket closed", "GOAWAY")):
+        why = "broken"
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "CLIENT: Received message larger" in details:
+        why = "large"
+    return RpcFailed(int(code.value[0]), str(code.name), details, bytes(status), why)

@@ -1,0 +1,283 @@
+"""gRPC channels to addresses that the guard allows, shared between calls, and closed when nobody needs them.
+
+The library gets a checked address, never a name: `ipv4:IP:port` with the name as its authority and for TLS. A
+channel that has lost its connection is left for a new one, for which the name is resolved anew.
+"""
+
+import asyncio
+import ipaddress
+import os
+import ssl
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
+from app.outbound.egress import EgressSettings
+from app.outbound.network import Network, Place
+from app.outbound.timing import Bound, timers
+
+# It is read when the library starts, which otherwise writes what upstreams say to stderr, past the log.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import grpc
+import grpc.aio
+
+__all__ = ["Channels", "Lease"]
+
+_MOST_LANES: Final = 256
+_IDLE_SECONDS: Final = 60.0
+_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.primary_user_agent", "utcp-gateway"),
+    # Identity alone: a few compressed bytes could otherwise become any number.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    place: Place
+    tls: bool
+    egress: bytes
+    most: int
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    channel: Any
+    users: int = 0
+    retired: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """The channel for one key. `wanted` counts who waits for it."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    shared: _Shared | None = None
+    wanted: int = 0
+    since: float = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.wanted or (self.shared is not None and self.shared.users))
+
+
+class Lease:
+    """A connected channel for one call; `release` it. May be released again."""
+
+    def __init__(self, channels: "Channels", lane: _Lane, shared: _Shared) -> None:
+        self._channels = channels
+        self._lane = lane
+        self._shared: _Shared | None = shared
+        self.channel = shared.channel
+
+    def release(self) -> None:
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            self._channels.released(self._lane, shared)
+
+
+class Channels:
+    """Makes and keeps them; use it in one event loop, and `aclose()` it there."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._lanes: OrderedDict[_Key, _Lane] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def lease(
+        self, place: Place, *, tls: bool, egress: EgressSettings | None, most: int, by: float
+    ) -> Lease:
+        """A connected channel that takes messages of at most `most` bytes.
+
+        Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout, all before anything of
+        the call was sent.
+        """
+        if egress is not None and egress.proxy_url is not None:
+            raise InvalidInput("gRPC does not go through an HTTP proxy: take proxy_url out.")
+        lane = self._lane(_Key(place, tls, egress.key if egress is not None else b"", most))
+        lane.wanted += 1
+        try:
+            shared = _ready(lane)
+            if shared is None:
+                with Bound(timers(), by):
+                    shared = await self._connected(lane, place, tls=tls, egress=egress, most=most, by=by)
+        except TimeoutError:
+            raise _too_late() from None
+        finally:
+            lane.wanted -= 1
+            self._rest(lane)
+        shared.users += 1
+        return Lease(self, lane, shared)
+
+    def released(self, lane: _Lane, shared: _Shared) -> None:
+        """One user less."""
+        shared.users -= 1
+        if shared.retired and not shared.users:
+            self._close(shared)
+        self._rest(lane)
+
+    async def aclose(self) -> None:
+        """Close all of them, which cancels their calls."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for lane in self._lanes.values():
+            if lane.shared is not None:
+                self._close(lane.shared)
+        self._lanes.clear()
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return sum(lane.shared is not None for lane in self._lanes.values())
+
+    async def _connected(
+        self, lane: _Lane, place: Place, *, tls: bool, egress: EgressSettings | None, most: int, by: float
+    ) -> _Shared:
+        async with lane.lock:
+            shared = _ready(lane)
+            if shared is not None:
+                return shared
+            if lane.shared is not None:
+                self._retire(lane)
+            credentials = _credentials(self._network, egress) if tls else None
+            options = (*_OPTIONS, *_names(place, tls=tls), ("grpc.max_receive_message_length", most))
+            targets = _targets(await self._network.addresses(place, by=by), place.port)
+            loop = asyncio.get_running_loop()
+            for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
+                part = loop.time() + (by - loop.time()) / left
+                channel = await _opened(target, credentials, options, by=part)
+                if channel is not None:
+                    lane.shared = _Shared(channel)
+                    return lane.shared
+            if loop.time() >= by - 0.01:
+                raise _too_late()
+            detail = "The upstream accepts no gRPC connection" + (
+                " with a valid certificate." if tls else "."
+            )
+            raise UpstreamUnreachable(detail, sent=False)
+
+    def _lane(self, key: _Key) -> _Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            if len(self._lanes) >= _MOST_LANES:
+                self._make_room()
+            lane = self._lanes[key] = _Lane()
+        self._lanes.move_to_end(key)
+        return lane
+
+    def _make_room(self) -> None:
+        for key, lane in self._lanes.items():
+            if not lane.busy:
+                self._drop(key, lane)
+                return
+        raise UpstreamUnreachable("Too many gRPC connections are open already.", sent=False)
+
+    def _rest(self, lane: _Lane) -> None:
+        loop = asyncio.get_running_loop()
+        lane.since = loop.time()
+        if self._sweep is None:
+            self._sweep = loop.call_later(_IDLE_SECONDS, self._swept)
+
+    def _swept(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = None
+        for key, lane in list(self._lanes.items()):
+            if not lane.busy and lane.since <= loop.time() - _IDLE_SECONDS + 1:
+                self._drop(key, lane)
+        if self._lanes:
+            self._sweep = loop.call_later(_IDLE_SECONDS / 2, self._swept)
+
+    def _drop(self, key: _Key, lane: _Lane) -> None:
+        del self._lanes[key]
+        if lane.shared is not None:
+            self._retire(lane)
+
+    def _retire(self, lane: _Lane) -> None:
+        shared, lane.shared = lane.shared, None
+        if shared is not None:
+            shared.retired = True
+            if not shared.users:
+                self._close(shared)
+
+    def _close(self, shared: _Shared) -> None:
+        closing = asyncio.get_running_loop().create_task(shared.channel.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+
+def _ready(lane: _Lane) -> _Shared | None:
+    shared = lane.shared
+    if shared is not None and shared.channel.get_state() is grpc.ChannelConnectivity.READY:
+        return shared
+    return None
+
+
+async def _opened(
+    target: str, credentials: Any, options: tuple[tuple[str, Any], ...], *, by: float
+) -> Any | None:
+    """A channel that is connected, None where nobody answers there as gRPC in time."""
+    if credentials is None:
+        channel = grpc.aio.insecure_channel(target, options=options)
+    else:
+        channel = grpc.aio.secure_channel(target, credentials, options=options)
+    connected = False
+    try:
+        with Bound(timers(), by):
+            state = channel.get_state(try_to_connect=True)
+            while state not in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
+                await channel.wait_for_state_change(state)
+                state = channel.get_state(try_to_connect=True)
+        connected = state is grpc.ChannelConnectivity.READY
+    except TimeoutError:
+        return None
+    finally:
+        if not connected:
+            await channel.close()
+    return channel if connected else None
+
+
+def _targets(addresses: list[tuple[int, str]], port: int) -> list[str]:
+    """One target for the addresses of each family, which the library tries in their order."""
+    found: dict[str, list[str]] = {}
+    for _, text in addresses:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        literal = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+        found.setdefault(f"ipv{address.version}", []).append(literal)
+    return [f"{scheme}:{','.join(literals)}" for scheme, literals in found.items()]
+
+
+def _names(place: Place, *, tls: bool) -> list[tuple[str, str]]:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    names = [("grpc.default_authority", f"{host}:{place.port}")]
+    if tls:
+        names.append(("grpc.ssl_target_name_override", place.host.rstrip(".")))
+    return names
+
+
+def _credentials(network: Network, egress: EgressSettings | None) -> Any:
+    """The provider's own authorities and certificate, else the system's authorities; InvalidInput."""
+    context = network.tls(egress)
+    bundle = egress.ca_bundle if egress is not None else None
+    if bundle is None:
+        known = context.get_ca_certs(binary_form=True)
+        bundle = "".join(ssl.DER_cert_to_PEM_cert(one) for one in known)
+    key = egress.client_key if egress is not None else None
+    chain = egress.client_certificate if egress is not None else None
+    return grpc.ssl_channel_credentials(
+        # Without any, it takes those that it brings.
+        root_certificates=bundle.encode() or None,
+        private_key=key.reveal().encode() if key is not None and chain else None,
+        certificate_chain=chain.encode() if key is not None and chain else None,
+    )
+
+
+def _too_late() -> UpstreamTimeout:
+    return UpstreamTimeout("No connection to the upstream was made in time.", sent=False)

@@ -1,0 +1,241 @@
+"""gRPC: a message made of JSON, an answer as JSON; methods are described by the server's reflection.
+
+All kinds of methods are served. One that takes a stream of messages gets them as the argument `messages`.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from app.errors import (
+    Fault,
+    InvalidInput,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamRejected,
+)
+from app.outbound.grpc_calls import RpcFailed, RpcStream, unary
+from app.outbound.grpc_channels import Channels, Lease
+from app.protocols.base import Call, Discovered, Event, Means, Result
+from app.protocols.grpc.descriptors import Rpc, rpc_of
+from app.protocols.grpc.manual import made_manual
+from app.protocols.grpc.messages import decoded
+from app.protocols.grpc.metadata import Pairs, metadata_of
+from app.protocols.grpc.reflection import Reflected, pool_without_holes, talk
+from app.protocols.grpc.refusals import answer_of, refused
+from app.protocols.grpc.target import Target, compiled_target, messages_of
+from app.protocols.shared.answers import JSON, body_answer, event_answer, refuse_large, timed
+
+_MOST_MESSAGE: Final = 4 << 20
+"""Bytes of a message that is received, at most: gRPC's own default everywhere."""
+# A message of this many bytes takes up to 0.1 s to become JSON, and back.
+_IN_THREAD: Final = 16 << 10
+_MOST_LOOKED_UP: Final = 256
+_LOOKED_UP_SECONDS: Final = 600.0
+
+
+class GrpcAdapter:
+    """Calls over gRPC."""
+
+    name: ClassVar[str] = "grpc"
+
+    def __init__(self, means: Means) -> None:
+        self._channels = Channels(means.network)
+        self._masker = means.masker
+        self._looked_up: OrderedDict[tuple[object, ...], tuple[float, Rpc]] = OrderedDict()
+
+    def prepare(self, template: Mapping[str, Any]) -> Target:
+        """Compile a template; raises InvalidInput for names, metadata and descriptors that cannot be used."""
+        return compiled_target(template)
+
+    def origin(self, target: Target) -> str:
+        """`grpc://host:port`, with TLS `grpcs://host:port`."""
+        return target.origin
+
+    def safe(self, target: Target) -> bool:
+        """Whether the method's idempotency_level is NO_SIDE_EFFECTS."""
+        return target.rpc is not None and target.rpc.safe
+
+    def idempotent(self, target: Target) -> bool:
+        """Whether its idempotency_level is IDEMPOTENT or NO_SIDE_EFFECTS."""
+        return target.rpc is not None and target.rpc.idempotent
+
+    def exact(self, call: Call) -> bytes | None:
+        """The path and the message of a method without side effects and streams."""
+        rpc: Rpc | None = call.target.rpc
+        if rpc is None or not rpc.safe or rpc.kind != "unary":
+            return None
+        return rpc.path.encode() + b"\n" + messages_of(rpc, call)[0]
+
+    def verb(self, target: Target) -> str:
+        """The kind of the method, `rpc` where it is not known yet."""
+        return target.rpc.kind if target.rpc is not None else "rpc"
+
+    async def call(self, call: Call) -> Result:
+        """Call the method; a stream of answers is given as events, or as a JSON list."""
+        target: Target = call.target
+        if target.service is None or target.method is None:
+            missing = "service_name" if target.service is None else "method_name"
+            raise InvalidInput("The tool names no method.", errors=[Fault(f"/{missing}", "Name it.")])
+        metadata = metadata_of(target.metadata, call)
+        rpc = target.rpc or await self._look_up(call, metadata)
+        messages = await _encoded(rpc, call)
+        if rpc.kind == "unary":
+            return await self._unary(rpc, messages[0], metadata, call)
+        stream = await self._stream(call, rpc.path, messages, metadata, most=_most(call, rpc))
+        try:
+            with timed(call.deadline):
+                await stream.begin(by=_first_by(call))
+            if rpc.answers_many:
+                events = self._events(rpc, stream, call)
+                return await event_answer(events, call, close=stream.close)
+            return await self._only(rpc, stream, call)
+        except RpcFailed as failed:
+            raise refused(failed, masker=self._masker, pool=rpc.pool) from None
+        finally:
+            if not (rpc.answers_many and call.ends is not None):
+                stream.close()
+
+    async def discover(self, call: Call) -> Discovered:
+        """A manual of the methods that the server's reflection tells of."""
+        target: Target = call.target
+        most = call.limits.response_bytes
+        found = await self._reflect(call, metadata_of(target.metadata, call), most=most)
+        raw = await asyncio.to_thread(made_manual, found, target.method, most=most)
+        return Discovered(raw=raw, media_type=JSON, url=target.origin, made=True)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The request as JSON: the path as part of the URL, metadata as headers."""
+        target: Target = call.target
+        if target.rpc is not None:
+            messages_of(target.rpc, call)
+        return {
+            "method": "POST",
+            "url": f"{target.origin}/{target.service}/{target.method}",
+            "headers": dict(metadata_of(target.metadata, call, masked=True)),
+            "body": call.arguments,
+        }
+
+    async def aclose(self) -> None:
+        """Close the channels."""
+        await self._channels.aclose()
+
+    async def _unary(self, rpc: Rpc, message: bytes, metadata: Pairs, call: Call) -> Result:
+        lease = await self._lease(call, most=_most(call, rpc))
+        try:
+            raw = await unary(lease, rpc.path, message, metadata=metadata, by=_first_by(call))
+        except RpcFailed as failed:
+            raise refused(failed, masker=self._masker, pool=rpc.pool) from None
+        finally:
+            lease.release()
+        return body_answer(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
+
+    async def _only(self, rpc: Rpc, stream: RpcStream, call: Call) -> Result:
+        """The one answer to many messages."""
+        with timed(call.deadline):
+            raw = await stream.read()
+            if raw is None or await stream.read() is not None:
+                raise UpstreamMalformed("The upstream did not answer with one message.")
+        return body_answer(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
+
+    async def _events(self, rpc: Rpc, stream: RpcStream, call: Call) -> AsyncGenerator[Event, None]:
+        loop = asyncio.get_running_loop()
+        ends = call.ends or call.deadline
+        most = _most(call, rpc)
+        try:
+            while True:
+                with timed(min(ends, loop.time() + call.limits.idle), "The upstream's stream stands still."):
+                    raw = await stream.read()
+                if raw is None:
+                    return
+                yield Event(await _json(rpc, raw, most), "json")
+        except RpcFailed as failed:
+            raise refused(failed, masker=self._masker, pool=rpc.pool) from None
+        finally:
+            stream.close()
+
+    async def _stream(
+        self, call: Call, path: str, messages: list[bytes] | None, metadata: Pairs, *, most: int
+    ) -> RpcStream:
+        lease = await self._lease(call, most=most)
+        return RpcStream(lease, path, messages, metadata=metadata, ends=call.ends or call.deadline)
+
+    async def _lease(self, call: Call, *, most: int) -> Lease:
+        target: Target = call.target
+        by = min(call.deadline, asyncio.get_running_loop().time() + call.limits.connect)
+        return await self._channels.lease(target.place, tls=target.tls, egress=call.egress, most=most, by=by)
+
+    async def _reflect(self, call: Call, metadata: Pairs, *, most: int) -> Reflected:
+        target: Target = call.target
+        asked = replace(call, ends=None)
+
+        async def open_stream(path: str) -> RpcStream:
+            return await self._stream(asked, path, None, metadata, most=_MOST_MESSAGE)
+
+        try:
+            with timed(call.deadline):
+                return await talk(open_stream, most, target.service)
+        except RpcFailed as failed:
+            raise refused(failed, masker=self._masker) from None
+
+    async def _look_up(self, call: Call, metadata: Pairs) -> Rpc:
+        """The method as the server describes it, remembered for ten minutes."""
+        target: Target = call.target
+        key = (target.origin, call.egress.key if call.egress else b"", target.service, target.method)
+        now = asyncio.get_running_loop().time()
+        known = self._looked_up.get(key)
+        if known is not None and known[0] > now:
+            return known[1]
+        try:
+            found = await self._reflect(call, metadata, most=call.limits.response_bytes)
+        except UpstreamError as error:
+            # A question about the method is nothing of the call.
+            error.sent = False
+            raise
+        pool = await asyncio.to_thread(pool_without_holes, found.files)
+        rpc = rpc_of(pool, found.services[0], str(target.method)) if found.services else None
+        if rpc is None:
+            detail = "The server has no such method."
+            raise UpstreamRejected(detail, answer=answer_of(12, "UNIMPLEMENTED", detail))
+        self._looked_up[key] = (now + _LOOKED_UP_SECONDS, rpc)
+        self._looked_up.move_to_end(key)
+        while len(self._looked_up) > _MOST_LOOKED_UP:
+            self._looked_up.popitem(last=False)
+        return rpc
+
+
+async def _encoded(rpc: Rpc, call: Call) -> list[bytes]:
+    if not _large(call.arguments):
+        return messages_of(rpc, call)
+    return await asyncio.to_thread(messages_of, rpc, call)
+
+
+def _large(arguments: dict[str, Any]) -> bool:
+    try:
+        return len(orjson.dumps(arguments)) > _IN_THREAD
+    except TypeError:
+        # A number that no message can hold, either.
+        return False
+
+
+async def _json(rpc: Rpc, raw: bytes, most: int) -> bytes:
+    refuse_large(len(raw), most)
+    if len(raw) <= _IN_THREAD:
+        return decoded(raw, rpc.response, rpc.pool, most=most)
+    return await asyncio.to_thread(decoded, raw, rpc.response, rpc.pool, most=most)
+
+
+def _most(call: Call, rpc: Rpc) -> int:
+    """The bytes that one message of the answer may have."""
+    allowed = (
+        call.limits.event_bytes if rpc.answers_many and call.ends is not None else call.limits.response_bytes
+    )
+    return max(1, min(allowed, _MOST_MESSAGE))
+
+
+def _first_by(call: Call) -> float:
+    return min(call.deadline, asyncio.get_running_loop().time() + call.limits.first_byte)

@@ -1,0 +1,149 @@
+"""Descriptions of gRPC methods: read from serialised descriptors, and cut down to what one method needs.
+
+What an upstream calls `google.protobuf` is never believed: those types are the library's own.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+OWN_FILES: Final[Mapping[str, Any]] = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR
+    for module in (
+        any_pb2, source_context_pb2, type_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2,
+        field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2,
+    )
+}  # fmt: skip
+_OWN_PACKAGE: Final = "google.protobuf"
+SAFE: Final = descriptor_pb2.MethodOptions.NO_SIDE_EFFECTS
+IDEMPOTENT: Final = descriptor_pb2.MethodOptions.IDEMPOTENT
+
+
+class Unusable(Exception):
+    """Descriptors that contradict themselves, or that name what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc:
+    """One method. `path` is that of HTTP/2 (the gRPC specification's Path)."""
+
+    service: str
+    name: str
+    request: Descriptor
+    response: Descriptor
+    sends_many: bool
+    answers_many: bool
+    safe: bool
+    idempotent: bool
+    pool: DescriptorPool
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.name}"
+
+    @property
+    def kind(self) -> str:
+        """One word of gRPC's own."""
+        if self.sends_many:
+            return "bidi_streaming" if self.answers_many else "client_streaming"
+        return "server_streaming" if self.answers_many else "unary"
+
+
+def pool_of(files: Mapping[str, descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
+    """A pool of these files, by name. Raises Unusable."""
+    pool = DescriptorPool()
+    added: set[str] = set()
+    for name in files:
+        # Depth first without recursion: a chain of imports may be of any length.
+        path = [name]
+        seen = {name}
+        while path:
+            last = path[-1]
+            proto = files.get(last)
+            needed = _dependencies(last, proto)
+            missing = [one for one in needed if one not in added]
+            if not missing:
+                path.pop()
+                if last not in added:
+                    added.add(last)
+                    _add(pool, last, proto)
+            elif missing[0] in seen:
+                raise Unusable("imports that go round")
+            else:
+                seen.add(missing[0])
+                path.append(missing[0])
+    return pool
+
+
+def rpc_of(pool: DescriptorPool, service: str, method: str) -> Rpc | None:
+    """The method of a service, None where there is none."""
+    try:
+        found = pool.FindServiceByName(service).methods_by_name.get(method)
+    except KeyError:
+        return None
+    return None if found is None else rpc(found, pool)
+
+
+def rpc(method: MethodDescriptor, pool: DescriptorPool) -> Rpc:
+    """A method of a pool."""
+    level = method.GetOptions().idempotency_level
+    return Rpc(
+        service=method.containing_service.full_name,
+        name=method.name,
+        request=method.input_type,
+        response=method.output_type,
+        sends_many=method.client_streaming,
+        answers_many=method.server_streaming,
+        safe=level == SAFE,
+        idempotent=level in (SAFE, IDEMPOTENT),
+        pool=pool,
+    )
+
+
+def opened(text: str) -> DescriptorPool:
+    """The pool of a base64 FileDescriptorSet. Raises Unusable."""
+    try:
+        found = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        raise Unusable("no base64 of a FileDescriptorSet") from None
+    return pool_of({file.name: file for file in found.file})
+
+
+def _dependencies(name: str, proto: descriptor_pb2.FileDescriptorProto | None) -> list[str]:
+    if name in OWN_FILES:
+        return [one.name for one in OWN_FILES[name].dependencies]
+    if proto is None:
+        raise Unusable("an import that is not there")
+    return list(proto.dependency)
+
+
+def _add(pool: DescriptorPool, name: str, proto: descriptor_pb2.FileDescriptorProto | None) -> None:
+    if name in OWN_FILES:
+        pool.AddSerializedFile(OWN_FILES[name].serialized_pb)
+        return
+    assert proto is not None  # noqa: S101 - its dependencies were read.
+    if f"{proto.package}.".startswith(f"{_OWN_PACKAGE}."):
+        raise Unusable("another google.protobuf than the known one")
+    try:
+        pool.AddSerializedFile(proto.SerializeToString())
+    except (TypeError, ValueError, DecodeError):
+        raise Unusable("a file that cannot be used") from None

@@ -1,0 +1,96 @@
+"""A gRPC server's description of itself -> a UTCP manual. Names are all that there is to say what tools do:
+reflection sends no comments.
+"""
+
+import re
+from typing import Any, Final
+
+import orjson
+from google.protobuf.descriptor import Descriptor
+
+from app.errors import Fault, InvalidInput, ResponseTooLarge
+from app.protocols.grpc.cutting import Shelf, stored
+from app.protocols.grpc.descriptors import Rpc, Unusable, rpc
+from app.protocols.grpc.messages import weigh
+from app.protocols.grpc.reflection import Reflected, pool_without_holes
+from app.protocols.grpc.schemas import answer_schema, arguments_schema
+
+_MOST_TOOLS: Final = 5_000
+_WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_KINDS: Final = {
+    "unary": "",
+    "server_streaming": " The answer is a stream of messages.",
+    "client_streaming": " It takes a list of messages.",
+    "bidi_streaming": " It takes a list of messages, and the answer is a stream of messages.",
+}
+
+
+def made_manual(found: Reflected, method: str | None, *, most: int) -> bytes:
+    """The manual of all methods, or of the one that is named; takes its time: for a thread.
+
+    Raises InvalidInput where there is no such method, ResponseTooLarge above `most` bytes or 5,000 methods,
+    and UpstreamMalformed.
+    """
+    pool = pool_without_holes(found.files)
+    rpcs: list[Rpc] = []
+    for name in found.services:
+        try:
+            service = pool.FindServiceByName(name)
+        except KeyError:
+            continue
+        rpcs += [rpc(one, pool) for one in service.methods if method in (None, one.name)]
+        if len(rpcs) > _MOST_TOOLS:
+            raise ResponseTooLarge(f"The server has more than {_MOST_TOOLS} methods: name a service.")
+    if not rpcs:
+        at = "/method_name" if method else "/service_name"
+        raise InvalidInput("The server has no such method.", errors=[Fault(at, "Name one that it has.")])
+    short: dict[str, set[str]] = {}
+    for one in rpcs:
+        short.setdefault(one.service.rpartition(".")[2], set()).add(one.service)
+    shelf = Shelf()
+    tools: list[bytes] = []
+    size = 0
+    for one in rpcs:
+        last = one.service.rpartition(".")[2]
+        tool = _tool(one, last if len(short[last]) == 1 else one.service, shelf)
+        weigh(tool, most)
+        raw = orjson.dumps(tool)
+        size += len(raw)
+        if size > most:
+            raise ResponseTooLarge(f"The tools of the server have more than {most} bytes: name a service.")
+        tools.append(raw)
+    return b'{"utcp_version":"1.0.1","manual_version":"1.0.0","tools":[%s]}' % b",".join(tools)
+
+
+def _tool(rpc: Rpc, service: str, shelf: Shelf) -> dict[str, Any]:
+    template = {"service_name": rpc.service, "method_name": rpc.name}
+    try:
+        descriptors = stored(rpc, shelf)
+    except Unusable:
+        descriptors = None
+    return {
+        "name": f"{service}.{rpc.name}",
+        "description": _description(rpc),
+        "tags": [rpc.service.rpartition(".")[2]],
+        "inputs": arguments_schema(rpc.request, many=rpc.sends_many),
+        "outputs": answer_schema(rpc.response, many=rpc.answers_many),
+        "tool_call_template": template | ({"descriptors": descriptors} if descriptors else {}),
+    }
+
+
+def _description(rpc: Rpc) -> str:
+    words = " ".join(word if word.isupper() else word.lower() for word in _WORDS.findall(rpc.name))
+    first = f"{words[:1].upper()}{words[1:]}" or rpc.name
+    takes, gives = _names(rpc.request), _names(rpc.response)
+    parts = [f"{first}: the method {rpc.name} of the gRPC service {rpc.service}."]
+    parts += [f"Takes {takes}."] if takes else []
+    parts += [f"Gives {gives}."] if gives else []
+    return " ".join(parts) + _KINDS[rpc.kind]
+
+
+def _names(descriptor: Descriptor) -> str:
+    names = [field.name.replace("_", " ") for field in descriptor.fields]
+    if descriptor.full_name.startswith("google.protobuf."):
+        return ""
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return ", ".join(names[:12]) + more

@@ -1,0 +1,182 @@
+"""JSON <-> messages, by the JSON mapping of protobuf (https://protobuf.dev/programming-guides/json/).
+
+Answers have the names of that mapping (lowerCamelCase), enums by name, 64-bit integers as text, bytes in
+base64; fields without a value are left out. Requests may have the names of the .proto file, too.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from app.errors import Fault, InvalidArguments, ResponseTooLarge, UpstreamMalformed
+from app.utcp.text import pointer
+
+_WELL_KNOWN: Final = "google.protobuf."
+_OBJECTS: Final = frozenset({f"{_WELL_KNOWN}{name}" for name in ("Struct", "Any", "Empty")})
+_MOST_FAULTS: Final = 20
+_WEIGHED: Final = 64 << 10
+_WRONG: Final = (json_format.Error, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
+# Whatever is wrong with a value, these are all that the library raises for it.
+
+
+def is_wrapped(descriptor: Descriptor) -> bool:
+    """Whether the message is a well-known type whose JSON is no object: it is given as `value` then."""
+    name = descriptor.full_name
+    return bool(name.startswith(_WELL_KNOWN) and name not in _OBJECTS)
+
+
+def is_well_known(descriptor: Descriptor) -> bool:
+    """Whether the message has a JSON form of its own."""
+    return bool(descriptor.full_name.startswith(_WELL_KNOWN))
+
+
+def encoded(arguments: Any, descriptor: Descriptor, pool: DescriptorPool, *, at: str = "") -> bytes:
+    """Arguments as a serialised message. Raises InvalidArguments with pointers below `at`."""
+    value = arguments
+    if is_wrapped(descriptor):
+        unknown = [key for key in arguments if key != "value"]
+        if unknown or "value" not in arguments:
+            fault = Fault(pointer(at, *unknown[:1]), "Give one argument: value.")
+            raise InvalidArguments("The arguments are not those of the method.", errors=[fault])
+        value, at = arguments["value"], pointer(at, "value")
+    message = GetMessageClass(descriptor)()
+    try:
+        json_format.ParseDict(value, message, descriptor_pool=pool)
+        raw: bytes = message.SerializeToString(deterministic=True)
+    except _WRONG:
+        faults = list(_first(_faults(value, descriptor, pool, at))) or [Fault(at, "It does not fit.")]
+        name = descriptor.full_name
+        raise InvalidArguments(f"The arguments are no message {name}.", errors=faults) from None
+    return raw
+
+
+def decoded(raw: bytes, descriptor: Descriptor, pool: DescriptorPool, *, most: int) -> bytes:
+    """A message as JSON of at most `most` bytes. Raises UpstreamMalformed and ResponseTooLarge."""
+    try:
+        message: Message = GetMessageClass(descriptor).FromString(raw)
+        value = json_format.MessageToDict(message, descriptor_pool=pool)
+    except DecodeError:
+        raise UpstreamMalformed(f"The answer is no message {descriptor.full_name}.") from None
+    except _WRONG:
+        detail = "The answer holds what has no JSON, such as an Any of a type that is not described."
+        raise UpstreamMalformed(detail) from None
+    if len(raw) > _WEIGHED:
+        weigh(value, most)
+    body = orjson.dumps(value)
+    if len(body) > most:
+        raise _too_large(most)
+    return body
+
+
+def as_json(raw: bytes, descriptor: Descriptor, pool: DescriptorPool) -> Any:
+    """One of our own messages as JSON."""
+    message = GetMessageClass(descriptor).FromString(raw)
+    return json_format.MessageToDict(message, descriptor_pool=pool)
+
+
+def weigh(value: Any, most: int) -> None:
+    """Raises ResponseTooLarge before text that is repeated by reference is written out.
+
+    The name of an enum is one byte of a message.
+    """
+    size = 0
+    waiting = [iter((value,))]
+    while waiting:
+        for one in waiting[-1]:
+            size += 2
+            if isinstance(one, str):
+                size += len(one)
+            elif isinstance(one, dict):
+                size += sum(map(len, one))
+                waiting.append(iter(one.values()))
+                break
+            elif isinstance(one, list):
+                waiting.append(iter(one))
+                break
+        else:
+            waiting.pop()
+        if size > most + 2:
+            raise _too_large(most)
+
+
+def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
+    for _, fault in zip(range(_MOST_FAULTS), faults, strict=False):
+        yield fault
+
+
+def _fits(value: Any, descriptor: Descriptor, pool: DescriptorPool) -> bool:
+    try:
+        json_format.ParseDict(value, GetMessageClass(descriptor)(), descriptor_pool=pool)
+    except _WRONG:
+        return False
+    return True
+
+
+def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -> Iterator[Fault]:
+    """Where a value that does not fit a message goes wrong."""
+    if is_well_known(descriptor):
+        yield Fault(at, f"Give the JSON form of {descriptor.full_name}.")
+        return
+    if not isinstance(value, dict):
+        yield Fault(at, f"Give an object: a message {descriptor.full_name}.", "object")
+        return
+    fields = {field.json_name: field for field in descriptor.fields}
+    fields |= descriptor.fields_by_name
+    alone = True
+    for key, member in value.items():
+        place = pointer(at, key)
+        field = fields.get(key)
+        if field is None:
+            alone = False
+            expected = [one.json_name for one in descriptor.fields][:100]
+            yield Fault(place, f"The message {descriptor.full_name} has no such field.", expected)
+        elif not _fits({key: member}, descriptor, pool):
+            alone = False
+            yield from _within(member, key, field, pool, place)
+    if alone:
+        groups = [oneof for oneof in descriptor.oneofs if len(oneof.fields) > 1]
+        for oneof in groups:
+            names = [one.json_name for one in oneof.fields]
+            given = [key for key in value if key in fields and fields[key] in oneof.fields]
+            if len(given) > 1:
+                yield Fault(pointer(at, given[1]), "Of these only one may be given.", names)
+
+
+def _within(value: Any, key: str, field: FieldDescriptor, pool: DescriptorPool, at: str) -> Iterator[Fault]:
+    """What is wrong with a field's value, which does not fit."""
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry and isinstance(value, dict):
+        wrong = [one for one in value if not _fits({key: {one: value[one]}}, field.containing_type, pool)]
+        inner = message.fields_by_name["value"].message_type
+        for one in wrong:
+            if inner is None or _fits(value[one], inner, pool):
+                yield Fault(pointer(at, one), "The key or the value does not fit.")
+            else:
+                yield from _faults(value[one], inner, pool, pointer(at, one))
+    elif field.is_repeated and isinstance(value, list):
+        for index, one in enumerate(value):
+            if not _fits({key: [one]}, field.containing_type, pool):
+                yield from _one(one, field, pool, pointer(at, index))
+    elif field.is_repeated:
+        yield Fault(at, "Give a list or an object, as the tool's inputs say.")
+    else:
+        yield from _one(value, field, pool, at)
+
+
+def _one(value: Any, field: FieldDescriptor, pool: DescriptorPool, at: str) -> Iterator[Fault]:
+    if field.message_type is not None:
+        yield from _faults(value, field.message_type, pool, at)
+    elif field.enum_type is not None:
+        yield Fault(at, "Give one of its names.", [one.name for one in field.enum_type.values][:100])
+    else:
+        yield Fault(at, "The value does not fit the field's type.")
+
+
+def _too_large(most: int) -> ResponseTooLarge:
+    return ResponseTooLarge(f"A message of the upstream's answer has more than {most} bytes as JSON.")

@@ -1,0 +1,67 @@
+"""What of a call goes as metadata: headers of the template and of the call, and credentials, which win."""
+
+import re
+from typing import Final
+
+from app.errors import Fault, InvalidInput
+from app.outbound.attach import attach
+from app.protocols.base import Call
+from app.utcp.text import pointer
+
+Pairs = list[tuple[str, str]]
+
+# The gRPC specification's Header-Name and ASCII-Value; the rest is its own, HTTP/2's, or binary.
+_NAME: Final = re.compile(r"[0-9a-z_.-]+")
+_VALUE: Final = re.compile(r"[\x20-\x7e]*")
+_RESERVED: Final = frozenset(
+    {
+        "te",
+        "content-type",
+        "content-length",
+        "host",
+        "connection",
+        "transfer-encoding",
+        "user-agent",
+        "accept",
+    }
+)
+
+
+def fixed_metadata(headers: dict[str, str]) -> Pairs:
+    """The template's own. Raises InvalidInput with pointers below /headers."""
+    found: Pairs = []
+    for name, value in headers.items():
+        if not legal(name, value):
+            fault = Fault(pointer("/headers", name), "gRPC cannot carry it as metadata.")
+            raise InvalidInput("A header of the call template cannot be sent.", errors=[fault])
+        found.append((name.lower(), value))
+    return found
+
+
+def metadata_of(fixed: Pairs, call: Call, *, masked: bool = False) -> Pairs:
+    """All of it. Raises InvalidInput for a credential that metadata cannot carry."""
+    pairs = [*fixed]
+    present = {name for name, _ in fixed}
+    for name, value in call.headers:
+        lowered = name.lower()
+        # What HTTP alone knows, such as Accept, is not legal here.
+        if lowered not in present and legal(lowered, value):
+            pairs.append((lowered, value))
+    for wire in call.credentials:
+        if wire.location != "header":
+            detail = f"gRPC carries credentials as metadata (headers), not as {wire.location}."
+            raise InvalidInput(f"The credential in the slot {wire.slot} cannot be sent. {detail}")
+        if not legal(wire.name, wire.value.reveal()):
+            detail = "its name is one of gRPC's own, or its value not printable ASCII"
+            raise InvalidInput(
+                f"The credential in the slot {wire.slot} cannot be sent as metadata: {detail}."
+            )
+    _, pairs = attach("", pairs, call.credentials, masked=masked)
+    return [(name.lower(), value) for name, value in pairs]
+
+
+def legal(name: str, value: str) -> bool:
+    """Whether gRPC can carry this as metadata."""
+    lowered = name.lower()
+    own = lowered in _RESERVED or lowered.startswith("grpc-") or lowered.endswith("-bin")
+    return not own and bool(_NAME.fullmatch(lowered) and _VALUE.fullmatch(value))

@@ -1,0 +1,141 @@
+"""Messages -> JSON Schema 2020-12, by the JSON mapping of protobuf.
+
+Messages within messages are `$defs`, so that one may hold itself.
+"""
+
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+
+from app.protocols.grpc.messages import is_well_known, is_wrapped
+
+Json = dict[str, Any]
+
+_MOST_MESSAGES: Final = 200
+_MOST_FIELDS: Final = 2_000
+_MOST_VALUES: Final = 500
+_F: Final = FieldDescriptor
+_INT64: Final = {"type": ["integer", "string"], "format": "int64", "pattern": "^-?[0-9]+$"}
+_UINT64: Final = {"type": ["integer", "string"], "format": "uint64", "minimum": 0, "pattern": "^[0-9]+$"}
+_INT32: Final = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
+_UINT32: Final = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
+_BYTES: Final = {"type": "string", "contentEncoding": "base64", "pattern": "^[A-Za-z0-9+/_-]*={0,2}$"}
+_SCALARS: Final[dict[int, Json]] = {
+    _F.TYPE_DOUBLE: {"type": "number"}, _F.TYPE_FLOAT: {"type": "number"},
+    _F.TYPE_INT64: _INT64, _F.TYPE_SINT64: _INT64, _F.TYPE_SFIXED64: _INT64,
+    _F.TYPE_UINT64: _UINT64, _F.TYPE_FIXED64: _UINT64,
+    _F.TYPE_INT32: _INT32, _F.TYPE_SINT32: _INT32, _F.TYPE_SFIXED32: _INT32,
+    _F.TYPE_UINT32: _UINT32, _F.TYPE_FIXED32: _UINT32,
+    _F.TYPE_BOOL: {"type": "boolean"}, _F.TYPE_STRING: {"type": "string"}, _F.TYPE_BYTES: _BYTES,
+}  # fmt: skip
+_DURATION: Final = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]{1,9})?s$", "examples": ["1.5s"]}
+_WELL_KNOWN: Final[dict[str, Json]] = {
+    "Timestamp": {"type": "string", "format": "date-time"},
+    "Duration": _DURATION,
+    "FieldMask": {"type": "string", "description": "Names of fields, with commas between them."},
+    "Struct": {"type": "object"},
+    "Value": {},
+    "ListValue": {"type": "array"},
+    "Empty": {"type": "object", "properties": {}},
+    "Any": {"type": "object", "properties": {"@type": {"type": "string"}}, "required": ["@type"]},
+    "DoubleValue": {"type": ["number", "null"]},
+    "FloatValue": {"type": ["number", "null"]},
+    "Int64Value": {**_INT64, "type": ["integer", "string", "null"]},
+    "UInt64Value": {**_UINT64, "type": ["integer", "string", "null"]},
+    "Int32Value": {**_INT32, "type": ["integer", "null"]},
+    "UInt32Value": {**_UINT32, "type": ["integer", "null"]},
+    "BoolValue": {"type": ["boolean", "null"]},
+    "StringValue": {"type": ["string", "null"]},
+    "BytesValue": {**_BYTES, "type": ["string", "null"]},
+}
+
+
+def arguments_schema(descriptor: Descriptor, *, many: bool) -> Json:
+    """What a tool takes: the fields of its request, or `messages` where it takes several."""
+    if many:
+        listed = answer_schema(descriptor, many=True)
+        inner = listed.pop("$defs", {})
+        whole: Json = {"type": "object", "properties": {"messages": listed}, "required": ["messages"]}
+        return {**whole, "$defs": inner} if inner else whole
+    if is_wrapped(descriptor):
+        value = schema_of(descriptor)
+        return {"type": "object", "properties": {"value": value}, "required": ["value"]}
+    return schema_of(descriptor)
+
+
+def answer_schema(descriptor: Descriptor, *, many: bool) -> Json:
+    """What a tool gives: a message, or a list of them."""
+    schema = schema_of(descriptor)
+    if not many:
+        return schema
+    inner = schema.pop("$defs", {})
+    listed: Json = {"type": "array", "items": schema}
+    return {**listed, "$defs": inner} if inner else listed
+
+
+def schema_of(descriptor: Descriptor) -> Json:
+    """The schema of one message. One of very many messages says `object` of those that it leaves out."""
+    if is_well_known(descriptor):
+        return _well_known(descriptor)
+    writer = _Writer()
+    schema = writer.message(descriptor)
+    while writer.waiting:
+        name, one = writer.waiting.popitem()
+        writer.defs[name] = {}
+        writer.defs[name] = writer.message(one)
+    return {**schema, "$defs": dict(sorted(writer.defs.items()))} if writer.defs else schema
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.defs: dict[str, Json] = {}
+        self.waiting: dict[str, Descriptor] = {}
+        self._fields = 0
+
+    def message(self, descriptor: Descriptor) -> Json:
+        self._fields += len(descriptor.fields)
+        if self._fields > _MOST_FIELDS:
+            return {"type": "object"}
+        properties = {field.json_name: self._field(field) for field in descriptor.fields}
+        required = [field.json_name for field in descriptor.fields if field.is_required]
+        schema: Json = {"type": "object", "properties": properties}
+        return {**schema, "required": required} if required else schema
+
+    def _field(self, field: FieldDescriptor) -> Json:
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            return {"type": "object", "additionalProperties": self._one(entry.fields_by_name["value"])}
+        schema = self._one(field)
+        if field.is_repeated:
+            return {"type": "array", "items": schema}
+        group = field.containing_oneof
+        if group is not None and len(group.fields) > 1:
+            others = ", ".join(one.json_name for one in group.fields[:20])
+            return {**schema, "description": f"At most one of these is given: {others}."}
+        return schema
+
+    def _one(self, field: FieldDescriptor) -> Json:
+        if field.enum_type is not None:
+            return _enum(field.enum_type)
+        if field.message_type is None:
+            return dict(_SCALARS.get(field.type, {}))
+        message = field.message_type
+        if is_well_known(message):
+            return _well_known(message)
+        name = message.full_name
+        if name not in self.defs and name not in self.waiting:
+            if len(self.defs) + len(self.waiting) >= _MOST_MESSAGES:
+                return {"type": "object"}
+            self.waiting[name] = message
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def _enum(enum: EnumDescriptor) -> Json:
+    if enum.full_name == "google.protobuf.NullValue":
+        return {"type": "null"}
+    names = [value.name for value in enum.values]
+    return {"type": "string", "enum": names} if len(names) <= _MOST_VALUES else {"type": "string"}
+
+
+def _well_known(message: Descriptor) -> Json:
+    return dict(_WELL_KNOWN.get(message.name, {}))

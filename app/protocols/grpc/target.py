@@ -1,0 +1,85 @@
+"""A call template of gRPC, compiled, and the messages of a call."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.errors import Fault, InvalidArguments, InvalidInput
+from app.outbound.network import Place
+from app.protocols.base import Call
+from app.protocols.grpc.descriptors import Rpc, Unusable, opened, rpc_of
+from app.protocols.grpc.messages import encoded
+from app.protocols.grpc.metadata import Pairs, fixed_metadata
+from app.utcp.origins import template_origin
+from app.utcp.templates import compiled
+from app.utcp.text import pointer
+
+_SERVICE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_METHOD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A template of `call_template_type` grpc. `rpc` is None where the server must be asked first."""
+
+    origin: str
+    place: Place
+    tls: bool
+    service: str | None
+    method: str | None
+    metadata: Pairs = field(repr=False)
+    rpc: Rpc | None = field(repr=False)
+
+
+def compiled_target(template: Mapping[str, Any]) -> Target:
+    """A template, compiled; raises InvalidInput."""
+    model: Any = compiled(template, "grpc")
+    for key, name, legal in (
+        ("service_name", model.service_name, _SERVICE),
+        ("method_name", model.method_name, _METHOD),
+    ):
+        if name is not None and not legal.fullmatch(name):
+            raise InvalidInput("The name is not legal.", errors=[Fault(f"/{key}", "Give a name of gRPC.")])
+    host = str(model.host).strip().removeprefix("[").removesuffix("]")
+    return Target(
+        origin=template_origin(template),
+        place=Place(host, model.port),
+        tls=model.use_ssl,
+        service=model.service_name,
+        method=model.method_name,
+        metadata=fixed_metadata(model.headers),
+        rpc=_described(model),
+    )
+
+
+def _described(model: Any) -> Rpc | None:
+    """The method as the template describes it."""
+    if model.descriptors is None:
+        return None
+    try:
+        pool = opened(model.descriptors)
+    except Unusable as error:
+        detail = f"The descriptors cannot be used: {error}."
+        raise InvalidInput(detail, errors=[Fault("/descriptors", "Discover the tool again.")]) from None
+    rpc = rpc_of(pool, model.service_name or "", model.method_name or "")
+    if rpc is None:
+        fault = Fault(
+            "/descriptors", "They do not describe the method that service_name and method_name name."
+        )
+        raise InvalidInput("The descriptors cannot be used.", errors=[fault])
+    return rpc
+
+
+def messages_of(rpc: Rpc, call: Call) -> list[bytes]:
+    """What is sent. Raises InvalidArguments."""
+    if not rpc.sends_many:
+        return [encoded(call.arguments, rpc.request, rpc.pool)]
+    given = call.arguments.get("messages")
+    unknown = [key for key in call.arguments if key != "messages"]
+    if unknown or not isinstance(given, list):
+        fault = Fault(pointer("", *unknown[:1]), "Give one argument: messages, a list.")
+        raise InvalidArguments("The arguments are not those of the method.", errors=[fault])
+    return [
+        encoded(one, rpc.request, rpc.pool, at=pointer("/messages", index)) for index, one in enumerate(given)
+    ]

@@ -1,5 +1,0 @@
-"""UTCP's `websocket`."""
-
-from app.protocols.websocket.adapter import WebsocketAdapter
-
-__all__ = ["WebsocketAdapter"]
