@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from app.protocols.base import Adapter, Means
+from app.protocols.cli import CliAdapter
 from app.protocols.file import FileAdapter
 from app.protocols.grpc import GrpcAdapter
 from app.protocols.http import HttpAdapter
@@ -13,6 +14,7 @@ from app.protocols.streamable_http import StreamableHttpAdapter
 from app.protocols.tcp import TcpAdapter
 from app.protocols.text import TextAdapter
 from app.protocols.udp import UdpAdapter
+from app.protocols.websocket import WebsocketAdapter
 
 ADAPTERS = (
     HttpAdapter,
@@ -22,6 +24,8 @@ ADAPTERS = (
     FileAdapter,
     TcpAdapter,
     UdpAdapter,
+    CliAdapter,
+    WebsocketAdapter,
     GrpcAdapter,
 )
 

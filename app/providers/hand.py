@@ -11,7 +11,7 @@ from app.errors import Conflict, Fault, Forbidden, InvalidInput
 from app.models import Credential, Provider, Variable
 from app.providers.drafting import stored_destination
 from app.providers.drafts import DEFAULT_SLOT, InlineCredential, ToolDraft
-from app.providers.handmade import open_template, slot_entries, tool_security
+from app.providers.handmade import closed_inputs, open_template, slot_entries, tool_security
 from app.providers.inputs import HandToolInput
 from app.providers.judging import judged_tool
 from app.providers.keeping import fingerprint, new_credential, new_variable, overlaid
@@ -122,9 +122,10 @@ class HandTools:
     ) -> tuple[ToolDraft, SlotBook]:
         registry = self.registry
         refuse_unstorable({"inputs": body.inputs, "outputs": body.outputs})
-        inputs, _ = normalise_inputs(body.inputs, at="/inputs")
+        given_inputs, _ = normalise_inputs(body.inputs, at="/inputs")
         outputs, _ = normalise_schema(body.outputs, at="/outputs")
         template = read_template({"call_template_type": "http", **body.call_template}, at="/call_template")
+        inputs = closed_inputs(given_inputs, template)
         known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
         book = SlotBook(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)

@@ -144,6 +144,13 @@ def tool_security(
     return [[*static, _need(fallback)], *([static] if optional else [])]
 
 
+def closed_inputs(inputs: Json, template: Template) -> Json:
+    """The inputs of a tool, which takes no others where its protocol could not tell them apart."""
+    if not template.model.takes_any_argument or "additionalProperties" in inputs:
+        return inputs
+    return {**inputs, "additionalProperties": False}
+
+
 def slot_entries(book: SlotBook, tools: tuple[ToolDraft, ...], *, fallback: str | None = None) -> list[Json]:
     """The slots of a manual, with the fingerprint of what stood in it, as the provider keeps them."""
     entries: list[Json] = []
@@ -196,7 +203,7 @@ def _draft(
         source_key=tool.name,
         name=legal_name(local, names),
         description=tool.description,
-        inputs=tool.inputs,
+        inputs=closed_inputs(tool.inputs, tool.template),
         outputs=tool.outputs,
         tags=tool.tags,
         call_template=split.fields,

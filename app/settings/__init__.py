@@ -13,10 +13,11 @@ from pydantic_settings import SettingsConfigDict
 from app.rates import RateLimit
 from app.settings.operation import OperationSettings
 from app.settings.outgoing import OutgoingSettings
+from app.settings.programs import ProgramSettings
 from app.settings.words import Words
 
 
-class Settings(OutgoingSettings, OperationSettings):
+class Settings(OutgoingSettings, ProgramSettings, OperationSettings):
     """Times are in seconds, sizes in bytes. `.env.example` is generated from these descriptions."""
 
     model_config = SettingsConfigDict(
@@ -84,19 +85,6 @@ class Settings(OutgoingSettings, OperationSettings):
         "1", description="UTCP generation that /utcp serves by default."
     )
     utcp_anonymous: bool = Field(default=False, description="/utcp may be read without a key.")
-
-    @field_validator(
-        "allowed_hosts",
-        "cors_origins",
-        "variable_env_names",
-        "allow_networks",
-        "allow_ports",
-        "file_folders",
-        mode="before",
-    )
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
     @field_validator("public_base_url", "otel_exporter_otlp_endpoint", "otel_exporter_otlp_traces_endpoint")
     @classmethod

@@ -2,7 +2,13 @@
 
 from typing import Annotated
 
+from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
-Words = Annotated[tuple[str, ...], NoDecode]
+
+def _split(value: object) -> object:
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """A list given as words separated by commas or white space."""

@@ -21,10 +21,10 @@ from app.utcp.paths import Slot, UrlTemplate, compile_url
 from app.utcp.percent import escape, scalar
 from app.utcp.placing import ArgumentPlan, Body, PathSlot, PlacedRequest, StaticHeader
 from app.utcp.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
-from app.utcp.templates.http import BodySpec, HttpTemplate, ParameterSpec
+from app.utcp.templates.http import BodySpec, HttpTemplate, Method, ParameterSpec
 from app.utcp.text import pointer
 
-__all__ = ["ArgumentPlan", "PlacedRequest", "compile_plan"]
+__all__ = ["ArgumentPlan", "PlacedRequest", "compile_head", "compile_plan"]
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # OAS Parameter Object: header parameters of these names "SHALL be ignored".
@@ -50,15 +50,31 @@ def compile_plan(template: Mapping[str, Any]) -> ArgumentPlan:
     return _openapi_plan(http, http.parameters, compile_url(http.url))
 
 
+def compile_head(
+    url: UrlTemplate, *, method: Method, headers: Mapping[str, str], header_fields: list[str]
+) -> tuple[ArgumentPlan, frozenset[str]]:
+    """The plan of a request whose body is made elsewhere, and the only arguments that it takes: those of
+    `{name}` in the URL and of `header_fields`.
+
+    Raises InvalidInput with pointers into the template.
+    """
+    _check_fields(header_fields)
+    slots = dict.fromkeys(slot.name for slot in url.slots)
+    fields = [name for name in dict.fromkeys(header_fields) if name not in slots]
+    parameters = [
+        *(ParameterSpec(input=name, name=name, location="path") for name in slots),
+        *(ParameterSpec(input=name, name=name, location="header") for name in fields),
+    ]
+    http = HttpTemplate.model_construct(url=url.head, http_method=method, headers=dict(headers))
+    return _openapi_plan(http, parameters, url), frozenset({*slots, *fields})
+
+
 def _utcp_plan(http: HttpTemplate, url: UrlTemplate) -> ArgumentPlan:
     inputs = {
         slot.name: ParameterSpec(input=slot.name, name=slot.name, location="path") for slot in url.slots
     }
     fields = [name for name in dict.fromkeys(http.header_fields) if name not in inputs]
-    for index, name in enumerate(http.header_fields):
-        if not HEADER_NAME.fullmatch(name) or never_from_arguments(name):
-            fault = Fault(pointer("/header_fields", index), "No argument may set a header of this name.")
-            raise InvalidInput("The call template is not valid", errors=[fault])
+    _check_fields(http.header_fields)
     headers = [ParameterSpec(input=name, name=name, location="header") for name in fields]
     static = dict(http.headers)
     given = [static.pop(name) for name in list(static) if name.lower() == "content-type"]
@@ -89,6 +105,13 @@ def _utcp_plan(http: HttpTemplate, url: UrlTemplate) -> ArgumentPlan:
         _body=body,
         _beside=frozenset(fields) | ({body.input} if body else set()),
     )
+
+
+def _check_fields(header_fields: list[str]) -> None:
+    for index, name in enumerate(header_fields):
+        if not HEADER_NAME.fullmatch(name) or never_from_arguments(name):
+            fault = Fault(pointer("/header_fields", index), "No argument may set a header of this name.")
+            raise InvalidInput("The call template is not valid", errors=[fault])
 
 
 def _openapi_plan(http: HttpTemplate, parameters: list[ParameterSpec], url: UrlTemplate) -> ArgumentPlan:

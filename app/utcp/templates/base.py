@@ -35,6 +35,11 @@ class CallTemplate(BaseModel):
         """Whether it works on the gateway's own machine: no such template is taken from a fetched manual."""
         return False
 
+    @property
+    def takes_any_argument(self) -> bool:
+        """Whether an argument that its tool does not declare would do what nobody foresaw."""
+        return False
+
     def stored(self) -> dict[str, Any]:
         """The template as plain JSON without auth, which becomes a credential, and without what is not
         set.

@@ -47,6 +47,11 @@ class CliTemplate(CallTemplate):
         """It runs programs."""
         return True
 
+    @property
+    def takes_any_argument(self) -> bool:
+        """`--key` of a key that nobody declared may be any option of the program."""
+        return self.command_name is not None
+
 
 class TextTemplate(CallTemplate):
     """UTCP's `text`: a manual or an OpenAPI document as a provider, or the answer of a tool."""

@@ -1,9 +1,11 @@
 """Variables in call templates, where the protocol's own language has a `$`, too.
 
 A template with `parameters` came from OpenAPI and has none (`/$count` is a path). In the text of a GraphQL
-operation `$name` is GraphQL's, so that only `${NAME}` is a variable there.
+operation `$name` is GraphQL's, so that only `${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is
+what an earlier command wrote.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +13,7 @@ from app.utcp.templates.base import replaced, texts_at
 from app.utcp.variables import BRACED, Lookup, find_variables, substitute
 
 _BRACED_ONLY = {"graphql": ("/query", "/variable_types/**"), "mcp": ("/tool_name", "/resource_uri")}
+_OUTPUT = re.compile(r"CMD_[0-9]+_OUTPUT")
 
 
 def variables_of(value: Any) -> list[str]:
@@ -21,6 +24,8 @@ def variables_of(value: Any) -> list[str]:
         return []
     texts = _own_texts(value)
     names = find_variables(replaced(value, dict.fromkeys(texts, "")))
+    if value["call_template_type"] == "cli":
+        names = [name for name in names if not _OUTPUT.fullmatch(name)]
     return list(
         dict.fromkeys([*names, *(found for text in texts.values() for found in BRACED.findall(text))])
     )
@@ -33,10 +38,12 @@ def with_variables(value: Any, lookup: Lookup) -> Any:
     if "parameters" in value:
         return value
     texts = _own_texts(value)
+    find = lookup.get if isinstance(lookup, Mapping) else lookup
+    if value["call_template_type"] == "cli":
+        return substitute(value, lambda name: f"${{{name}}}" if _OUTPUT.fullmatch(name) else find(name))
     done = substitute(replaced(value, dict.fromkeys(texts, "")), lookup)
     if not texts:
         return done
-    find = lookup.get if isinstance(lookup, Mapping) else lookup
     return replaced(done, {at: _braced(text, find) for at, text in texts.items()})
 
 

@@ -1,11 +1,15 @@
 """The list of kits."""
 
+import sys
+
 from app.settings import Settings
 from tests.protocols.kits.base import Kit
+from tests.protocols.kits.cli import MISSING, CliKit
 from tests.protocols.kits.grpc import GrpcKit
 from tests.protocols.kits.http import HttpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
+from tests.protocols.kits.websocket import WebsocketKit
 
 KITS: tuple[Kit, ...] = (
     HttpKit(),
@@ -15,10 +19,12 @@ KITS: tuple[Kit, ...] = (
     FileKit(),
     TcpKit(),
     UdpKit(),
+    CliKit(),
+    WebsocketKit(),
     GrpcKit(),
 )
 
 
 def settings() -> Settings:
     """What an operator allows for these tests."""
-    return Settings(_env_file=None, file_folders=(str(FOLDER),))
+    return Settings(_env_file=None, programs=(sys.executable, MISSING), file_folders=(str(FOLDER),))

@@ -1,0 +1,81 @@
+"""Run as `python -I -S launch.py ORDER PROGRAM ARGUMENT...`: takes rights and limits upon itself, and becomes
+the program.
+
+`ORDER` is JSON: `limits` (names of `resource` without `RLIMIT_`, numbers), `processes` (to be added to those
+that the user has), `user` and `group` (numbers or null), `folder`, and `report`, a descriptor that says why
+the program could not be started; it is closed where it could.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from typing import Any
+
+_PDEATHSIG = 1
+_NO_NEW_PRIVILEGES = 38
+
+
+def main() -> None:
+    """Never comes back."""
+    order: dict[str, Any] = json.loads(sys.argv[1])
+    os.set_inheritable(order["report"], False)
+    try:
+        _restrict(order)
+        os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - there is no shell.
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "limits"
+        os.write(order["report"], str(reason).encode())
+    os._exit(127)
+
+
+def _restrict(order: dict[str, Any]) -> None:
+    user = order["user"]
+    if user is not None:
+        os.setgroups([])
+        os.setgid(order["group"])
+        os.setuid(user)
+    _ask_the_kernel()
+    for name, number in order["limits"].items():
+        _limit(getattr(resource, f"RLIMIT_{name}"), number)
+    _limit(resource.RLIMIT_NPROC, order["processes"] + _threads_of(os.getuid()))
+    os.umask(0o077)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        # Python ignores these, and what is ignored stays so.
+        signal.signal(number, signal.SIG_DFL)
+    os.chdir(order["folder"])
+    # A link in the path may have been moved since the gateway looked.
+    if os.path.realpath(order["folder"]) != order["folder"] or os.getcwd() != order["folder"]:  # noqa: PTH109
+        raise PermissionError(1, "The folder is another one than it was")
+
+
+def _ask_the_kernel() -> None:
+    """To end the program with the gateway, and to give it no rights by setuid files (prctl(2))."""
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        library.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        library.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _limit(which: int, number: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    number = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    resource.setrlimit(which, (number, number))
+
+
+def _threads_of(user: int) -> int:
+    """The kernel counts all threads of a user: the gateway's own, too, where it is the same."""
+    count = 0
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():  # noqa: PTH208, PTH112
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == user:  # noqa: PTH116
+                count += len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
+        except OSError:
+            continue
+    return count
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""UTCP's `cli`: a command's words and environment are the request, its standard output is the answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, ClassVar
+
+import orjson
+
+from app.errors import InvalidInput, UpstreamTimeout
+from app.outbound.framing import Event, framed
+from app.outbound.programs import ProgramRules
+from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.cli.compiling import CliTarget, compile_cli
+from app.protocols.cli.runs import Run
+from app.protocols.cli.words import fill_words, options
+from app.protocols.shared.answers import JSON, TEXT, body_answer, timed
+from app.protocols.shared.fields import field_values
+from app.security.masking import MASK
+
+_LINES = "application/x-ndjson"
+
+
+class CliAdapter:
+    """Runs programs that the operator lists in PROGRAMS."""
+
+    name: ClassVar[str] = "cli"
+
+    def __init__(self, means: Means) -> None:
+        self._masker = means.masker
+        self._rules = ProgramRules(means.settings)
+        self._turns = asyncio.Semaphore(means.settings.program_concurrency)
+        self._runs: set[Run] = set()
+
+    def prepare(self, template: Mapping[str, Any]) -> CliTarget:
+        """Compile a template of `call_template_type` cli; raises InvalidInput."""
+        return compile_cli(template, self._rules)
+
+    def origin(self, target: CliTarget) -> str:
+        """`cli://` and the programs as the template names them."""
+        return target.origin
+
+    def safe(self, target: CliTarget) -> bool:  # noqa: ARG002 - the contract's.
+        """Nobody says what a program does."""
+        return False
+
+    def idempotent(self, target: CliTarget) -> bool:  # noqa: ARG002 - the contract's.
+        """Nobody says what a program does."""
+        return False
+
+    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
+        """None: an answer is of its own call."""
+        return None
+
+    def verb(self, target: CliTarget) -> str:  # noqa: ARG002 - the contract's.
+        """Programs are run."""
+        return "run"
+
+    async def call(self, call: Call) -> Result:
+        """Run the commands, one after the other; lines come as they are written to a caller of events."""
+        run = await self._begin(call)
+        if call.ends is not None:
+            return await _streamed(run, call)
+        output = (await _collected(run, call)).strip()
+        if output.startswith((b"{", b"[")):
+            try:
+                orjson.loads(output)
+            except orjson.JSONDecodeError:
+                pass
+            else:
+                return body_answer(output, JSON, call)
+        return body_answer(output.decode("utf-8", "replace").encode(), TEXT, call)
+
+    async def discover(self, call: Call) -> Discovered:
+        """What the commands write: a manual."""
+        run = await self._begin(call)
+        raw = await _collected(run, call)
+        return Discovered(raw=raw.strip(), media_type="", url=call.target.origin)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The words of each command, the environment and the folder."""
+        target: CliTarget = call.target
+        sealed = _sealed(call, masked=True)
+        shown = {
+            name: MASK if name in target.inherited else sealed.get(name, value)
+            for name, value in target.environment.items()
+        }
+        return {
+            "method": "RUN",
+            "url": target.origin,
+            "headers": {},
+            "body": {
+                "commands": [
+                    [step.program, *fill_words(step.words, call.arguments, {}), *_options(call)]
+                    for step in target.steps
+                ],
+                "environment": shown,
+                "working_dir": target.folder,
+            },
+        }
+
+    async def aclose(self) -> None:
+        """End all programs."""
+        runs = list(self._runs)
+        for run in runs:
+            run.close()
+        await asyncio.gather(*(run.gone() for run in runs))
+
+    async def _begin(self, call: Call) -> Run:
+        """A run in its turn; raises InvalidArguments, and UpstreamTimeout where its turn does not come."""
+        target: CliTarget = call.target
+        for value in (target.environment[name] for name in target.inherited & target.environment.keys()):
+            self._masker.add(value)
+        environment = {**target.environment, **_sealed(call)}
+        for step in target.steps:
+            fill_words(step.words, call.arguments, {})
+        more = _options(call)
+        try:
+            with timed(call.deadline):
+                await self._turns.acquire()
+        except UpstreamTimeout:
+            detail = "As many programs run as may, and none has ended in time."
+            raise UpstreamTimeout(detail, sent=False) from None
+        run = Run(call, environment, more, rules=self._rules, masker=self._masker, over=self._over)
+        self._runs.add(run)
+        return run
+
+    def _over(self, run: Run) -> None:
+        if run in self._runs:
+            self._runs.discard(run)
+            self._turns.release()
+
+
+async def _collected(run: Run, call: Call) -> bytes:
+    try:
+        with timed(call.deadline, "The program did not end in its time."):
+            return b"".join([piece async for piece in run.pieces()])
+    finally:
+        run.close()
+
+
+async def _streamed(run: Run, call: Call) -> Result:
+    """Back once there is output, or the end."""
+    pieces = run.pieces()
+    try:
+        with timed(call.deadline, "The program wrote nothing in its time."):
+            first = await anext(pieces, b"")
+    except BaseException:
+        run.close()
+        raise
+    events = _events(_timely(first, pieces, call), run, call)
+    result = Result(status=200, headers=[], media_type=TEXT, body=None, events=events)
+    result.close_with(run.close)
+    return result
+
+
+async def _events(pieces: AsyncGenerator[bytes, None], run: Run, call: Call) -> AsyncGenerator[Event, None]:
+    try:
+        async for event in framed(pieces, _LINES, most=call.limits.event_bytes):
+            yield event
+    finally:
+        run.close()
+        await pieces.aclose()
+
+
+async def _timely(
+    first: bytes, pieces: AsyncGenerator[bytes, None], call: Call
+) -> AsyncGenerator[bytes, None]:
+    loop = asyncio.get_running_loop()
+    piece = first
+    try:
+        while piece:
+            yield piece
+            by = min(call.ends or call.deadline, loop.time() + call.limits.idle)
+            with timed(by, "The program was silent for too long, or did not end in its time."):
+                piece = await anext(pieces, b"")
+    finally:
+        await pieces.aclose()
+
+
+def _sealed(call: Call, *, masked: bool = False) -> dict[str, str]:
+    """The sealed variables; InvalidInput for a credential that is not of the environment."""
+    values = field_values(call.credentials, masked=masked)
+    for wire in call.credentials:
+        if wire.location != "field" or not wire.name.startswith("/env_vars/"):
+            raise InvalidInput(
+                f"A program takes credentials by env_vars only, not as a {wire.location}: take the "
+                f"credential {wire.slot!r} out, and give its value by a variable."
+            )
+    prefix = len("/env_vars/")
+    return {at[prefix:].replace("~1", "/").replace("~0", "~"): value for at, value in values.items()}
+
+
+def _options(call: Call) -> list[str]:
+    return list(options(call.arguments)) if call.target.options else []

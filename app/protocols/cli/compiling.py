@@ -1,0 +1,103 @@
+"""A `cli` call template -> what is run at a call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.errors import Fault, InvalidInput
+from app.outbound.programs import ProgramRules
+from app.outbound.programs.rules import is_shell
+from app.protocols.cli.words import Argument, Output, Word, parse_command
+from app.utcp.origins import split_command, template_origin
+from app.utcp.templates import compiled
+from app.utcp.templates.local import CliTemplate
+from app.utcp.text import pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command. `shown`: its output is of the answer; `kept`: a later command refers to it."""
+
+    program: str
+    words: tuple[Word, ...]
+    shown: bool
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CliTarget:
+    """A compiled template. `options`: arguments follow as `--key value` (UTCP 0.x)."""
+
+    origin: str
+    steps: tuple[Step, ...]
+    options: bool
+    environment: Mapping[str, str] = field(repr=False)
+    inherited: frozenset[str]
+    folder: str
+
+
+def compile_cli(template: Mapping[str, Any], rules: ProgramRules) -> CliTarget:
+    """Raises InvalidInput, with pointers into the template, for what may not or cannot be run."""
+    model = compiled(template, "cli")
+    assert isinstance(model, CliTemplate)  # noqa: S101 - the protocol's own model.
+    origin = template_origin(template)
+    steps = _old_step(model.command_name, rules) if model.command_name else _steps(model, rules)
+    rules.check_names(model.env_vars, at="/env_vars")
+    rules.account()
+    return CliTarget(
+        origin=origin,
+        steps=steps,
+        options=bool(model.command_name),
+        environment=rules.environment(model.env_vars, model.inherit_env_vars, at=""),
+        inherited=frozenset(model.inherit_env_vars) - model.env_vars.keys(),
+        folder=rules.folder(model.working_dir, at="/working_dir"),
+    )
+
+
+def _old_step(command: str, rules: ProgramRules) -> tuple[Step, ...]:
+    at = "/command_name"
+    words = split_command(command, at=at)
+    program = rules.program(words[0], at=at)
+    if is_shell(program):
+        raise _shell(at)
+    return (Step(program, tuple((word,) for word in words[1:]), shown=True, kept=False),)
+
+
+def _steps(model: CliTemplate, rules: ProgramRules) -> tuple[Step, ...]:
+    parsed = []
+    for number, command in enumerate(model.commands):
+        at = pointer("/commands", number, "command")
+        words = parse_command(command.command, step=number, at=at)
+        parsed.append((_program(words, rules, at=at), words[1:]))
+    last = len(parsed) - 1
+    kept = {
+        piece.step for _, words in parsed for word in words for piece in word if isinstance(piece, Output)
+    }
+    return tuple(
+        Step(
+            program,
+            words,
+            shown=number == last
+            if (shown := model.commands[number].append_to_final_output) is None
+            else shown,
+            kept=number in kept,
+        )
+        for number, (program, words) in enumerate(parsed)
+    )
+
+
+def _program(words: tuple[Word, ...], rules: ProgramRules, *, at: str) -> str:
+    first = words[0] if words else ()
+    if len(first) != 1 or not isinstance(first[0], str):
+        fault = Fault(at, "It begins with a program, which no argument can choose.")
+        raise InvalidInput("The command cannot be read.", errors=[fault])
+    program = rules.program(first[0], at=at)
+    placed = any(isinstance(piece, Argument | Output) for word in words for piece in word)
+    if placed and is_shell(program):
+        raise _shell(at)
+    return program
+
+
+def _shell(at: str) -> InvalidInput:
+    fault = Fault(at, "A shell would read arguments as commands: name a script or another program.")
+    return InvalidInput("No argument may be given to a shell.", errors=[fault])

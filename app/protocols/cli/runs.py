@@ -1,0 +1,122 @@
+"""One call of `cli`: its commands, one after the other, each a process of its own."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from app.errors import UpstreamAnswer, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
+from app.outbound.programs import Order, ProgramRules, Running, start
+from app.outbound.refusals import readable
+from app.protocols.base import Call
+from app.protocols.cli.compiling import CliTarget
+from app.protocols.cli.words import fill_words
+from app.protocols.shared.answers import refuse_large
+from app.security.masking import Masker
+
+# More is kept than shown: a secret that the beginning cuts in two would not be known again.
+_KEPT: Final = 16 * 1024
+_SHOWN: Final = 8 * 1024
+
+
+class Run:
+    """A run. `over` is called once, when it has ended or is closed."""
+
+    def __init__(
+        self,
+        call: Call,
+        environment: Mapping[str, str],
+        options: Sequence[str],
+        *,
+        rules: ProgramRules,
+        masker: Masker,
+        over: Callable[["Run"], None],
+    ) -> None:
+        self._call = call
+        self._environment = environment
+        self._options = options
+        self._rules = rules
+        self._masker = masker
+        self._over = over
+        self._running: Running | None = None
+        self._closed = False
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The output of the commands that are of the answer.
+
+        Raises UpstreamRejected, UpstreamUnreachable, UpstreamMalformed, ResponseTooLarge, InvalidArguments.
+        """
+        target: CliTarget = self._call.target
+        limit = self._call.limits.response_bytes
+        outputs: dict[int, str] = {}
+        size = 0
+        open_line = False
+        try:
+            for number, step in enumerate(target.steps):
+                words = [step.program, *fill_words(step.words, self._call.arguments, outputs), *self._options]
+                running = await self._start(words, number)
+                kept, tail, fresh = bytearray(), b"", True
+                while piece := await running.read():
+                    size += len(piece)
+                    refuse_large(size, limit)
+                    tail = (tail + piece)[-_KEPT:]
+                    if step.kept:
+                        kept += piece
+                    if step.shown:
+                        yield b"\n" + piece if fresh and open_line else piece
+                        fresh, open_line = False, not piece.endswith(b"\n")
+                await running.ended.wait()
+                self._check(running, tail, first=number == 0)
+                outputs[number] = kept.decode("utf-8", "replace").rstrip("\n")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the program at once. May be called again."""
+        self._closed = True
+        if self._running is not None:
+            self._running.kill()
+        self._over(self)
+
+    async def gone(self) -> None:
+        """Wait until the program has ended."""
+        if self._running is not None:
+            await self._running.ended.wait()
+
+    async def _start(self, words: Sequence[str], number: int) -> Running:
+        target: CliTarget = self._call.target
+        try:
+            order = Order(
+                words=words,
+                environment=self._environment,
+                folder=self._rules.resolved(target.folder),
+                cpu_seconds=self._rules.settings.program_cpu_seconds,
+            )
+            running = self._running = await start(order, self._rules)
+        except UpstreamUnreachable as error:
+            error.sent = number > 0
+            raise
+        if self._closed:
+            running.kill()
+        return running
+
+    def _check(self, running: Running, output: bytes, *, first: bool) -> None:
+        """Raises what an end is that is no success."""
+        if running.failure is not None:
+            detail = f"The program could not be started: {running.failure}."
+            raise UpstreamUnreachable(detail, sent=not first)
+        code = running.exit_code
+        if code == 0:
+            return
+        body: dict[str, Any] = {
+            "exit_code": code,
+            "stderr": self._tail(running.tail),
+            "stdout": self._tail(output),
+        }
+        if code is None or code < 0:
+            detail = f"The program was ended by signal {-(code or 0)}; one of its limits may be the cause."
+            raise UpstreamMalformed(detail, answer=UpstreamAnswer(status=500, body=body))
+        answer = UpstreamAnswer(status=422, body=body)
+        raise UpstreamRejected(f"The program ended with exit code {code}.", answer=answer)
+
+    def _tail(self, raw: bytes) -> Any:
+        text = readable(raw, "text/plain", masker=self._masker, limit=_KEPT, complete=True)
+        return text[-_SHOWN:] if isinstance(text, str) else text

@@ -1,0 +1,186 @@
+"""A command of UTCP's `cli` -> the words of a program, in which arguments stay within the word they stand in.
+
+Words are split as a POSIX shell splits them; what else a shell would do is refused, because there is none.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.errors import Fault, InvalidArguments, InvalidInput, UpstreamMalformed
+from app.protocols.shared.texts import as_text
+
+# utcp-cli ends a placeholder with UTCP_END, the other protocols of UTCP with UTCP_ARG.
+_PLACEHOLDER: Final = re.compile(r"UTCP_ARG_(.+?)_UTCP_(?:END|ARG)")
+_OUTPUT: Final = re.compile(r"\$CMD_([0-9]{1,3})_OUTPUT\b|\$\{CMD_([0-9]{1,3})_OUTPUT\}")
+_OPERATORS: Final = frozenset("|&;<>()`*\n")
+_OPTION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The place of an argument of the tool."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The place of what an earlier command wrote, without the ends of line at its end."""
+
+    step: int
+
+
+Piece = str | Argument | Output
+Word = tuple[Piece, ...]
+
+
+def parse_command(command: str, *, step: int, at: str) -> tuple[Word, ...]:
+    """The words of a command; `step` is its number. Raises InvalidInput for what only a shell could do."""
+    scanner = _Scanner(command, step, at)
+    scanner.run()
+    return tuple(scanner.words)
+
+
+def fill_words(
+    words: tuple[Word, ...], arguments: Mapping[str, Any], outputs: Mapping[int, str]
+) -> list[str]:
+    """The words with arguments and outputs in them.
+
+    Raises InvalidArguments for one that is missing, or that would be read as an option; UpstreamMalformed for
+    an output that would.
+    """
+    filled: list[str] = []
+    options_ended = False
+    for word in words:
+        text = "".join(_text(piece, arguments, outputs) for piece in word)
+        first = next((piece for piece in word if piece != ""), "")
+        if text.startswith("-") and not isinstance(first, str) and not options_ended:
+            _refuse_option(first)
+        options_ended = options_ended or word == ("--",)
+        filled.append(text)
+    return filled
+
+
+def options(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """The arguments as UTCP 0.x gives them: `--key value`, a true one as `--key`, a list as several.
+
+    A value that begins with `-` is given as `--key=value`, so that it is no option itself.
+    """
+    for name, value in arguments.items():
+        if not _OPTION.fullmatch(name):
+            fault = Fault(f"/{name}", "An option's name has letters, digits, `_`, `.` and `-` only.")
+            raise InvalidArguments("This is no name of an option.", errors=[fault])
+        for one in value if isinstance(value, list) else [value]:
+            if one is None or one is False:
+                continue
+            if one is True:
+                yield f"--{name}"
+                continue
+            text = as_text(one)
+            if text.startswith("-"):
+                yield f"--{name}={text}"
+            else:
+                yield from (f"--{name}", text)
+
+
+def _text(piece: Piece, arguments: Mapping[str, Any], outputs: Mapping[int, str]) -> str:
+    if isinstance(piece, str):
+        return piece
+    if isinstance(piece, Output):
+        return outputs.get(piece.step, f"$CMD_{piece.step}_OUTPUT")
+    if piece.name not in arguments:
+        fault = Fault(f"/{piece.name}", "The command of this tool needs it.")
+        raise InvalidArguments("An argument is missing.", errors=[fault])
+    text = as_text(arguments[piece.name])
+    if "\x00" in text:
+        fault = Fault(f"/{piece.name}", "A command cannot hold U+0000.")
+        raise InvalidArguments("The argument cannot be given to a program.", errors=[fault])
+    return text
+
+
+def _refuse_option(piece: Argument | Output) -> None:
+    if isinstance(piece, Output):
+        raise UpstreamMalformed(f"The output of command {piece.step} begins with `-`, as an option does.")
+    fault = Fault(f"/{piece.name}", "It begins with `-`, and the command has no `--` before it.")
+    raise InvalidArguments("The argument would be read as an option.", errors=[fault])
+
+
+class _Scanner:
+    """Reads one command."""
+
+    def __init__(self, command: str, step: int, at: str) -> None:
+        self._command = command
+        self._step = step
+        self._at = at
+        self._quote = ""
+        self._word: list[Piece] | None = None
+        self.words: list[Word] = []
+
+    def run(self) -> None:
+        position = 0
+        while position < len(self._command):
+            position = self._place(position) or self._character(position)
+        if self._quote:
+            self._refuse("A quote does not end.")
+        self._end_word()
+
+    def _place(self, position: int) -> int | None:
+        found = _PLACEHOLDER.match(self._command, position)
+        if found is not None:
+            self._put(Argument(found[1]))
+            return found.end()
+        if self._quote != "'" and self._command[position] == "$":
+            found = _OUTPUT.match(self._command, position)
+            number = -1 if found is None else int(found[1] or found[2])
+            if found is None or number >= self._step:
+                self._refuse("`$` stands before CMD_0_OUTPUT and the like of earlier commands only.")
+            else:
+                self._put(Output(number))
+                return found.end()
+        return None
+
+    def _character(self, position: int) -> int:
+        character = self._command[position]
+        following = self._command[position + 1 : position + 2]
+        if self._quote:
+            if character == self._quote:
+                self._quote = ""
+            elif self._quote == '"' and character == "\\" and following and following in '"\\$`':
+                self._put(following)
+                return position + 2
+            elif self._quote == '"' and character == "`":
+                self._refuse("There is no shell that would run a command within a command.")
+            else:
+                self._put(character)
+        elif character in "'\"":
+            self._quote = character
+            self._put("")
+        elif character == "\\" and following:
+            self._put(following)
+            return position + 2
+        elif character in _OPERATORS or (character in "~#" and self._word is None):
+            self._refuse(f"There is no shell that would understand {character!r}: quote it, or take it out.")
+        elif character.isspace():
+            self._end_word()
+        else:
+            self._put(character)
+        return position + 1
+
+    def _put(self, piece: Piece) -> None:
+        word = self._word
+        if word is None:
+            word = self._word = []
+        if word and isinstance(piece, str) and isinstance(word[-1], str):
+            word[-1] += piece
+        else:
+            word.append(piece)
+
+    def _end_word(self) -> None:
+        if self._word is not None:
+            self.words.append(tuple(self._word))
+            self._word = None
+
+    def _refuse(self, detail: str) -> None:
+        raise InvalidInput("The command cannot be run without a shell.", errors=[Fault(self._at, detail)])

@@ -1,0 +1,5 @@
+"""UTCP's `websocket`."""
+
+from app.protocols.websocket.adapter import WebsocketAdapter
+
+__all__ = ["WebsocketAdapter"]

@@ -1,0 +1,73 @@
+"""Arguments -> the message that is sent, and messages -> an answer or events."""
+
+import base64
+from typing import Any
+
+import orjson
+
+from app.outbound.framing import Event
+from app.protocols.base import Call, Result
+from app.protocols.shared.answers import BYTES, JSON, TEXT, body_answer
+from app.protocols.shared.fields import filled
+from app.protocols.shared.messages import fill_message, writable
+from app.protocols.shared.texts import fill_json
+from app.utcp.templates.remote import WebsocketTemplate
+
+
+def message_of(model: WebsocketTemplate, placed: frozenset[str], call: Call, *, masked: bool = False) -> str:
+    """What is sent: the template with arguments in it, or what no header and no URL took, as JSON."""
+    template = filled({"message": model.message}, call.credentials, masked=masked)["message"]
+    with writable():
+        if isinstance(template, str):
+            return fill_message(template, call.arguments)
+        if template is not None:
+            return orjson.dumps(fill_json(template, call.arguments)).decode()
+        rest = {name: value for name, value in call.arguments.items() if name not in placed}
+        return orjson.dumps(rest).decode()
+
+
+def single_answer(message: str | bytes, model: WebsocketTemplate, call: Call) -> Result:
+    if isinstance(message, bytes):
+        return body_answer(message, BYTES, call)
+    raw = message.encode()
+    return body_answer(raw, JSON if model.response_format == "json" and is_json(raw) else TEXT, call)
+
+
+def value_of(message: str | bytes, model: WebsocketTemplate) -> bytes:
+    """A message as one JSON value: JSON where the template says so, else text; bytes in base64."""
+    if isinstance(message, bytes):
+        return orjson.dumps({"base64": base64.b64encode(message).decode()})
+    raw = message.encode()
+    return raw if model.response_format == "json" and is_json(raw) else orjson.dumps(message)
+
+
+def event_of(message: str | bytes, model: WebsocketTemplate) -> Event:
+    """JSON is told from text by itself, unless the template asks for text."""
+    if isinstance(message, bytes):
+        return Event(message, "bytes")
+    raw = message.encode()
+    as_text = model.response_format in ("text", "raw") or not is_json(raw)
+    return Event(raw, "text" if as_text else "json")
+
+
+def is_json(raw: bytes) -> bool:
+    try:
+        orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def members(raw: str | bytes) -> dict[str, Any]:
+    """Those of a JSON object; none for anything else."""
+    if raw[:64].lstrip()[:1] not in ("{", b"{"):
+        return {}
+    try:
+        found = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def parsed(text: str) -> Any:
+    return orjson.loads(text) if is_json(text.encode()) else text

@@ -1,0 +1,184 @@
+"""The released plugins of UTCP 1.x call the servers that our adapters call: both must see the same result."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import subprocess
+import venv
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from app.outbound.guard import Guard
+from app.outbound.http import Engine
+from app.outbound.limits import Limits
+from app.protocols.base import Call, Means, Result
+from app.protocols.registry import build_adapters
+from app.security.masking import Masker
+from tests.protocols.kits.all import KITS, settings
+from tests.protocols.kits.base import Upstream
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PACKAGES = [
+    "utcp==1.2.0", "utcp-http==1.1.15", "utcp-socket==1.1.1", "utcp-text==1.1.0", "utcp-file==1.1.0",
+    "utcp-cli==1.1.5", "utcp-websocket==1.2.1", "utcp-gql==1.1.6", "utcp-mcp==1.2.0",
+]  # fmt: skip
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A call of one protocol: its template and arguments, made of the kit's running upstream."""
+
+    protocol: str
+    name: str
+    make: Callable[[Any, Upstream], Json]
+    arguments: Json
+    tool: str = "m.echo"
+
+
+def http(kit: Any, upstream: Upstream) -> Json:
+    return kit.template(upstream, "echo")
+
+
+def lines(kit: Any, upstream: Upstream) -> Json:
+    return {**kit.template(upstream, "stream"), "http_method": "GET", "body_field": None}
+
+
+def events(kit: Any, upstream: Upstream) -> Json:
+    return {**kit.template(upstream, "stream"), "body_field": None}
+
+
+def in_json(kit: Any, upstream: Upstream) -> Json:
+    return {**kit.template(upstream, "echo"), "request_data_format": "json", "request_data_template": None}
+
+
+def in_text(kit: Any, upstream: Upstream) -> Json:
+    text = "GET UTCP_ARG_word_UTCP_ARG; UTCP_ARG_number_UTCP_ARG"
+    return {**kit.template(upstream, "echo"), "request_data_template": text}
+
+
+def raw(kit: Any, upstream: Upstream) -> Json:
+    return {**in_text(kit, upstream), "response_byte_format": None}
+
+
+def file(kit: Any, upstream: Upstream) -> Json:
+    return kit.template(upstream, "echo")
+
+
+WORDS = {"word": "wörld", "number": 7}
+CASES = [
+    Case("http", "body", http, {"body": {"a": [1, "x"]}}),
+    Case("streamable_http", "lines", lines, {}),
+    Case("sse", "events", events, {}),
+    Case("tcp", "json", in_json, WORDS),
+    Case("tcp", "text", in_text, WORDS),
+    Case("tcp", "bytes", raw, WORDS),
+    Case("udp", "json", in_json, WORDS),
+    Case("udp", "text", in_text, WORDS),
+    Case("udp", "bytes", raw, WORDS),
+    Case("text", "content", file, {}),
+    Case("file", "content", file, {}),
+]
+
+
+def prepared() -> Path:
+    """The interpreter of the plugins' own virtual environment, made when it is not there."""
+    folder = ROOT / ".venvs" / "utcp-plugins"
+    python = folder / "bin" / "python"
+    if not (folder / ".ready").exists():
+        venv.create(folder, with_pip=True, clear=True)
+        done = subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", *PACKAGES],
+            capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            if os.environ.get("CI"):
+                pytest.fail(f"The UTCP plugins cannot be installed: {done.stderr[-500:]}")
+            pytest.skip("The UTCP plugins cannot be installed here")
+        (folder / ".ready").touch()
+    return python
+
+
+@pytest.fixture(scope="module")
+async def upstreams() -> AsyncIterator[dict[str, tuple[Any, Upstream]]]:
+    """All upstreams that a case is about."""
+    wanted = {case.protocol for case in CASES}
+    async with contextlib.AsyncExitStack() as stack:
+        yield {
+            kit.protocol: (kit, await stack.enter_async_context(kit.serve()))
+            for kit in KITS
+            if kit.protocol in wanted
+        }
+
+
+@pytest.fixture(scope="module")
+async def theirs(upstreams: dict[str, tuple[Any, Upstream]]) -> dict[Case, Any]:
+    """What the plugins found, all in one process."""
+    python = await asyncio.to_thread(prepared)
+    asked = [
+        {
+            "protocol": case.protocol, "tool": case.tool, "arguments": case.arguments,
+            "template": case.make(*upstreams[case.protocol]),
+        }
+        for case in CASES
+    ]  # fmt: skip
+    child = await asyncio.create_subprocess_exec(
+        python, HERE / "client_plugins.py", json.dumps(asked),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(child.communicate(), 240)
+    assert child.returncode == 0, err.decode()[-3000:]
+    return dict(zip(CASES, json.loads(out.decode().strip().splitlines()[-1]), strict=True))
+
+
+async def value(result: Result) -> Any:
+    """Our answer as a UTCP client would have it."""
+    body = await result.read()
+    await result.aclose()
+    media = result.media_type.partition(";")[0]
+    if media == "application/json":
+        return orjson.loads(body)
+    if media.startswith("text/"):
+        return body.decode()
+    return {"base64": base64.b64encode(body).decode()}
+
+
+def meant(found: Any) -> Any:
+    """What is echoed in JSON is written by each client in a way of its own."""
+    if isinstance(found, str):
+        with contextlib.suppress(orjson.JSONDecodeError):
+            return orjson.loads(found)
+    return found
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.protocol}-{case.name}")
+async def test_plugin_and_gateway_see_the_same(
+    case: Case, upstreams: dict[str, tuple[Any, Upstream]], theirs: dict[Case, Any]
+) -> None:
+    engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
+    adapters = build_adapters(Means(engine, engine.network, Masker(), settings()))
+    adapter = adapters[case.protocol]
+    # What a UTCP client takes as absent, a template that is stored does not have.
+    given = case.make(*upstreams[case.protocol]).items()
+    template = {key: member for key, member in given if member is not None or key == "response_byte_format"}
+    deadline = asyncio.get_running_loop().time() + 30
+    call = Call(adapter.prepare(template), case.arguments, (), deadline, Limits(), "id")
+    try:
+        ours = await value(await adapter.call(call))
+    finally:
+        for one in adapters.values():
+            await one.aclose()
+        await engine.aclose()
+    found = theirs[case]
+    assert "ok" in found, found
+    assert meant(found["ok"]) == meant(ours)
