@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
-from app.errors import Fault, InvalidInput
 from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.shared.extras import refuse_without
 
 
 def of_the_extra(error: ImportError, *modules: str) -> bool:
@@ -22,11 +22,8 @@ class Missing:
 
     def prepare(self, template: Mapping[str, Any]) -> NoReturn:  # noqa: ARG002 - the contract's.
         """Raises InvalidInput."""
-        fault = Fault("/call_template_type", f"Install the extra {self.name}, or take another protocol.")
-        detail = (
-            f"Protocol {self.name} needs the extra `{self.name}`: pip install 'utcp-gateway[{self.name}]'."
-        )
-        raise InvalidInput(detail, errors=[fault])
+        refuse_without(self.name, installed=False, protocol=self.name)
+        raise NotImplementedError
 
     def origin(self, target: Any) -> str:
         """Never asked: nothing was prepared. So are all others."""

@@ -122,14 +122,14 @@ async def test_a_document_may_come_in_any_way(admin, upstream, send):
 async def test_an_uploaded_manual_keeps_its_inline_auth_and_one_bad_tool_loses_no_other(admin, upstream):
     good = tool("good", f"{upstream.url}/good?key=query-secret", headers={"X-Static": "static-secret", "Accept": "a/b"},
                 auth={"auth_type": "api_key", "api_key": "inline-secret", "var_name": "X-Inline"})  # fmt: skip
-    grpc = tool("far", "http://x.example/")
-    grpc["tool_call_template"] = {"call_template_type": "grpc", "host": "x", "port": 1}
-    made = await admin.post("/providers?name=m", json=manual(good, grpc, {"name": "broken"}))
+    far = tool("far", "http://x.example/")
+    far["tool_call_template"] = {"call_template_type": "carrier_pigeon", "host": "x", "port": 1}
+    made = await admin.post("/providers?name=m", json=manual(good, far, {"name": "broken"}))
     assert made.status_code == 201, made.text
     report = made.json()["report"]
     assert report["counts"] == {"operations": 3, "accepted": 1, "renamed": 0, "skipped": 2}
     reasons = {one["source_key"]: one.get("reason") for one in report["operations"]}
-    assert reasons["far"] == "protocol grpc is not served by this gateway yet"
+    assert "protocol is not known" in reasons["far"]
     stored = (await admin.get("/tools/m.good")).json()["call_template"]
     assert stored["headers"] == {"Accept": "a/b"}
     assert stored["url"] == f"{upstream.url}/good"
@@ -166,7 +166,7 @@ async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, up
     entries = [
         {"name": "a", "provider_type": "http", "url": f"{upstream.url}/openapi.json"},
         {"name": "b", "call_template_type": "http", "url": f"{upstream.url}/utcp"},
-        {"name": "c", "provider_type": "grpc", "host": "x", "port": 1},
+        {"name": "c", "provider_type": "carrier_pigeon", "host": "x", "port": 1},
         {"name": "d", "provider_type": "http", "url": "ftp://nowhere"},
         {"name": "a", "provider_type": "http", "url": f"{upstream.url}/utcp"},
     ]
@@ -177,7 +177,7 @@ async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, up
     assert verdicts == [("a", "registered", 201), ("b", "registered", 201), ("c", "refused", 422),
                         ("d", "refused", 422), ("a", "refused", 409)]  # fmt: skip
     problem = body["entries"][2]["problem"]
-    assert problem["detail"] == "protocol grpc is not served by this gateway yet"
+    assert problem["detail"] == "The protocol is not known"
     assert problem["errors"][0]["pointer"] == "/2/provider_type"
     asked = len(upstream.seen)
     again = await admin.post("/providers", json={"manual_call_templates": entries[:2]})
