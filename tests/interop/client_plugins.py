@@ -40,7 +40,8 @@ async def main(cases: list[dict[str, Any]]) -> None:
     for case in cases:
         try:
             template = CallTemplateSerializer().validate_dict({"name": "m", **case["template"]})
-            protocol = CommunicationProtocol.communication_protocols[case["protocol"]]
+            made = CommunicationProtocol.communication_protocol_factories.get(case["protocol"])
+            protocol = made() if made else CommunicationProtocol.communication_protocols[case["protocol"]]
             found = await asyncio.wait_for(
                 protocol.call_tool(client, case["tool"], case["arguments"], template), 30
             )

@@ -70,6 +70,29 @@ def raw(kit: Any, upstream: Upstream) -> Json:
     return {**in_text(kit, upstream), "response_byte_format": None}
 
 
+def message(kit: Any, upstream: Upstream) -> Json:
+    arguments = {"word": "UTCP_ARG_word_UTCP_ARG", "text": "n = UTCP_ARG_number_UTCP_ARG"}
+    return {**kit.template(upstream, "echo"), "message": {"key": "", "arguments": arguments}}
+
+
+def as_text(kit: Any, upstream: Upstream) -> Json:
+    return {**message(kit, upstream), "response_format": "text"}
+
+
+def in_a_string(kit: Any, upstream: Upstream) -> Json:
+    text = '{"key": "", "arguments": {"word": "UTCP_ARG_word_UTCP_ARG", "number": UTCP_ARG_number_UTCP_ARG}}'
+    return {**kit.template(upstream, "echo"), "message": text}
+
+
+def command(kit: Any, upstream: Upstream) -> Json:
+    template = kit.template(upstream, "echo")
+    steps = [
+        {**step, "command": step["command"].rpartition(" ")[0] + " UTCP_ARG_word_UTCP_END"}
+        for step in template["commands"]
+    ]
+    return {**template, "commands": steps, "inherit_env_vars": None}
+
+
 def file(kit: Any, upstream: Upstream) -> Json:
     return kit.template(upstream, "echo")
 
@@ -85,6 +108,11 @@ CASES = [
     Case("udp", "json", in_json, WORDS),
     Case("udp", "text", in_text, WORDS),
     Case("udp", "bytes", raw, WORDS),
+    Case("websocket", "json", message, WORDS),
+    Case("websocket", "text", as_text, WORDS),
+    Case("websocket", "string", in_a_string, WORDS),
+    Case("cli", "json", command, {"word": '{"a": [1, "it\'s"]}'}),
+    Case("cli", "text", command, {"word": "a $HOME; `id` \\n"}),
     Case("text", "content", file, {}),
     Case("file", "content", file, {}),
 ]
