@@ -277,7 +277,10 @@ def _status(code: int) -> int:
     """The status of HTTP that a close code means; private ones of 4400 to 4499 are such statuses."""
     if 4400 <= code < 4500:
         return code - 4000
-    return 401 if code in _UNAUTHORIZED else 422 if code in _CALLERS_FAULT or code >= 4000 else 502
+    if code in _UNAUTHORIZED:
+        return 401
+    # 4500 is what a subscription's server calls its own failure.
+    return 422 if code in _CALLERS_FAULT or (code >= 4000 and not 4500 <= code < 4600) else 502
 
 
 def _broken() -> UpstreamError:

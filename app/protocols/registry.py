@@ -7,6 +7,7 @@ from typing import Any
 from app.protocols.base import Adapter, Means
 from app.protocols.cli import CliAdapter
 from app.protocols.file import FileAdapter
+from app.protocols.graphql import GraphqlAdapter
 from app.protocols.grpc import GrpcAdapter
 from app.protocols.http import HttpAdapter
 from app.protocols.sse import SseAdapter
@@ -27,6 +28,7 @@ ADAPTERS = (
     CliAdapter,
     WebsocketAdapter,
     GrpcAdapter,
+    GraphqlAdapter,
 )
 
 

@@ -5,6 +5,7 @@ import sys
 from app.settings import Settings
 from tests.protocols.kits.base import Kit
 from tests.protocols.kits.cli import MISSING, CliKit
+from tests.protocols.kits.graphql import GraphqlKit
 from tests.protocols.kits.grpc import GrpcKit
 from tests.protocols.kits.http import HttpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
@@ -22,6 +23,7 @@ KITS: tuple[Kit, ...] = (
     CliKit(),
     WebsocketKit(),
     GrpcKit(),
+    GraphqlKit(),
 )
 
 

@@ -1,0 +1,194 @@
+"""Queries and mutations by POST (GraphQL over HTTP), subscriptions over WebSocket at the same place."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import orjson
+
+from app.errors import Fault, InvalidArguments
+from app.outbound.attach import Headers, attach
+from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.shared.answers import JSON, event_answer
+from app.protocols.shared.extras import refuse_without
+from app.protocols.shared.messages import writable
+from app.protocols.shared.over_http import OverHttp
+from app.utcp.arguments import ArgumentPlan, PlacedRequest, compile_head
+from app.utcp.paths import compile_url
+from app.utcp.templates import compiled
+from app.utcp.templates.remote import GraphqlTemplate
+
+try:
+    from app.outbound.websockets import Upgrade, WebSocket
+    from app.protocols.graphql.documents import made_document, read_operation
+    from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
+    from app.protocols.graphql.tools import INTROSPECTION, manual_of
+except ImportError:
+    INSTALLED = False
+else:
+    INSTALLED = True
+
+from app.protocols.graphql.answers import answered, introspected
+
+if TYPE_CHECKING:
+    from app.protocols.graphql.documents import Operation
+
+_ACCEPT: Final = "application/graphql-response+json, application/json;q=0.9"
+_LARGEST_SCHEMA: Final = 16 << 20
+"""Bytes of an introspection; GitHub's has 4 MB, and reading one takes about a second for each."""
+
+_ASKED_FOR: Final = frozenset({"accept", "content-type"})
+
+
+@dataclass(frozen=True, slots=True)
+class GraphqlTarget:
+    """A compiled template; `operation` is None where it is for discovery only."""
+
+    model: GraphqlTemplate
+    plan: ArgumentPlan
+    placed: frozenset[str]
+    operation: "Operation | None"
+
+    @property
+    def kind(self) -> str:
+        """query, mutation or subscription."""
+        return "query" if self.operation is None else self.operation.kind
+
+
+class GraphqlAdapter(OverHttp):
+    """Calls of GraphQL operations."""
+
+    name: ClassVar[str] = "graphql"
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._network = means.network
+
+    def prepare(self, template: Mapping[str, Any]) -> GraphqlTarget:
+        """Compile a template of `call_template_type` graphql; raises InvalidInput."""
+        refuse_without("graphql", installed=INSTALLED, protocol=self.name)
+        model = compiled(template, self.name)
+        assert isinstance(model, GraphqlTemplate)  # noqa: S101 - the protocol's own.
+        plan, placed = compile_head(
+            compile_url(model.url), method="POST", headers=model.headers, header_fields=model.header_fields
+        )
+        return GraphqlTarget(model, plan, placed, read_operation(model))
+
+    def origin(self, target: GraphqlTarget) -> str:
+        """`https://host[:port]`, also of a subscription."""
+        return target.plan.origin
+
+    def safe(self, target: GraphqlTarget) -> bool:
+        """Whether it is a query, which has no effects (GraphQL section 6.2.1)."""
+        return target.kind == "query"
+
+    def idempotent(self, target: GraphqlTarget) -> bool:
+        """Whether it is a query."""
+        return target.kind == "query"
+
+    def exact(self, call: Call) -> bytes | None:
+        """URL, headers and body of a query."""
+        if call.target.kind != "query":
+            return None
+        placed = self._placed(call)
+        pieces = [placed.url, *(text for pair in placed.headers for text in pair)]
+        parts = [*(piece.encode() for piece in pieces), placed.body or b""]
+        return b"".join([part for piece in parts for part in (len(piece).to_bytes(4, "big"), piece)])
+
+    def verb(self, target: GraphqlTarget) -> str:
+        """QUERY, MUTATION or SUBSCRIPTION."""
+        return target.kind.upper()
+
+    async def call(self, call: Call) -> Result:
+        """The operation's data. A subscription gives an event for each result where the call takes events,
+        else the list of all.
+        """
+        if call.target.kind == "subscription":
+            return await self._subscribed(call)
+        return await answered(await self._read(self._placed(call), call), call, self._masker)
+
+    async def discover(self, call: Call) -> Discovered:
+        """A manual of the schema, which is asked for by introspection: a tool for each root field."""
+        target: GraphqlTarget = call.target
+        placed = self._posted(call, {"query": INTROSPECTION, "operationName": "IntrospectionQuery"})
+        limits = replace(call.limits, response_bytes=min(call.limits.response_bytes, _LARGEST_SCHEMA))
+        data = await introspected(await self._read(placed, replace(call, limits=limits)), self._masker)
+        required = {name: name not in target.model.header_fields for name in target.placed}
+        raw = await asyncio.to_thread(manual_of, data, placed=required)
+        return Discovered(raw=raw, media_type=JSON, url=placed.url, made=True)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The request as JSON; of a subscription the upgrade, and what is subscribed to as its body."""
+        if call.target.kind != "subscription":
+            return self.shown(self._placed(call), call)
+        url, headers = self._upgrade(call, masked=True)
+        return {"method": "GET", "url": url, "headers": dict(headers), "body": self._payload(call)}
+
+    async def _read(self, placed: PlacedRequest, call: Call) -> bytes:
+        """The body of an answer that is no refusal."""
+        response = await self.send(placed, call)
+        if not 200 <= response.status < 300:
+            raise await self.rejection(response, call)
+        return await response.read(call.limits.response_bytes)
+
+    def _payload(self, call: Call) -> dict[str, Any]:
+        """The document, the variables and the operation's name."""
+        target: GraphqlTarget = call.target
+        operation = target.operation
+        if operation is None:
+            fault = Fault("", "Its call template needs a `query`.")
+            raise InvalidArguments("This tool says nothing that could be asked.", errors=[fault])
+        variables = {name: value for name, value in call.arguments.items() if name not in target.placed}
+        if operation.document is None:
+            document = made_document(operation, variables, target.model.variable_types or {})
+            return {"query": document, "variables": variables}
+        payload: dict[str, Any] = {"query": operation.document, "variables": variables}
+        return payload if operation.name is None else {**payload, "operationName": operation.name}
+
+    def _placed(self, call: Call) -> PlacedRequest:
+        return self._posted(call, self._payload(call))
+
+    def _posted(self, call: Call, payload: dict[str, Any]) -> PlacedRequest:
+        head = self._head(call)
+        kept = [pair for pair in head.headers if pair[0].lower() not in _ASKED_FOR]
+        headers = [*kept, ("Accept", _ACCEPT), ("Content-Type", JSON)]
+        with writable():
+            return head._replace(headers=headers, body=orjson.dumps(payload))
+
+    def _head(self, call: Call) -> PlacedRequest:
+        target: GraphqlTarget = call.target
+        given = {name: value for name, value in call.arguments.items() if name in target.placed}
+        return target.plan.place(given)
+
+    def _upgrade(self, call: Call, *, masked: bool = False) -> tuple[str, Headers]:
+        head = self._head(call)
+        present = {name.lower() for name, _ in head.headers} | _ASKED_FOR
+        kept = [pair for pair in head.headers if pair[0].lower() not in _ASKED_FOR]
+        headers = [*kept, *(pair for pair in call.headers if pair[0].lower() not in present)]
+        # http becomes ws, and https wss.
+        return attach("ws" + head.url.removeprefix("http"), headers, call.credentials, masked=masked)
+
+    async def _subscribed(self, call: Call) -> Result:
+        limits = call.limits
+        now = asyncio.get_running_loop().time()
+        by = min(call.deadline, now + limits.first_byte)
+        payload = self._payload(call)
+        url, headers = self._upgrade(call)
+        socket = await WebSocket.open(
+            Upgrade(url=url, headers=headers, most=limits.event_bytes, subprotocols=(SUBPROTOCOL,)),
+            network=self._network,
+            egress=call.egress,
+            masker=self._masker,
+            connect_by=min(by, now + limits.connect),
+            by=by,
+        )
+        subscription = Subscription(socket, self._masker, idle=limits.idle)
+        try:
+            with writable():
+                await subscription.begin(payload, by=by)
+        except BaseException:
+            socket.close()
+            raise
+        ends = call.deadline if call.ends is None else call.ends
+        return await event_answer(subscription.events(by=ends), call, close=socket.close)

@@ -1,0 +1,85 @@
+"""GraphQL responses (section 7 of its specification) -> values and errors.
+
+The value is `data`. An answer without any data is an error of the upstream; where a part of it is there, the
+value is the response with both its `data` and its `errors`.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import orjson
+
+from app.errors import (
+    UpstreamAnswer,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamRejected,
+    UpstreamUnauthorized,
+)
+from app.outbound.refusals import readable
+from app.protocols.base import Call, Result
+from app.protocols.shared.answers import JSON, body_answer
+from app.security.masking import Masker
+
+_QUICK: Final = 256 << 10
+_ERROR_BODY: Final = 64 * 1024
+_LONGEST_SECRET: Final = 8 * 1024
+# What servers made with Apollo's, and others after them, call a refused credential.
+_UNAUTHENTICATED: Final = "UNAUTHENTICATED"
+
+
+async def answered(raw: bytes, call: Call, masker: Masker) -> Result:
+    """The answer to a query or mutation; raises UpstreamMalformed and UpstreamRejected."""
+    if len(raw) > _QUICK:
+        value = await asyncio.to_thread(_value_in, raw, masker)
+    else:
+        value = _value_in(raw, masker)
+    return body_answer(value, JSON, call)
+
+
+async def introspected(raw: bytes, masker: Masker) -> Any:
+    """The data of an introspection."""
+    return orjson.loads(await asyncio.to_thread(_value_in, raw, masker))
+
+
+def value_of(response: Any, masker: Masker) -> bytes:
+    """The value of one response as JSON; raises UpstreamMalformed and UpstreamRejected."""
+    if not isinstance(response, dict) or not response.keys() & {"data", "errors"}:
+        raise UpstreamMalformed("The upstream's answer is no GraphQL response.")
+    data, errors = response.get("data"), response.get("errors")
+    if not errors:
+        if not isinstance(data, dict):
+            raise UpstreamMalformed("The upstream's answer has neither data nor errors.")
+        return orjson.dumps(data)
+    if not isinstance(data, dict) or all(value is None for value in data.values()):
+        raise refused(errors, data, masker)
+    return orjson.dumps({"data": data, "errors": errors})
+
+
+def refused(errors: Any, data: Any, masker: Masker) -> UpstreamError:
+    """What a response without data is; its body has the `errors` and the `data`."""
+    raw = orjson.dumps({"errors": errors, "data": data})
+    complete = len(raw) <= _ERROR_BODY
+    if not complete:
+        raw = raw[: _ERROR_BODY + _LONGEST_SECRET]
+    body = readable(raw, JSON, masker=masker, limit=_ERROR_BODY, complete=complete)
+    if _is_unauthenticated(errors):
+        answer = UpstreamAnswer(status=401, body=body)
+        return UpstreamUnauthorized("The upstream refused the credential.", answer=answer)
+    return UpstreamRejected(
+        "The upstream answered with errors and no data.", answer=UpstreamAnswer(status=422, body=body)
+    )
+
+
+def _value_in(raw: bytes, masker: Masker) -> bytes:
+    try:
+        response = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise UpstreamMalformed("The upstream's answer is not JSON.") from None
+    return value_of(response, masker)
+
+
+def _is_unauthenticated(errors: Any) -> bool:
+    listed = errors if isinstance(errors, list) else []
+    extensions = [one.get("extensions") for one in listed if isinstance(one, dict)]
+    return any(isinstance(one, dict) and one.get("code") == _UNAUTHENTICATED for one in extensions)

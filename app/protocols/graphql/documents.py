@@ -1,0 +1,82 @@
+"""The document of a call: the template's own, or one that is made as the released clients make it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from graphql import GraphQLError, OperationDefinitionNode, parse, parse_type
+
+from app.errors import Fault, InvalidArguments, InvalidInput
+from app.utcp.templates.remote import GraphqlTemplate
+from app.utcp.text import pointer
+
+_MOST_TOKENS: Final = 50_000
+_NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is asked for. Without a `document` one is made at each call, for the arguments that it has."""
+
+    kind: str
+    name: str | None
+    document: str | None
+
+
+def read_operation(model: GraphqlTemplate) -> Operation | None:
+    """The operation of a template, None where it names none; raises InvalidInput.
+
+    Its kind is that of the document, whatever `operation_type` says; an `operation_name` that the document
+    does not have counts only where it has several operations.
+    """
+    for name, text in (model.variable_types or {}).items():
+        _check_type(name, text)
+    if model.query is None:
+        if model.operation_name is None:
+            return None
+        return Operation(model.operation_type or "query", model.operation_name, None)
+    try:
+        parsed = parse(model.query, no_location=True, max_tokens=_MOST_TOKENS)
+    except (GraphQLError, RecursionError):
+        fault = Fault("/query", "Give one GraphQL document that can be parsed.")
+        raise InvalidInput("The query is not valid GraphQL.", errors=[fault]) from None
+    operations = [one for one in parsed.definitions if isinstance(one, OperationDefinitionNode)]
+    named = [one for one in operations if one.name and one.name.value == model.operation_name]
+    chosen = named or operations
+    if len(chosen) != 1:
+        fault = Fault("/operation_name", "Name one operation of the query.")
+        raise InvalidInput("It cannot be told which operation is meant.", errors=[fault])
+    operation = chosen[0]
+    return Operation(operation.operation.value, operation.name.value if operation.name else None, model.query)
+
+
+def made_document(operation: Operation, names: Iterable[str], types: dict[str, str]) -> str:
+    """The field of the operation's name with these arguments, each a variable (of type String, unless
+    `types` knows better); raises InvalidArguments for a name that is none of GraphQL's.
+    """
+    given = list(names)
+    for name in given:
+        if not _NAME.fullmatch(name):
+            raise InvalidArguments(
+                "The tool does not know this argument.",
+                errors=[Fault(pointer("", name[:100]), "Names are letters, digits and underscores.")],
+            )
+    declared = ", ".join(f"${name}: {types.get(name, 'String')}" for name in given)
+    passed = ", ".join(f"{name}: ${name}" for name in given)
+    return (
+        f"{operation.kind}{f' ({declared})' if declared else ''} "
+        f"{{ {operation.name}{f'({passed})' if passed else ''} }}"
+    )
+
+
+def _check_type(name: str, text: str) -> None:
+    at = pointer("/variable_types", name)
+    try:
+        if _NAME.fullmatch(name) and len(text) < 1000:
+            parse_type(text, no_location=True)
+            return
+    except (GraphQLError, RecursionError):
+        pass
+    fault = Fault(at, "Give a GraphQL type, e.g. `[ID!]!`, for a legal name.")
+    raise InvalidInput("A variable's type is not valid.", errors=[fault])

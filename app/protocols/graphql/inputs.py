@@ -1,0 +1,107 @@
+"""GraphQL's input types as JSON Schema."""
+
+from typing import Any, Final
+
+from graphql import (
+    GraphQLArgument,
+    GraphQLEnumType,
+    GraphQLInputField,
+    GraphQLInputObjectType,
+    GraphQLNamedType,
+    get_named_type,
+    is_list_type,
+    is_non_null_type,
+    is_required_argument,
+    is_required_input_field,
+)
+
+Schema = dict[str, Any]
+
+_MOST_OBJECTS: Final = 200
+_SCALARS: Final[dict[str, Schema]] = {
+    "Int": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "Float": {"type": "number"},
+    "String": {"type": "string"},
+    "Boolean": {"type": "boolean"},
+    "ID": {"type": ["string", "integer"]},
+}
+
+
+def arguments_schema(arguments: dict[str, GraphQLArgument]) -> Schema:
+    """The schema of a tool's inputs; input objects, which may be in circles, are in `$defs`."""
+    objects = _Objects()
+    schema: Schema = {
+        "type": "object",
+        "properties": {name: objects.described(one) for name, one in arguments.items()},
+        "required": [name for name, one in arguments.items() if is_required_argument(one)],
+        "additionalProperties": False,
+    }
+    objects.finish()
+    return schema | ({"$defs": objects.made} if objects.made else {})
+
+
+def leaf_schema(named: GraphQLNamedType) -> Schema:
+    """The schema of a scalar or an enum; of a scalar that the server made itself, anything is valid."""
+    if isinstance(named, GraphQLEnumType):
+        return {"type": "string", "enum": list(named.values)}
+    known = _SCALARS.get(named.name)
+    return dict(known) if known is not None else {"description": f"GraphQL scalar {named.name}"}
+
+
+def nullable(schema: Schema) -> Schema:
+    """The schema, and null."""
+    kind = schema.get("type")
+    if kind is None and "$ref" not in schema:
+        return schema
+    if kind is None or "enum" in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
+    return {**schema, "type": [*(kind if isinstance(kind, list) else [kind]), "null"]}
+
+
+class _Objects:
+    """The input objects of one tool."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Schema] = {}
+        self._waiting: list[GraphQLInputObjectType] = []
+        self._named: set[str] = set()
+
+    def described(self, one: GraphQLArgument | GraphQLInputField) -> Schema:
+        """The schema of an argument or a field, with its description. GraphQL takes no null where a default
+        stands for a value that may not be null.
+        """
+        schema = self._schema(one.type)
+        return {**schema, "description": one.description} if one.description else schema
+
+    def finish(self) -> None:
+        """Make all objects that were named, and those that they name."""
+        while self._waiting:
+            self._make(self._waiting.pop())
+
+    def _make(self, named: GraphQLInputObjectType) -> None:
+        fields = named.fields
+        schema: Schema = {
+            "type": "object",
+            "properties": {name: self.described(one) for name, one in fields.items()},
+            "required": [name for name, one in fields.items() if is_required_input_field(one)],
+            "additionalProperties": False,
+        }
+        if named.description:
+            schema["description"] = named.description
+        self.made[named.name] = schema
+
+    def _schema(self, of: Any) -> Schema:
+        return self._bare(of.of_type) if is_non_null_type(of) else nullable(self._bare(of))
+
+    def _bare(self, of: Any) -> Schema:
+        if is_list_type(of):
+            return {"type": "array", "items": self._schema(of.of_type)}
+        named = get_named_type(of)
+        if not isinstance(named, GraphQLInputObjectType):
+            return leaf_schema(named)
+        if named.name not in self._named:
+            if len(self._named) >= _MOST_OBJECTS:
+                return {"type": "object"}
+            self._named.add(named.name)
+            self._waiting.append(named)
+        return {"$ref": f"#/$defs/{named.name}"}

@@ -1,0 +1,70 @@
+"""Subscriptions by the protocol `graphql-transport-ws` over WebSocket (that of the library graphql-ws)."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import orjson
+
+from app.errors import UpstreamMalformed
+from app.outbound.framing import Event
+from app.outbound.websockets import WebSocket
+from app.protocols.graphql.answers import refused, value_of
+from app.security.masking import Masker
+
+SUBPROTOCOL: Final = "graphql-transport-ws"
+_ID: Final = "1"
+
+
+class Subscription:
+    """One subscription on a connection of its own. `idle`: seconds of silence that are borne."""
+
+    def __init__(self, socket: WebSocket, masker: Masker, *, idle: float) -> None:
+        self._socket = socket
+        self._masker = masker
+        self._idle = idle
+
+    async def begin(self, payload: dict[str, Any], *, by: float) -> None:
+        """Introduce ourselves, wait for the acknowledgement and subscribe; raises what `receive` does."""
+        if self._socket.subprotocol != SUBPROTOCOL:
+            raise UpstreamMalformed(f"The upstream does not speak {SUBPROTOCOL}.")
+        await self._say({"type": "connection_init"}, by=by)
+        message = await self._next(by)
+        if message is None or message.get("type") != "connection_ack":
+            raise UpstreamMalformed("The upstream did not acknowledge the connection.")
+        await self._say({"id": _ID, "type": "subscribe", "payload": payload}, by=by)
+
+    async def events(self, *, by: float) -> AsyncGenerator[Event, None]:
+        """The value of each result until the subscription is complete; raises what a call raises."""
+        try:
+            while (message := await self._next(by)) is not None:
+                if message.get("id") != _ID:
+                    continue
+                match message.get("type"):
+                    case "next":
+                        yield Event(value_of(message.get("payload"), self._masker), "json")
+                    case "error":
+                        raise refused(message.get("payload"), None, self._masker)
+                    case "complete":
+                        return
+        finally:
+            self._socket.close()
+
+    async def _next(self, by: float) -> dict[str, Any] | None:
+        """The next message but pings, which are answered; None at the end."""
+        while True:
+            raw = await self._socket.receive(by=by, idle=self._idle)
+            if raw is None:
+                return None
+            try:
+                message = orjson.loads(raw)
+            except orjson.JSONDecodeError:
+                message = None
+            if not isinstance(message, dict):
+                raise UpstreamMalformed(f"The upstream does not speak {SUBPROTOCOL}.")
+            if message.get("type") == "ping":
+                await self._say({"type": "pong"}, by=by)
+            elif message.get("type") != "pong":
+                return message
+
+    async def _say(self, message: dict[str, Any], *, by: float) -> None:
+        await self._socket.send(orjson.dumps(message).decode(), by=by)

@@ -1,0 +1,95 @@
+"""An introspected schema -> a manual: each field of the root types is a tool."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+from graphql import (
+    GraphQLArgument,
+    GraphQLError,
+    GraphQLField,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    build_client_schema,
+    get_introspection_query,
+    is_required_argument,
+)
+
+from app.errors import UpstreamMalformed
+from app.protocols.graphql.inputs import Schema, arguments_schema
+from app.protocols.graphql.selections import Selector, answer_schema, written
+
+INTROSPECTION: Final = get_introspection_query(descriptions=True)
+_KINDS: Final = ("query", "mutation", "subscription")
+
+
+def manual_of(data: Any, *, placed: Mapping[str, bool]) -> bytes:
+    """The manual of what an introspection brought. `placed` are the arguments of every call that go into the
+    URL or headers, and whether they must be given. Raises UpstreamMalformed.
+    """
+    try:
+        schema = build_client_schema(data)
+        roots = (schema.query_type, schema.mutation_type, schema.subscription_type)
+        selector = Selector(schema)
+        tools: dict[str, dict[str, Any]] = {}
+        for kind, root in zip(_KINDS, roots, strict=True):
+            for tool in _tools(kind, root, selector, placed):
+                name = tool["name"]
+                tool["name"] = name if name not in tools else f"{name}_{kind}"
+                tools[tool["name"]] = tool
+    except (GraphQLError, TypeError, ValueError, KeyError, AttributeError, RecursionError):
+        raise UpstreamMalformed("The upstream's schema cannot be read.") from None
+    return orjson.dumps({"utcp_version": "1.0.1", "tools": list(tools.values())})
+
+
+def _tools(
+    kind: str, root: GraphQLObjectType | None, selector: Selector, placed: Mapping[str, bool]
+) -> Iterator[dict[str, Any]]:
+    for name, field in root.fields.items() if root is not None else ():
+        nodes = selector.select(field.type)
+        types = {argument: _variable_type(one) for argument, one in field.args.items()}
+        yield {
+            "name": name,
+            "description": _description(field),
+            "inputs": _with_placed(arguments_schema(field.args), placed),
+            "outputs": {"type": "object", "properties": {name: answer_schema(field.type, nodes)}},
+            "tags": [kind],
+            "tool_call_template": {
+                "call_template_type": "graphql",
+                "operation_type": kind,
+                "operation_name": name,
+                "query": f"{kind} {name}{_declared(types)} {{ {name}{_passed(types)}{written(nodes)} }}",
+                "variable_types": types,
+            },
+        }
+
+
+def _variable_type(argument: GraphQLArgument) -> str:
+    """One that has a default may be left out (GraphQL section 5.8.5)."""
+    kind = argument.type
+    if isinstance(kind, GraphQLNonNull) and not is_required_argument(argument):
+        return str(kind.of_type)
+    return str(kind)
+
+
+def _declared(types: Mapping[str, str]) -> str:
+    return f"({', '.join(f'${name}: {kind}' for name, kind in types.items())})" if types else ""
+
+
+def _passed(types: Mapping[str, str]) -> str:
+    return f"({', '.join(f'{name}: ${name}' for name in types)})" if types else ""
+
+
+def _description(field: GraphQLField) -> str:
+    text = field.description or ""
+    if field.deprecation_reason is not None:
+        text = f"{text}\n\nDeprecated: {field.deprecation_reason}".strip()
+    return text
+
+
+def _with_placed(schema: Schema, placed: Mapping[str, bool]) -> Schema:
+    for name, required in placed.items():
+        schema["properties"].setdefault(name, {"type": ["string", "integer", "number", "boolean"]})
+        if required and name not in schema["required"]:
+            schema["required"].append(name)
+    return schema

@@ -1,0 +1,581 @@
+"""UTCP's graphql: tools out of a schema, variables, errors, and subscriptions."""
+
+import asyncio
+import enum
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import jsonschema_rs
+import orjson
+import pytest
+import strawberry
+from aiohttp import WSMsgType, web
+from graphql import parse, validate
+from strawberry.aiohttp.views import GraphQLView
+
+from app.errors import (
+    InvalidArguments,
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamMalformed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnauthorized,
+)
+from app.outbound.limits import Limits
+from app.outbound.wiring import WireCredential
+from app.protocols.base import Adapter
+from app.protocols.graphql import GraphqlAdapter
+from app.protocols.graphql.selections import MOST_FIELDS
+from app.security.secret import Secret
+from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
+from tests.protocols.kits.http import web_site
+
+SECRET = "secret-of-a-graph"
+
+
+@strawberry.enum
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+@strawberry.interface
+class Named:
+    name: str
+
+
+@strawberry.type
+class Person(Named):
+    age: int | None
+    nickname: str | None = strawberry.field(deprecation_reason="use name", default=None)
+
+    @strawberry.field
+    def friends(self) -> list["Person"]:
+        return [Person(name="Bo", age=None)]
+
+    @strawberry.field
+    def pets(self) -> list["Dog"]:
+        return [Dog(name="Rex", tag=7)]
+
+    @strawberry.field
+    def greeting(self, word: str) -> str:
+        return word
+
+
+@strawberry.type
+class Dog(Named):
+    tag: int
+    size: Size = Size.SMALL
+
+    @strawberry.field
+    def owner(self) -> Person:
+        return Person(name="Al", age=3)
+
+
+@strawberry.type
+class Car:
+    tag: str
+
+
+@strawberry.input
+class Key:
+    id: strawberry.ID | None = strawberry.UNSET
+    name: str | None = strawberry.UNSET
+
+
+@strawberry.input
+class Filter:
+    size: Size | None = None
+    names: list[str] | None = None
+    inner: "Filter | None" = None
+    least: int = 3
+    key: Key | None = None
+
+
+Thing = Annotated[Dog | Car, strawberry.union("Thing")]
+
+
+@strawberry.type
+class Query:
+    @strawberry.field(description="Finds people.")
+    def people(self, first: int = 2, filter: Filter | None = None) -> list[Person]:  # noqa: A002
+        return [Person(name=f"P{n}", age=filter.least if filter else n) for n in range(first)]
+
+    @strawberry.field
+    def things(self) -> list[Thing]:
+        return [Dog(name="Rex", tag=7), Car(tag="B-1")]
+
+    @strawberry.field
+    def named(self) -> Named:
+        return Dog(name="Rex", tag=7)
+
+    @strawberry.field
+    def text(self, text: str, size: Size = Size.LARGE) -> str:
+        return f"{text} {size.name}"
+
+    @strawberry.field
+    def partly(self) -> "Partly":
+        return Partly()
+
+    @strawberry.field
+    def fails(self) -> str | None:
+        raise ValueError(f"no, {SECRET}")
+
+    @strawberry.field
+    def must(self) -> str:
+        raise ValueError("never")
+
+
+@strawberry.type
+class Partly:
+    good: int = 1
+
+    @strawberry.field
+    def bad(self) -> int | None:
+        raise ValueError("bad")
+
+
+@strawberry.type
+class Mutation:
+    @strawberry.mutation
+    def rename(self, id: strawberry.ID, to: list[str]) -> Person:  # noqa: A002
+        return Person(name=" ".join([id, *to]), age=1)
+
+    @strawberry.mutation
+    def text(self, text: str) -> str:
+        return text
+
+
+@strawberry.type
+class Subscription:
+    @strawberry.subscription
+    async def ticks(self, last: int = 2, fail: bool = False) -> AsyncIterator[Person]:
+        for n in range(last):
+            yield Person(name=f"T{n}", age=n)
+        if fail:
+            raise ValueError("enough")
+
+
+SCHEMA = strawberry.Schema(Query, Mutation, Subscription, types=[Dog])
+
+
+class Site:
+    """A GraphQL server, or what a test sets in its place."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[tuple[dict[str, str], Any]] = []
+        self.answer: Any = None
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in request.headers.items()} | {"path": request.path_qs}
+        is_post = request.method == "POST"
+        self.requests.append((headers, orjson.loads(await request.read()) if is_post else None))
+        if self.answer is not None:
+            return await self.answer(request)
+        return await GraphQLView(schema=SCHEMA, keep_alive=False)(request)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    found = Site()
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", found.handle)
+    async with web_site(application) as found.url:
+        yield found
+
+
+@pytest.fixture
+async def gql() -> AsyncIterator[Adapter[Any]]:
+    async with adapter_of(GraphqlAdapter, SECRET) as adapter:
+        yield adapter
+
+
+def template(site: Site, **fields: Any) -> dict[str, Any]:
+    return {"call_template_type": "graphql", "url": f"{site.url}/graphql", **fields}
+
+
+async def tools_of(gql: Adapter[Any], site: Site, **fields: Any) -> dict[str, Any]:
+    found = await gql.discover(call_of(gql, template(site, **fields)))
+    assert found.made
+    return {tool["name"]: tool for tool in orjson.loads(found.raw)["tools"]}
+
+
+async def test_every_root_field_is_a_tool(gql, site) -> None:
+    tools = await tools_of(gql, site)
+    assert {name: tool["tags"] for name, tool in tools.items()} == {
+        "people": ["query"], "things": ["query"], "named": ["query"], "text": ["query"], "partly": ["query"],
+        "fails": ["query"], "must": ["query"], "rename": ["mutation"], "text_mutation": ["mutation"],
+        "ticks": ["subscription"],
+    }  # fmt: skip
+    assert tools["people"]["description"] == "Finds people."
+    assert set(tools["rename"]["tool_call_template"]) == {
+        "call_template_type", "operation_type", "operation_name", "query", "variable_types",
+    }  # fmt: skip
+
+
+async def test_every_made_document_is_valid_and_bounded(gql, site) -> None:
+    schema = SCHEMA._schema
+    for tool in (await tools_of(gql, site)).values():
+        document = tool["tool_call_template"]["query"]
+        assert validate(schema, parse(document)) == [], document
+        jsonschema_rs.validator_for(tool["inputs"])
+        jsonschema_rs.validator_for(tool["outputs"])
+
+
+async def test_selections_go_in_no_circle_and_need_no_arguments(gql, site) -> None:
+    tools = await tools_of(gql, site)
+    assert tools["people"]["tool_call_template"]["query"] == (
+        "query people($first: Int, $filter: Filter) { people(first: $first, filter: $filter) "
+        "{ name age pets { name tag size } } }"
+    )
+    # Two members of the union have the same name for other types.
+    assert tools["things"]["tool_call_template"]["query"] == (
+        "query things { things { __typename ... on Dog { name tag size owner { name age } } ... on Car { Car_tag: tag } } }"
+    )
+    named = tools["named"]["tool_call_template"]["query"]
+    assert named.startswith("query named { named { __typename name ... on ")
+    assert "greeting" not in named
+
+
+async def test_inputs_are_json_schema(gql, site) -> None:
+    tools = await tools_of(gql, site)
+    inputs = tools["people"]["inputs"]
+    assert inputs["required"] == []
+    assert inputs["properties"]["first"]["type"] == "integer"
+    assert inputs["properties"]["filter"] == {"anyOf": [{"$ref": "#/$defs/Filter"}, {"type": "null"}]}
+    properties = inputs["$defs"]["Filter"]["properties"]
+    assert properties["size"] == {"anyOf": [{"type": "string", "enum": ["SMALL", "LARGE"]}, {"type": "null"}]}
+    assert properties["names"] == {"type": ["array", "null"], "items": {"type": "string"}}
+    assert properties["inner"] == inputs["properties"]["filter"]
+    assert tools["rename"]["inputs"]["required"] == ["id", "to"]
+    validator = jsonschema_rs.validator_for(inputs)
+    assert validator.is_valid({"filter": {"inner": {"size": "SMALL", "names": ["a"]}, "key": {"id": 1}}})
+    for wrong in ({"first": 2**31}, {"first": None}, {"x": 1}, {"filter": {"size": "Small"}},
+         {"filter": {"inner": {"no": 1}}}):  # fmt: skip
+        assert not validator.is_valid(wrong), wrong
+
+
+CALLS: list[tuple[str, dict[str, Any], Any]] = [
+    ("people", {"first": 1, "filter": {"least": 9, "inner": {"names": ["x"]}}},
+     {"people": [{"name": "P0", "age": 9, "pets": [{"name": "Rex", "tag": 7, "size": "SMALL"}]}]}),
+    ("people", {}, None),
+    ("things", {}, {"things": [{"__typename": "Dog", "name": "Rex", "tag": 7, "size": "SMALL",
+                                "owner": {"name": "Al", "age": 3}}, {"__typename": "Car", "Car_tag": "B-1"}]}),
+    ("text", {"text": "a"}, {"text": "a LARGE"}),
+    ("text", {"text": "a", "size": "SMALL"}, {"text": "a SMALL"}),
+    ("text_mutation", {"text": '") { __typename } #'}, {"text": '") { __typename } #'}),
+    ("rename", {"id": 7, "to": ["$x", "${HOME}"]}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "arguments", "value"), CALLS, ids=[str(n) for n in range(len(CALLS))])
+async def test_a_discovered_tool_is_called(gql, site, name, arguments, value) -> None:
+    tool = (await tools_of(gql, site))[name]
+    jsonschema_rs.validator_for(tool["inputs"]).validate(arguments)
+    found = orjson.loads(await answer_to(gql, template(site) | tool["tool_call_template"], arguments))
+    assert value is None or found == value
+    jsonschema_rs.validator_for(tool["outputs"]).validate(found)
+
+
+async def test_the_request_has_variables_and_headers(gql, site) -> None:
+    fields = {
+        "url": f"{site.url}/{{room}}/graphql", "header_fields": ["X-Trace"], "headers": {"Accept-Language": "de"},
+        "query": "query One($t: String!) { text(text: $t) } query Two { must }", "operation_name": "One",
+    }  # fmt: skip
+    wires = (WireCredential("header", "Authorization", Secret(f"Bearer {SECRET}"), "default"),)
+    arguments = {"t": "x", "room": "a/b", "X-Trace": "t1"}
+    call = call_of(
+        gql, template(site, **fields), arguments, credentials=wires, headers=(("traceparent", "00-1"),)
+    )
+    shown = gql.describe(call)
+    assert shown["body"] == {"query": fields["query"], "variables": {"t": "x"}, "operationName": "One"}
+    assert shown["headers"]["Authorization"] == "***"
+    result = await gql.call(call)
+    assert (result.media_type, await result.read()) == ("application/json", b'{"text":"x LARGE"}')
+    headers, body = site.requests[-1]
+    assert body == shown["body"]
+    expected = {
+        "path": "/a%2Fb/graphql", "x-trace": "t1", "accept-language": "de", "traceparent": "00-1",
+        "accept": "application/graphql-response+json, application/json;q=0.9", "content-type": "application/json",
+        "authorization": f"Bearer {SECRET}",
+    }  # fmt: skip
+    assert {name: headers[name] for name in expected} == expected
+
+
+async def test_without_a_document_the_released_clients_one_is_made(gql, site) -> None:
+    fields = {"operation_name": "text", "variable_types": {"text": "String!", "size": "Size"}}
+    call = call_of(gql, template(site, **fields), {"text": "a", "size": "SMALL"})
+    assert (
+        gql.describe(call)["body"]["query"]
+        == "query ($text: String!, $size: Size) { text(text: $text, size: $size) }"
+    )
+    assert await (await gql.call(call)).read() == b'{"text":"a SMALL"}'
+    with pytest.raises(InvalidArguments):
+        await answer_to(gql, template(site, **fields), {"text) { x } #": "a"})
+    with pytest.raises(InvalidArguments, match="nothing that could be asked"):
+        await answer_to(gql, template(site), {})
+
+
+async def test_the_document_tells_the_kind_of_call(gql, site) -> None:
+    kinds = {"{ a }": "QUERY", "mutation { a }": "MUTATION", "subscription { a }": "SUBSCRIPTION"}
+    for query, verb in kinds.items():
+        target = gql.prepare(template(site, query=query, operation_type="query"))
+        assert (gql.verb(target), gql.safe(target), gql.idempotent(target)) == (
+            verb,
+            verb == "QUERY",
+            verb == "QUERY",
+        )
+        exact = gql.exact(call_of(gql, template(site, query=query), {}))
+        assert (exact is not None) == (verb == "QUERY")
+    one, other = ({"a": "1"}, {"a": "2"})
+    assert gql.exact(call_of(gql, template(site, query="{ a }"), one)) != gql.exact(
+        call_of(gql, template(site, query="{ a }"), other)
+    )
+
+
+UNUSABLE: list[tuple[dict[str, Any], str]] = [
+    ({"query": "{ a"}, "/query"),
+    ({"query": "{ a " * 3000 + "}" * 3000}, "/query"),
+    ({"query": "query A { a } query B { b }"}, "/operation_name"),
+    ({"query": "fragment F on A { a }"}, "/operation_name"),
+    ({"operation_name": "a b"}, "/operation_name"),
+    ({"operation_name": "a", "variable_types": {"x": "String) { evil } #"}}, "/variable_types/x"),
+    ({"operation_name": "a", "variable_types": {"x y": "String"}}, "/variable_types/x y"),
+    ({"url": "ws://a.example/"}, "/url"),
+    ({"header_fields": ["Host"]}, "/header_fields/0"),
+]
+
+
+@pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
+async def test_a_template_that_can_never_be_called_is_refused(gql, fields, at) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        gql.prepare({"call_template_type": "graphql", "url": "https://a.example/graphql", **fields})
+    assert caught.value.errors[0].pointer == at
+
+
+async def test_errors_without_data_are_the_callers_to_see(gql, site) -> None:
+    for query in ("{ fails }", "{ must }", "{ nosuchfield }"):
+        with pytest.raises(UpstreamRejected) as caught:
+            await answer_to(gql, template(site, query=query), {})
+        body = caught.value.answer.body
+        assert body["errors"][0]["message"]
+        assert SECRET not in str(caught.value.as_problem())
+    with pytest.raises(UpstreamRejected) as caught:
+        await answer_to(gql, template(site, query="{ fails }"), {})
+    assert (caught.value.status, caught.value.answer.body["data"]) == (422, {"fails": None})
+
+
+async def test_partial_data_comes_with_its_errors(gql, site) -> None:
+    found = orjson.loads(await answer_to(gql, template(site, query="{ partly { good bad } }"), {}))
+    assert found["data"] == {"partly": {"good": 1, "bad": None}}
+    assert found["errors"][0]["path"] == ["partly", "bad"]
+
+
+RESPONSES: list[tuple[int, str, bytes, Any]] = [
+    (400, "application/graphql-response+json", b'{"errors": [{"message": "syntax"}]}', UpstreamRejected),
+    (401, "application/json", b'{"errors": []}', UpstreamUnauthorized),
+    (
+        200,
+        "application/json",
+        b'{"errors": [{"extensions": {"code": "UNAUTHENTICATED"}}]}',
+        UpstreamUnauthorized,
+    ),
+    (200, "application/json", b"[]", UpstreamMalformed),
+    (200, "application/json", b"{}", UpstreamMalformed),
+    (200, "application/json", b'{"data": null}', UpstreamMalformed),
+    (200, "application/json", b'{"data": [1]}', UpstreamMalformed),
+    (200, "application/json", b'{"errors": "bad", "data": 7}', UpstreamRejected),
+    (200, "text/html", b"<html>", UpstreamMalformed),
+    (302, "text/html", b"", UpstreamRejected),
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "media", "body", "error"), RESPONSES, ids=[str(n) for n in range(len(RESPONSES))]
+)
+async def test_responses_of_all_kinds(gql, site, status, media, body, error) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, body=body, content_type=media)
+
+    site.answer = answer
+    with pytest.raises(error):
+        await answer_to(gql, template(site, query="{ a }"), {})
+    with pytest.raises(error):
+        await gql.discover(call_of(gql, template(site)))
+
+
+SCHEMAS: list[Any] = [
+    {}, {"__schema": None}, {"__schema": {"queryType": {"name": "Q"}, "types": []}}, {"__schema": {"types": 7}},
+    {"__schema": {"queryType": {"name": "Q"}, "directives": [], "types": [
+        {"kind": "OBJECT", "name": "Q", "interfaces": [], "fields": [
+            {"name": "a } ${HOME} {", "args": [], "type": {"kind": "SCALAR", "name": "String"}, "isDeprecated": False}]}]}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", SCHEMAS, ids=[str(n) for n in range(len(SCHEMAS))])
+async def test_a_schema_that_is_none_is_told(gql, site, data) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"data": data})
+
+    site.answer = answer
+    with pytest.raises(UpstreamMalformed):
+        await gql.discover(call_of(gql, template(site)))
+
+
+async def test_a_wide_and_deep_schema_gives_bounded_documents(gql, site) -> None:
+    leaf = {"kind": "SCALAR", "name": "String", "ofType": None}
+
+    def field(name: str, kind: Any) -> dict[str, Any]:
+        return {"name": name, "args": [], "type": kind, "isDeprecated": False, "description": None}
+
+    def named(name: str) -> dict[str, Any]:
+        return {"kind": "OBJECT", "name": name, "ofType": None}
+
+    types = [
+        {"kind": "OBJECT", "name": f"T{n}", "interfaces": [], "fields": [
+            *(field(f"leaf{m}", leaf) for m in range(40)), *(field(f"t{m}", named(f"T{m}")) for m in range(30))]}
+        for n in range(30)
+    ]  # fmt: skip
+    types.append({"kind": "SCALAR", "name": "String"})
+    data = {"__schema": {"queryType": {"name": "T0"}, "types": types, "directives": []}}
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"data": data})
+
+    site.answer = answer
+    tools = await tools_of(gql, site)
+    assert len(tools) == 70
+    for tool in tools.values():
+        assert (
+            tool["tool_call_template"]["query"].count(" leaf")
+            + tool["tool_call_template"]["query"].count("{ t")
+            <= MOST_FIELDS + 1
+        )
+
+
+async def test_placed_arguments_are_inputs_of_every_tool(gql, site) -> None:
+    call = call_of(gql, template(site, header_fields=["X-Trace"]), {})
+    tools = orjson.loads((await gql.discover(call)).raw)["tools"]
+    assert all("X-Trace" in tool["inputs"]["properties"] for tool in tools)
+    assert all("X-Trace" not in tool["inputs"]["required"] for tool in tools)
+
+
+async def test_a_subscription_comes_as_events_or_as_a_list(gql, site) -> None:
+    tool = (await tools_of(gql, site))["ticks"]
+    whole = template(site) | tool["tool_call_template"]
+    wires = (WireCredential("header", "Authorization", Secret(f"Bearer {SECRET}"), "default"),
+             WireCredential("query", "key", Secret(SECRET), "default"))  # fmt: skip
+    call = call_of(gql, whole, {"last": 2}, credentials=wires, streaming=True)
+    shown = gql.describe(call)
+    assert shown["url"] == f"ws{site.url[4:]}/graphql?key=***"
+    assert shown["body"]["variables"] == {"last": 2}
+    events = await events_of(await gql.call(call))
+    assert [orjson.loads(event.data)["ticks"]["name"] for event in events] == ["T0", "T1"]
+    headers = site.requests[-1][0]
+    assert (headers["authorization"], headers["path"]) == (f"Bearer {SECRET}", f"/graphql?key={SECRET}")
+    assert headers["sec-websocket-protocol"] == "graphql-transport-ws"
+    listed = orjson.loads(await answer_to(gql, whole, {"last": 3}))
+    assert [one["ticks"]["age"] for one in listed] == [0, 1, 2]
+
+
+async def test_a_subscription_that_fails_says_why(gql, site) -> None:
+    query = "subscription ($last: Int!) { ticks(last: $last, fail: true) { name } }"
+    result = await gql.call(call_of(gql, template(site, query=query), {"last": 1}, streaming=True))
+    events = aiter(result.events)
+    assert orjson.loads((await anext(events)).data) == {"ticks": {"name": "T0"}}
+    with pytest.raises(UpstreamRejected) as caught:
+        await anext(events)
+    assert caught.value.answer.body["errors"][0]["message"] == "enough"
+    with pytest.raises(UpstreamRejected) as caught:
+        await answer_to(gql, template(site, query="subscription { nosuch }"), {})
+    assert "nosuch" in caught.value.answer.body["errors"][0]["message"]
+
+
+SCRIPTS: list[tuple[list[dict[str, Any] | str], Any]] = [
+    (["no json"], UpstreamMalformed),
+    ([{"type": "next"}], UpstreamMalformed),
+    ([{"type": "connection_ack"}, {"type": "next", "id": "1", "payload": 7}], UpstreamMalformed),
+    ([{"type": "connection_ack"}, {"type": "error", "id": "1", "payload": [{"message": "no"}]}], UpstreamRejected),
+    ([{"type": "connection_ack"}], UpstreamTimeout),
+    ([{"type": "connection_ack"}, {"type": "next", "id": "1", "payload": {"data": {"a": "x" * 5000}}}], ResponseTooLarge),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "error"), SCRIPTS, ids=[str(n) for n in range(len(SCRIPTS))])
+async def test_a_server_of_subscriptions_against_its_protocol(gql, site, script, error) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=["graphql-transport-ws"])
+        await socket.prepare(request)
+        for one in script:
+            await socket.send_str(one if isinstance(one, str) else orjson.dumps(one).decode())
+        while (await socket.receive()).type is WSMsgType.TEXT:
+            pass
+        return socket
+
+    site.answer = answer
+    call = template(site, query="subscription { a }")
+    with pytest.raises(error):
+        await answer_to(gql, call, {}, seconds=0.7, limits=Limits(response_bytes=4000, event_bytes=4000))
+
+
+async def test_pings_are_answered_and_other_ids_left_out(gql, site) -> None:
+    heard: list[Any] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=["graphql-transport-ws"])
+        await socket.prepare(request)
+        heard.append(await socket.receive_json())
+        for one in ({"type": "ping"}, {"type": "connection_ack", "payload": {}}):
+            await socket.send_json(one)
+        heard.extend([await socket.receive_json(), await socket.receive_json()])
+        for one in ({"type": "next", "id": "2", "payload": {"data": {"a": 0}}},
+                    {"type": "next", "id": "1", "payload": {"data": {"a": 1}}}, {"type": "complete", "id": "1"}):  # fmt: skip
+            await socket.send_json(one)
+        await socket.receive()
+        return socket
+
+    site.answer = answer
+    assert await answer_to(gql, template(site, query="subscription S { a }"), {"v": 1}) == b'[{"a":1}]'
+    assert [one["type"] for one in heard] == ["connection_init", "pong", "subscribe"]
+    assert heard[2]["payload"] == {
+        "query": "subscription S { a }",
+        "variables": {"v": 1},
+        "operationName": "S",
+    }
+
+
+async def test_without_the_subprotocol_nothing_is_subscribed(gql, site) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.receive()
+        return socket
+
+    site.answer = answer
+    with pytest.raises(UpstreamMalformed, match="graphql-transport-ws"):
+        await answer_to(gql, template(site, query="subscription { a }"), {})
+
+
+@pytest.mark.parametrize("library", ["graphql", "websockets"])
+async def test_without_its_libraries_the_protocol_says_what_to_install(library) -> None:
+    program = f"""
+import sys
+sys.modules["{library}"] = None
+from app.errors import InvalidInput
+from app.protocols.base import Means
+from app.protocols.graphql import GraphqlAdapter
+try:
+    GraphqlAdapter(Means(None, None, None, None)).prepare({{"call_template_type": "graphql", "url": "https://a.example/"}})
+except InvalidInput as error:
+    print(error.errors[0].pointer, error.detail)
+"""
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == (
+        "/call_template_type Protocol graphql needs the extra `graphql`: pip install 'utcp-gateway[graphql]'."
+    )
