@@ -204,7 +204,7 @@ class ProviderPatch(Closed):
 
 
 class HandToolInput(Closed):
-    """A tool written by hand: how to call it is a UTCP call template of protocol http."""
+    """A tool written by hand. Its call template is of protocol http unless it says otherwise."""
 
     provider: ProviderName
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["echo"])]
@@ -213,9 +213,13 @@ class HandToolInput(Closed):
     outputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the answer.")
     tags: Tags = Field(default_factory=list)
     call_template: dict[str, Any] = Field(
-        json_schema_extra={"required": ["url"], "properties": {"url": {"type": "string", "format": "uri"}}},
+        json_schema_extra={
+            "anyOf": [{"required": ["url"]}, {"required": ["call_template_type"]}],
+            "properties": {"url": {"type": "string", "format": "uri"}},
+        },
         examples=[
-            {"call_template_type": "http", "http_method": "GET", "url": "https://api.example.com/echo"}
+            {"call_template_type": "http", "http_method": "GET", "url": "https://api.example.com/echo"},
+            {"call_template_type": "tcp", "host": "clock.example.com", "port": 7000},
         ],
     )
     variables: Annotated[

@@ -20,6 +20,6 @@ router = APIRouter(tags=["tools"])
     responses={201: ETAG, **problems(400, 409, 413, 415)},
 )
 async def create_tool(body: HandToolInput, principal: WritesProviders, tools: UsesHandTools) -> Response:
-    """Write a tool by hand: a UTCP call template of protocol http. Its provider is made if there is none."""
+    """Write a tool by hand: a UTCP call template of any protocol. Its provider is made if there is none."""
     tool = await tools.add(body, principal=principal)
     return model_response(201, HandTool.model_validate(tool, from_attributes=True))
