@@ -18,6 +18,8 @@ Metadata = Sequence[tuple[str, str]]
 # How long an accepted call may take to be refused after all: a refusal without messages comes in two parts.
 _REFUSAL_SECONDS: Final = 0.05
 _DETAILS: Final = "grpc-status-details-bin"
+_EARLY: Final = "Internal error from Core"
+_BROKEN: Final = ("Stream removed", "failed to connect", "Socket closed", "GOAWAY", _EARLY)
 
 
 class RpcFailed(Exception):
@@ -52,16 +54,17 @@ async def unary(lease: Lease, path: str, message: bytes, *, metadata: Metadata, 
 class RpcStream:
     """A call that is answered by messages. `close` it; that may be done again.
 
-    `messages` are all that is sent; without them it is a conversation: `ask`. `begin` comes back when the
-    upstream has accepted the call.
+    `messages` are all that is sent. `begin` comes back when the upstream has accepted the call.
     """
 
     def __init__(
-        self, lease: Lease, path: str, messages: Sequence[bytes] | None, *, metadata: Metadata, ends: float
+        self, lease: Lease, path: str, messages: Sequence[bytes], *, metadata: Metadata, ends: float
     ) -> None:
         self._lease = lease
-        call = lease.channel.stream_stream(path)
-        sent = None if messages is None else _each(messages)
+        # One message looks the same on the wire, and is sent at once: where an upstream refuses a call while
+        # messages are still being sent, the library may lose its status.
+        call = lease.channel.unary_stream(path) if len(messages) == 1 else lease.channel.stream_stream(path)
+        sent = messages[0] if len(messages) == 1 else _each(messages)
         self._call = call(sent, metadata=metadata, timeout=_left(ends))
         self._ahead: asyncio.Task[bytes | None] | None = None
 
@@ -89,20 +92,6 @@ class RpcStream:
         """The next message, None at the end; raises RpcFailed."""
         ahead, self._ahead = self._ahead, None
         return await (self._read() if ahead is None else ahead)
-
-    async def ask(self, message: bytes) -> bytes:
-        """Send a message, and wait for the next one; raises RpcFailed."""
-        try:
-            await self._call.write(message)
-        except grpc.aio.AioRpcError as error:
-            raise _failed(error) from None
-        except asyncio.InvalidStateError:
-            # The call is over; reading tells how it ended.
-            pass
-        answer = await self._read()
-        if answer is None:
-            raise RpcFailed(13, "INTERNAL", "", b"", "broken")
-        return answer
 
     def close(self) -> None:
         """Cancel the call, if it is not over, and let go of the channel."""
@@ -139,8 +128,10 @@ def _failed(error: grpc.aio.AioRpcError) -> RpcFailed:
     status = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
     why: Literal["answer", "large", "broken"] = "answer"
     # The library's own words for what ends a call at our side.
-    if details.startswith(("Stream removed", "failed to connect", "Socket closed", "GOAWAY")):
+    if details.startswith(_BROKEN):
         why = "broken"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "CLIENT: Received message larger" in details:
         why = "large"
+    if details.startswith(_EARLY):
+        return RpcFailed(14, "UNAVAILABLE", details, b"", why)
     return RpcFailed(int(code.value[0]), str(code.name), details, bytes(status), why)

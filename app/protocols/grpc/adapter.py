@@ -159,7 +159,7 @@ class GrpcAdapter:
             stream.close()
 
     async def _stream(
-        self, call: Call, path: str, messages: list[bytes] | None, metadata: Pairs, *, most: int
+        self, call: Call, path: str, messages: list[bytes], metadata: Pairs, *, most: int
     ) -> RpcStream:
         lease = await self._lease(call, most=most)
         return RpcStream(lease, path, messages, metadata=metadata, ends=call.ends or call.deadline)
@@ -173,12 +173,22 @@ class GrpcAdapter:
         target: Target = call.target
         asked = replace(call, ends=None)
 
-        async def open_stream(path: str) -> RpcStream:
-            return await self._stream(asked, path, None, metadata, most=_MOST_MESSAGE)
+        async def ask(path: str, question: bytes) -> bytes:
+            stream = await self._stream(asked, path, [question], metadata, most=_MOST_MESSAGE)
+            try:
+                answer = await stream.read()
+                # To the end: servers count calls that are cut off.
+                while answer is not None and await stream.read() is not None:
+                    pass
+            finally:
+                stream.close()
+            if answer is None:
+                raise UpstreamMalformed("The server's reflection does not answer.")
+            return answer
 
         try:
             with timed(call.deadline):
-                return await talk(open_stream, most, target.service)
+                return await talk(ask, target.service, most=most)
         except RpcFailed as failed:
             raise refused(failed, masker=self._masker) from None
 

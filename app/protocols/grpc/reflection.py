@@ -1,7 +1,8 @@
 """Server reflection (grpc.reflection.v1, else v1alpha, which differs in its name only), within bounds."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2
@@ -9,11 +10,11 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2
 
 from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected
-from app.outbound.grpc_calls import RpcFailed, RpcStream
+from app.outbound.grpc_calls import RpcFailed
 from app.protocols.grpc.descriptors import Unusable, pool_of
 from app.protocols.grpc.refusals import answer_of
 
-_VERSIONS: Final = ("v1", "v1alpha")
+_PATH: Final = "/grpc.reflection.{}.ServerReflection/ServerReflectionInfo"
 _UNIMPLEMENTED: Final = 12
 _NOT_FOUND: Final = 5
 # Those of the server itself, which are no tools.
@@ -21,6 +22,8 @@ _OF_SERVERS: Final = ("grpc.reflection.", "grpc.health.", "grpc.channelz.", "grp
 _MOST_SERVICES: Final = 1_000
 _MOST_FILES: Final = 5_000
 
+# Sends a question to a path, and gives the answer.
+Ask = Callable[[str, bytes], Awaitable[bytes]]
 Files = dict[str, descriptor_pb2.FileDescriptorProto]
 
 
@@ -33,14 +36,10 @@ class Reflected:
     left_out: list[str] = field(default_factory=list)
 
 
-class NoReflection(Exception):
-    """The server does not offer this version of reflection."""
-
-
 class Conversation:
-    """One exchange of reflection: a question, and its answer. `most` bytes may be answered in all."""
+    """Questions of reflection, and their answers, of which all may have `most` bytes together."""
 
-    def __init__(self, ask: Any, *, most: int) -> None:
+    def __init__(self, ask: Callable[[bytes], Awaitable[bytes]], *, most: int) -> None:
         self._ask = ask
         self._left = most
         self._most = most
@@ -160,17 +159,11 @@ def pool_without_holes(files: Files) -> Any:
         raise UpstreamMalformed(f"The server's description of itself has {error}.") from None
 
 
-async def talk(open_stream: Any, most: int, service: str | None) -> Reflected:
-    """Ask a server, in either version of reflection. `open_stream(path)` begins a call. Raises RpcFailed."""
-    for version in _VERSIONS:
-        stream: RpcStream = await open_stream(
-            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
-        )
-        try:
-            return await reflected(Conversation(stream.ask, most=most), service)
-        except RpcFailed as failed:
-            if failed.code != _UNIMPLEMENTED or version == _VERSIONS[-1]:
-                raise
-        finally:
-            stream.close()
-    raise NoReflection
+async def talk(ask: Ask, service: str | None, *, most: int) -> Reflected:
+    """Ask a server, in either version of reflection. Raises RpcFailed, and what `reflected` does."""
+    try:
+        return await reflected(Conversation(partial(ask, _PATH.format("v1")), most=most), service)
+    except RpcFailed as failed:
+        if failed.code != _UNIMPLEMENTED:
+            raise
+    return await reflected(Conversation(partial(ask, _PATH.format("v1alpha")), most=most), service)

@@ -2,63 +2,21 @@
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import grpc
 import httpx2
 import orjson
 import pytest
-from google.protobuf.message_factory import GetMessageClass
-from grpc_reflection.v1alpha import reflection
 
-from app.protocols.grpc.descriptors import pool_of
 from tests.harness.gateway import RunningGateway
-from tests.protocols.kits.grpc import SERVICE, contract_file
+from tests.harness.grpc_upstream import GrpcUpstream, grpc_upstream
 
 SECRET = "canary-of-metadata-88"
-POOL = pool_of({"contract.proto": contract_file()})
-WORD = GetMessageClass(POOL.FindMessageTypeByName("contract.v1.Word"))
-
-
-class Server:
-    """A server of its own threads, which lets in who brings the secret."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.seen: list[dict[str, str]] = []
-        self.ended = 0
-
-    def let_in(self, context: Any) -> None:
-        self.seen.append({key: str(value) for key, value in context.invocation_metadata()})
-        if self.seen[-1].get("x-key") != SECRET:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"not {self.seen[-1].get('x-key')}")
-
-    def echo(self, request: bytes, context: Any) -> bytes:
-        self.let_in(context)
-        return request
-
-    def stream(self, request: bytes, context: Any) -> Iterator[bytes]:
-        self.let_in(context)
-        for n in range(3):
-            yield WORD(n=n).SerializeToString()
-            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
-    methods = {
-        "Echo": grpc.unary_unary_rpc_method_handler(made.echo),
-        "Stream": grpc.unary_stream_rpc_method_handler(made.stream),
-    }
-    running = grpc.server(ThreadPoolExecutor(4))
-    running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-    reflection.enable_server_reflection((SERVICE, reflection.SERVICE_NAME), running, pool=POOL)
-    made.port = running.add_insecure_port("127.0.0.1:0")
-    running.start()
-    yield made
-    running.stop(None).wait(10)
+def server() -> Iterator[GrpcUpstream]:
+    with grpc_upstream(SECRET) as running:
+        yield running
 
 
 @pytest.fixture
@@ -68,7 +26,9 @@ def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
 
 
 @pytest.mark.parametrize("kind", ["provider_type", "call_template_type"])
-def test_a_server_is_discovered_called_and_streamed(client: httpx2.Client, server: Server, kind: str) -> None:
+def test_a_server_is_discovered_called_and_streamed(
+    client: httpx2.Client, server: GrpcUpstream, kind: str
+) -> None:
     name = "grpc_old" if kind == "provider_type" else "grpc_new"
     template = {
         kind: "grpc", "name": name, "host": "127.0.0.1", "port": server.port, "use_ssl": False,
@@ -91,7 +51,7 @@ def test_a_server_is_discovered_called_and_streamed(client: httpx2.Client, serve
     assert SECRET not in dry.text
     answer = client.post(f"/tools/{name}.Contract_Echo/call", json=arguments)
     assert (answer.status_code, answer.json()) == (200, arguments)
-    assert server.seen[-1]["x-key"] == SECRET
+    assert server.seen()["x-key"] == SECRET
     wrong = client.post(f"/tools/{name}.Contract_Echo/call", json={"number": "many"})
     assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/number")
     unknown = client.post(f"/tools/{name}.Contract_Echo/call", json={"numbr": 1})
@@ -113,7 +73,7 @@ def test_a_server_is_discovered_called_and_streamed(client: httpx2.Client, serve
     assert client.post(f"/tools/{name}.Contract_Echo/call", json={}).status_code == 404
 
 
-def test_a_refusal_of_the_credential_is_told_without_it(client: httpx2.Client, server: Server) -> None:
+def test_a_refusal_of_the_credential_is_told_without_it(client: httpx2.Client, server: GrpcUpstream) -> None:
     template = {"call_template_type": "grpc", "host": "127.0.0.1", "port": server.port}
     made = client.post("/providers", json={"name": "grpcwrong", "source": {"call_template": template}})
     assert made.status_code == 201, made.text
