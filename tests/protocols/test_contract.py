@@ -27,6 +27,7 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter, Call, Means, Result
 from app.protocols.registry import ADAPTERS, build_adapters
 from app.security.masking import Masker
+from tests.faults.proxy import FaultProxy, Toxic
 from tests.harness.hosts import HOSTS
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import HUGE, Kit, Upstream
@@ -37,6 +38,7 @@ HOSTILE = [
     "$(id)", "`id`", "| id", "--help", "-rf", "' OR 1=1 --", '"}, {"x": "', "{{7*7}}", "%0d%0aX: 1", "é\u202e\u0000",
     "a" * 5000, "\u2028", "&x=1", "#", "?", "{word}", "\\x00", "\n",
 ]  # fmt: skip
+WITHOUT_LINK = {"udp", "cli", "webrtc", "text", "file"}
 SEVERAL = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.protocol)
 
 
@@ -355,3 +357,48 @@ async def test_many_calls_at_once_get_their_own_answers(kit: Kit, upstream: Upst
         return False
 
     assert all(await asyncio.gather(*(one(number) for number in range(20))))
+
+
+LINK = {
+    "connecting": ("up", 0), "request": ("up", 40), "answer": ("down", 30),
+}  # fmt: skip
+"""Which way a fault of the link lies, and after how many bytes."""
+
+
+@pytest.mark.parametrize("phase", LINK)
+@pytest.mark.parametrize("kind", ["reset_peer", "timeout", "limit_data", "slicer"])
+@with_case("echo")
+async def test_a_fault_of_the_link_is_a_typed_error_and_leaves_nothing_broken(
+    kit: Kit, upstream: Upstream, adapters, kind: Any, phase: str
+) -> None:
+    adapter = adapters[kit.protocol]
+    link = kit.through(upstream, 0)
+    if link is None:
+        # There is no TCP connection: a datagram, a program, a file.
+        assert kit.protocol in WITHOUT_LINK
+        return
+    proxy = FaultProxy(("127.0.0.1", link[1]))
+    await proxy.start()
+    try:
+        template, _ = kit.through(upstream, proxy.port) or ({}, 0)
+        arguments = kit.arguments()
+        for toxic in (None, Toxic(kind, *LINK[phase], value=1.0), None):  # type: ignore[arg-type]
+            proxy.poison(toxic)
+            if toxic is not None:
+                # What is kept from the first call has used up its bytes.
+                proxy.reset()
+            began = time.monotonic()
+            try:
+                result = await adapter.call(
+                    call_of(adapter, template, arguments, seconds=20 if toxic is None else 1.0)
+                )
+                assert kit.echoed(await whole(result)) == arguments
+            except UpstreamError:
+                if toxic is None or time.monotonic() - began > 10:
+                    raise
+        async with asyncio.timeout(10):
+            # Nothing waits for an answer any more; a connection may be kept.
+            while len(proxy) > 1:  # noqa: ASYNC110 - the proxy has no event for it.
+                await asyncio.sleep(0.02)
+    finally:
+        await proxy.aclose()

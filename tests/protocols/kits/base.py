@@ -1,6 +1,7 @@
 """What the contract suite needs of a protocol's upstream."""
 
 import asyncio
+import re
 import socket
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
@@ -52,6 +53,18 @@ class Kit(ABC):
     """Where its credentials may stand: header, query, cookie, or the JSON pointer of a sealed field."""
     text_only: ClassVar[bool] = False
     """Whether arguments reach the upstream as text, so that types are lost."""
+
+    def through(self, upstream: Upstream, port: int) -> tuple[Template, int] | None:
+        """The template of `echo` with this port of loopback in place of the upstream's, and which that is; None
+        for a protocol without a TCP connection."""
+        template = self.template(upstream, "echo")
+        if isinstance(template.get("port"), int) and self.protocol != "udp":
+            return {**template, "port": port}, template["port"]
+        text = orjson.dumps(template).decode()
+        found = re.search(r"://127\.0\.0\.1:(\d+)", text)
+        if found is None:
+            return None
+        return orjson.loads(text.replace(found[0], f"://127.0.0.1:{port}")), int(found[1])
 
     @abstractmethod
     def serve(self) -> AbstractAsyncContextManager[Upstream]:
