@@ -111,6 +111,7 @@ CASES = [
     Case("websocket", "json", message, WORDS),
     Case("websocket", "text", as_text, WORDS),
     Case("websocket", "string", in_a_string, WORDS),
+    Case("graphql", "document", file, WORDS),
     Case("cli", "json", command, {"word": '{"a": [1, "it\'s"]}'}),
     Case("cli", "text", command, {"word": "a $HOME; `id` \\n"}),
     Case("text", "content", file, {}),
