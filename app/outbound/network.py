@@ -94,20 +94,26 @@ class Network:
         """A UDP socket that is bound to its one peer: the kernel drops what comes from elsewhere."""
         if egress is not None and egress.proxy_url is not None:
             raise InvalidInput("Datagrams do not go through an HTTP proxy: take proxy_url out.")
-        family, address = (await self.addresses(place, by=by))[0]
-        try:
-            raw = self._guard.socket_factory(
-                (family, socket.SOCK_DGRAM, socket.IPPROTO_UDP, "", (address, place.port))
-            )
-        except AddressDenied as error:
-            raise not_connected(error) from None
+        failed: OSError | None = None
+        for family, address in await self.addresses(place, by=by):
+            try:
+                return await self._bound(family, address, place.port)
+            except AddressDenied as error:
+                raise not_connected(error) from None
+            except OSError as error:
+                # There is no way to an address of this family from here, perhaps.
+                failed = error
+        raise not_connected(failed or OSError()) from None
+
+    async def _bound(self, family: int, address: str, port: int) -> "Datagrams":
+        raw = self._guard.socket_factory((family, socket.SOCK_DGRAM, socket.IPPROTO_UDP, "", (address, port)))
         try:
             raw.setblocking(False)
-            raw.connect((address, place.port))
+            raw.connect((address, port))
             return await Datagrams.over(raw)
-        except OSError as error:
+        except BaseException:
             raw.close()
-            raise not_connected(error) from None
+            raise
 
     async def _socket(self, place: Place, egress: EgressSettings | None) -> socket.socket:
         proxy = Proxy.parse(egress) if egress is not None and egress.proxy_url is not None else None

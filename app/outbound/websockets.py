@@ -5,6 +5,7 @@ what comes is as large as it says. Needs the library `websockets`.
 """
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Sequence
@@ -83,6 +84,7 @@ class WebSocket:
         self._connection = connection
         self._masker = masker
         self._keep_alive = keep_alive
+        self._closed = False
 
     @classmethod
     async def open(
@@ -152,7 +154,8 @@ class WebSocket:
                 except TimeoutError:
                     if by <= quiet or not self._keep_alive or (pong is not None and not pong.done()):
                         raise UpstreamTimeout("The upstream did not answer in time.") from None
-                with Bound(timers(), by):
+                # Of a connection that was closed this very moment, messages may be left to be read.
+                with contextlib.suppress(ConnectionClosed), Bound(timers(), by):
                     pong = asyncio.ensure_future(await self._connection.ping())
         except ConnectionClosed as closed:
             error = self._ended(closed)
@@ -163,13 +166,17 @@ class WebSocket:
             raise UpstreamTimeout("The upstream did not answer in time.") from None
 
     def close(self) -> None:
-        """Say goodbye if that takes no waiting, and close the connection."""
+        """Say goodbye if that takes no waiting, and close the connection. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
         transport = self._connection.transport
         try:
             self._connection.protocol.send_close(1000)
             self._connection.send_data()
         except (InvalidState, WebSocketException, OSError, RuntimeError):
             transport.abort()
+        # The peer may never take what is written, nor answer the goodbye.
         if transport.get_write_buffer_size():
             transport.abort()
         else:

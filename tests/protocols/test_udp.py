@@ -65,7 +65,7 @@ async def test_one_datagram_is_the_answer_by_default(udp, peer) -> None:
     peer.replies = ["grün".encode(), b"more"]
     result = await udp.call(call_of(udp, peer.template, {"a": "b", "n": 1}))
     assert (result.media_type, await result.read()) == ("text/plain; charset=utf-8", "grün".encode())
-    assert peer.got == [b'{"a":"b","n":1}']
+    assert peer.got == [b'{"a": "b", "n": 1}']
 
 
 async def test_several_are_one_after_the_other(udp, peer) -> None:
@@ -122,7 +122,7 @@ async def test_a_lossy_network_brings_the_answers_of_those_that_get_through(udp,
     async def one(port: int, number: int) -> bool:
         template = {**peer.template, "port": port, "timeout": 500}
         try:
-            return await answer_to(udp, template, {"n": number}) == b'{"n":%d}' % number
+            return await answer_to(udp, template, {"n": number}) == b'{"n": %d}' % number
         except UpstreamTimeout:
             return False
 

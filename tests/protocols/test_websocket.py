@@ -89,14 +89,14 @@ async def peer() -> AsyncIterator[Peer]:
 
 
 MESSAGES: list[tuple[Any, dict[str, Any], str]] = [
-    (None, {"a": "ü", "n": 1}, '{"a":"ü","n":1}'),
+    (None, {"a": "ü", "n": 1}, '{"a": "\\u00fc", "n": 1}'),
     (None, {}, "{}"),
     ("GET UTCP_ARG_a_UTCP_ARG UTCP_ARG_n_UTCP_ARG", {"a": 'x"', "n": [1]}, 'GET x" [1]'),
     ('{"q": "UTCP_ARG_a_UTCP_ARG"}', {"a": 'x", "admin": "y'}, '{"q": "x\\", \\"admin\\": \\"y"}'),
     ({"q": "UTCP_ARG_a_UTCP_ARG", "l": ["to UTCP_ARG_a_UTCP_ARG", 7]}, {"a": 'x"}'},
-     '{"q":"x\\"}","l":["to x\\"}",7]}'),
+     '{"q": "x\\"}", "l": ["to x\\"}", 7]}'),
     ({"n": "UTCP_ARG_n_UTCP_ARG", "t": "UTCP_ARG_t_UTCP_ARG"}, {"n": {"k": None}, "t": "UTCP_ARG_n_UTCP_ARG"},
-     '{"n":{"k":null},"t":"UTCP_ARG_n_UTCP_ARG"}'),
+     '{"n": {"k": null}, "t": "UTCP_ARG_n_UTCP_ARG"}'),
 ]  # fmt: skip
 
 
@@ -181,7 +181,7 @@ async def test_the_upgrade_carries_headers_arguments_and_credentials(ws, peer) -
     assert SECRET not in str(shown)
     assert shown["headers"]["Authorization"] == "***"
     result = await ws.call(call)
-    assert await result.read() == b'{"q":1}'
+    assert await result.read() == b'{"q": 1}'
     request = peer.requests[0]
     assert request.path == f"/tools/a%2Fb?a=1&key={SECRET}%26"
     expected = {
@@ -436,13 +436,28 @@ async def test_a_silent_upgrade_is_left_at_the_timeout_of_the_template(ws) -> No
 async def test_silence_is_borne_while_the_peer_answers_pings(ws, peer) -> None:
     async def late(connection: ServerConnection) -> None:
         await connection.recv()
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.7)
         await connection.send("late")
 
     peer.handler = late
     assert await answer_to(ws, peer.template, {}, limits=Limits(idle=0.2)) == b"late"
     with pytest.raises(UpstreamTimeout):
         await answer_to(ws, {**peer.template, "keep_alive": False}, {}, limits=Limits(idle=0.2))
+
+
+async def test_no_message_is_lost_between_two_silences(ws, peer) -> None:
+    """The peer speaks and closes at the very moments at which it is found to be silent."""
+
+    async def late(connection: ServerConnection) -> None:
+        await connection.recv()
+        await asyncio.sleep(0.1)
+        await connection.send("late")
+
+    peer.handler = late
+    answers = await asyncio.gather(
+        *(answer_to(ws, peer.template, {}, limits=Limits(idle=0.05 + n / 10_000)) for n in range(-20, 20))
+    )
+    assert answers == [b"late"] * 40
 
 
 async def test_a_peer_that_answers_no_ping_is_left(ws, peer) -> None:
@@ -522,7 +537,7 @@ async def test_tls_is_verified_with_the_providers_own_authority(ws, tmp_path) ->
         url = f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         template = {"call_template_type": "websocket", "url": url}
         own = EgressSettings(ca_bundle=authority[0])
-        assert await answer_to(ws, template, {"a": 1}, egress=own) == b'{"a":1}'
+        assert await answer_to(ws, template, {"a": 1}, egress=own) == b'{"a": 1}'
         with pytest.raises(UpstreamUnreachable) as caught:
             await answer_to(ws, template, {"a": 1})
         assert not caught.value.sent
@@ -546,6 +561,6 @@ async def test_through_a_proxy(ws, peer) -> None:
 
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     egress = EgressSettings(proxy_url=Secret(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
-    assert await answer_to(ws, peer.template, {"a": 1}, egress=egress) == b'{"a":1}'
+    assert await answer_to(ws, peer.template, {"a": 1}, egress=egress) == b'{"a": 1}'
     assert asked[0].startswith(b"CONNECT 127.0.0.1:")
     server.close()

@@ -1,6 +1,7 @@
 """Messages of protocols without headers: the arguments as JSON, or a text with arguments in its places."""
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -9,7 +10,7 @@ import orjson
 
 from app.errors import CredentialMissing, Fault, InvalidArguments
 from app.protocols.base import Call
-from app.protocols.shared.texts import PLACEHOLDER, as_text, fill_text, given, named_arguments
+from app.protocols.shared.texts import PLACEHOLDER, given, named_arguments
 
 DISCOVERY: Final = b'{"type": "utcp"}'
 """What a UTCP client sends to be told the manual, byte by byte."""
@@ -24,25 +25,35 @@ def fill_message(template: str, arguments: Mapping[str, Any]) -> str:
     are escaped, elsewhere they are written as JSON. In other texts they stand as they are.
     """
     if not _is_json(template):
-        return fill_text(template, arguments)
+        return PLACEHOLDER.sub(lambda found: plain_text(given(found[1], arguments)), template)
     pieces: list[str] = []
     quoted, begin = False, 0
     for found in PLACEHOLDER.finditer(template):
         before = template[begin : found.start()]
         quoted ^= sum(mark[0] == '"' for mark in _QUOTES.finditer(before)) % 2 == 1
         value = given(found[1], arguments)
-        text = orjson.dumps(as_text(value)).decode()[1:-1] if quoted else orjson.dumps(value).decode()
+        text = json_text(plain_text(value))[1:-1] if quoted else json_text(value)
         pieces += before, text
         begin = found.end()
     return "".join([*pieces, template[begin:]])
 
 
+def json_text(value: Any) -> str:
+    """JSON exactly as the released clients write it: ASCII, with blanks after commas and colons."""
+    return json.dumps(value)
+
+
+def plain_text(value: Any) -> str:
+    """An argument within text: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json_text(value)
+
+
 @contextlib.contextmanager
 def writable() -> Iterator[None]:
-    """InvalidArguments for what cannot be written: lone surrogates, integers beyond 64 bits."""
+    """InvalidArguments for what cannot be written: lone surrogates, what is nested too deeply."""
     try:
         yield
-    except (TypeError, UnicodeEncodeError):
+    except (TypeError, UnicodeEncodeError, RecursionError):
         fault = Fault("", "Use well-formed Unicode, integers of 64 bits and at most 250 levels.")
         raise InvalidArguments("An argument cannot be written as text.", errors=[fault]) from None
 

@@ -2,10 +2,9 @@
 
 import asyncio
 import codecs
+import json
 from collections.abc import Mapping
 from typing import Any, Final
-
-import orjson
 
 from app.errors import Fault, InvalidInput
 from app.outbound.framing import Event
@@ -13,8 +12,7 @@ from app.outbound.network import Place
 from app.protocols.base import Call, Result
 from app.protocols.shared.answers import BYTES, TEXT, body_answer
 from app.protocols.shared.fields import field_values
-from app.protocols.shared.messages import fill_message, refuse_credentials, writable
-from app.protocols.shared.texts import as_text
+from app.protocols.shared.messages import fill_message, json_text, plain_text, refuse_credentials, writable
 from app.utcp.templates.sockets import TcpTemplate, UdpTemplate
 
 _QUADRATIC: Final = frozenset({"punycode", "idna"})
@@ -58,7 +56,7 @@ def request_of(model: TcpTemplate | UdpTemplate, call: Call, *, masked: bool = F
     refuse_tls(call, model.call_template_type)
     with writable():
         if model.request_data_format == "json":
-            return orjson.dumps(call.arguments)
+            return json_text(call.arguments).encode()
         sealed = field_values(call.credentials, masked=masked)
         return _text(sealed.get(_TEMPLATE, model.request_data_template), call.arguments).encode()
 
@@ -91,14 +89,14 @@ async def decoded_manual(raw: bytes, codec: str | None) -> bytes:
 def shown(model: TcpTemplate | UdpTemplate, origin: str, call: Call, *, verb: str) -> dict[str, Any]:
     """The request as JSON, secrets as `***`; framing is not shown."""
     body = request_of(model, call, masked=True).decode()
-    json = orjson.loads(body) if model.request_data_format == "json" else body
-    return {"method": verb, "url": origin, "headers": {}, "body": json}
+    is_json = model.request_data_format == "json"
+    return {"method": verb, "url": origin, "headers": {}, "body": json.loads(body) if is_json else body}
 
 
 def _text(template: str | None, arguments: Mapping[str, Any]) -> str:
     if template:
         return fill_message(template, arguments)
-    return " ".join(as_text(value) for value in arguments.values())
+    return " ".join(plain_text(value) for value in arguments.values())
 
 
 def _decoded(raw: bytes, codec: str | None) -> bytes | None:

@@ -9,7 +9,7 @@ from app.outbound.framing import Event
 from app.protocols.base import Call, Result
 from app.protocols.shared.answers import BYTES, JSON, TEXT, body_answer
 from app.protocols.shared.fields import filled
-from app.protocols.shared.messages import fill_message, writable
+from app.protocols.shared.messages import fill_message, json_text, writable
 from app.protocols.shared.texts import fill_json
 from app.utcp.templates.remote import WebsocketTemplate
 
@@ -21,9 +21,9 @@ def message_of(model: WebsocketTemplate, placed: frozenset[str], call: Call, *, 
         if isinstance(template, str):
             return fill_message(template, call.arguments)
         if template is not None:
-            return orjson.dumps(fill_json(template, call.arguments)).decode()
+            return json_text(fill_json(template, call.arguments))
         rest = {name: value for name, value in call.arguments.items() if name not in placed}
-        return orjson.dumps(rest).decode()
+        return json_text(rest)
 
 
 def single_answer(message: str | bytes, model: WebsocketTemplate, call: Call) -> Result:

@@ -93,7 +93,7 @@ def test_a_websocket_is_discovered_called_and_streamed(
         assert [f'data: {{"n": {n}}}' in text for n in range(3)] == [True] * 3
         assert "gateway-end" in text
         # The tool without a call template is called with the manual's own, its headers included.
-        assert client.post(f"/tools/{name}.echo/call", json={"a": 1}).text == '{"a":1}'
+        assert client.post(f"/tools/{name}.echo/call", json={"a": 1}).text == '{"a": 1}'
         assert peer.seen[-1][1]["x-discovery"] == SECRET
         shown = (
             client.get(f"/tools/{name}.count").text + client.get("/utcp").text + client.get("/export").text
