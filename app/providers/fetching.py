@@ -65,8 +65,9 @@ class Fetcher:
         """That of the template's protocol; InvalidInput where this gateway has none."""
         protocol = protocol_of(template)
         if protocol not in self.adapters:
-            fault = Fault("/call_template_type", "Another protocol.", expected=sorted(self.adapters))
-            raise InvalidInput(f"The protocol {protocol} is not served by this gateway.", errors=[fault])
+            sentence = f"The protocol {protocol} is not served by this gateway."
+            fault = Fault("/call_template_type", sentence, expected=sorted(self.adapters))
+            raise InvalidInput(sentence, errors=[fault])
         return self.adapters[protocol]
 
     def prepare(self, template: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from app.utcp.render import ManualEntry, ManualVersion, rendered_tool, single_ty
 from app.utcp.schemas import publishable
 from app.utcp.templates import protocol_of
 from app.utcp.templates.base import replaced
+from app.utcp.variables import find_variables
 
 Json = dict[str, Any]
 
@@ -83,9 +84,19 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
     if version == 0:
         inputs = transformed(inline(inputs), single_typed)
         outputs = transformed(inline(outputs), single_typed)
-    entry = ManualEntry(tool.name, tool.description, inputs, outputs, tool.tags, "", tool.provider)
+    entry = ManualEntry(
+        _name(tool, template), tool.description, inputs, outputs, tool.tags, "", tool.provider
+    )
     key = "tool_provider" if version == 0 else "tool_call_template"
     return rendered_tool(entry, inputs, outputs, key, spelled)
+
+
+def _name(tool: DirectTool, template: Json) -> str:
+    """The plugin for MCP reads server and tool out of the name."""
+    if protocol_of(template) != "mcp":
+        return tool.name
+    (server,) = template["config"]["mcpServers"]
+    return f"{server}.{template['tool_name']}"
 
 
 def _native(template: Json, version: ManualVersion) -> Json:
@@ -95,6 +106,10 @@ def _native(template: Json, version: ManualVersion) -> Json:
         raise NotDirect("It works on the gateway's own machine.")
     if protocol in (_ONLY_V0 if version == 1 else _ONLY_V1):
         raise NotDirect(f"This generation of UTCP has no protocol {protocol}.")
+    if protocol == "graphql" and find_variables(template.get("query")):
+        raise NotDirect("UTCP clients take GraphQL's variables for their own.")
+    if protocol == "mcp" and "tool_name" not in template:
+        raise NotDirect("UTCP cannot name a resource.")
     if protocol == "http" and "parameters" in template:
         return _from_openapi(template)
     return template

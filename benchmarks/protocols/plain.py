@@ -7,13 +7,21 @@ microseconds of one call in this process, those of its children included.
 import asyncio
 import json
 import os
+import shlex
 import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import grpc.aio
 import uvloop
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message_factory import GetMessageClass
+from websockets.asyncio.client import connect
+
+from tests.protocols.kits.grpc import contract_file, pool_with
 
 Call = Callable[[], Awaitable[Any]]
 Json = dict[str, Any]
@@ -73,6 +81,63 @@ async def udp(template: Json, arguments: Json) -> AsyncIterator[Call]:
     yield call
 
 
+@asynccontextmanager
+async def websocket(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """websockets: a connection for each call."""
+    message = json.dumps({"key": "", "arguments": arguments})
+
+    async def call() -> Any:
+        async with connect(template["url"], compression=None, proxy=None) as connection:
+            await connection.send(message)
+            return await connection.recv()
+
+    yield call
+
+
+@asynccontextmanager
+async def graphql(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """aiohttp, which knows nothing of GraphQL."""
+    body = {"query": template["query"], "variables": arguments}
+    async with aiohttp.ClientSession() as session:
+
+        async def call() -> Any:
+            async with session.post(template["url"], json=body) as answer:
+                return await answer.json()
+
+        yield call
+
+
+@asynccontextmanager
+async def over_grpc(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """grpcio, with messages from JSON and to JSON."""
+    kind = GetMessageClass(pool_with(contract_file()).FindMessageTypeByName("contract.v1.Word"))
+    async with grpc.aio.insecure_channel(f"{template['host']}:{template['port']}") as channel:
+        method = channel.unary_unary(
+            f"/{template['service_name']}/{template['method_name']}",
+            request_serializer=kind.SerializeToString,
+            response_deserializer=kind.FromString,
+        )
+
+        async def call() -> Any:
+            return MessageToDict(await method(ParseDict(arguments, kind())))
+
+        yield call
+
+
+@asynccontextmanager
+async def cli(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """asyncio: a process for each call."""
+    words = shlex.split(template["commands"][0]["command"])[:-1]
+
+    async def call() -> Any:
+        child = await asyncio.create_subprocess_exec(
+            *words, json.dumps(arguments["body"]), stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, env={}
+        )
+        return (await child.communicate())[0]
+
+    yield call
+
+
 def _text(template: str, arguments: Json) -> bytes:
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value)
@@ -82,6 +147,7 @@ def _text(template: str, arguments: Json) -> bytes:
 
 WAYS: dict[str, Callable[[Json, Json], Any]] = {
     "http": over_http, "sse": over_http, "streamable_http": over_http, "tcp": tcp, "udp": udp,
+    "websocket": websocket, "graphql": graphql, "grpc": over_grpc, "cli": cli,
 }  # fmt: skip
 """Libraries by protocol: `text` and `file` need none."""
 

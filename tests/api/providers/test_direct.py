@@ -136,6 +136,24 @@ async def test_values_of_a_template_become_variables_and_open_variables_are_writ
     assert CANARY not in answer.text
 
 
+async def test_what_a_plugin_would_take_otherwise_is_left_out_or_named_for_it(admin, upstream):
+    servers = {"tools": {"transport": "http", "url": f"{upstream.url}/mcp"}}
+    documents = {"plain": "{ now }", "typed": "query A($id: ID!) { user(id: $id) { id } }"}
+    templates = {
+        "m": {"call_template_type": "mcp", "config": {"mcpServers": servers}, "tool_name": "add"},
+        **{
+            name: {"call_template_type": "graphql", "url": f"{upstream.url}/g", "query": query}
+            for name, query in documents.items()
+        },
+    }
+    for name, template in templates.items():
+        made = await admin.post("/tools", json={"provider": "x", "name": name, "call_template": template})
+        assert made.status_code == 201, made.text
+    tools, answer = await direct(admin, protocol="mcp,graphql")
+    assert sorted(tools) == ["tools.add", "x_plain"]
+    assert answer.headers["x-tools-left-out"] == "1"
+
+
 @pytest.mark.parametrize("protocol", ["file", "cli", "http,nonsense"])
 async def test_local_and_unknown_protocols_give_nothing(admin, upstream, protocol):
     await registered(admin, upstream)
