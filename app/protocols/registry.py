@@ -10,6 +10,7 @@ from app.protocols.file import FileAdapter
 from app.protocols.graphql import GraphqlAdapter
 from app.protocols.grpc import GrpcAdapter
 from app.protocols.http import HttpAdapter
+from app.protocols.mcp import McpAdapter
 from app.protocols.sse import SseAdapter
 from app.protocols.streamable_http import StreamableHttpAdapter
 from app.protocols.tcp import TcpAdapter
@@ -26,6 +27,7 @@ ADAPTERS = (
     TcpAdapter,
     UdpAdapter,
     CliAdapter,
+    McpAdapter,
     WebsocketAdapter,
     GrpcAdapter,
     GraphqlAdapter,

@@ -39,6 +39,8 @@ def test_only_the_outbound_room_opens_sockets() -> None:
         "websockets",
         "grpc",
         "grpc.aio",
+        "mcp",
+        "mcp_types",
     }
     # The command line is a client of the gateway, the embedded servers and the sample API are servers.
     may = {"outbound", "cli", "embedded", "sample"}

@@ -8,6 +8,7 @@ from tests.protocols.kits.cli import MISSING, CliKit
 from tests.protocols.kits.graphql import GraphqlKit
 from tests.protocols.kits.grpc import GrpcKit
 from tests.protocols.kits.http import HttpKit
+from tests.protocols.kits.mcp import McpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
 from tests.protocols.kits.websocket import WebsocketKit
@@ -21,6 +22,7 @@ KITS: tuple[Kit, ...] = (
     TcpKit(),
     UdpKit(),
     CliKit(),
+    McpKit(),
     WebsocketKit(),
     GrpcKit(),
     GraphqlKit(),

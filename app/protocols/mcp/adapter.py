@@ -1,0 +1,220 @@
+"""UTCP's `mcp`: tools and resources of MCP servers over Streamable HTTP, SSE and stdio."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from app.errors import Fault, InvalidArguments, UpstreamAnswer, UpstreamRejected
+from app.outbound.framing import Event
+from app.outbound.mcp import AVAILABLE
+from app.outbound.mcp.server import Rejected
+from app.outbound.programs import ProgramRules
+from app.outbound.refusals import readable
+from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.mcp.calls import Sent, asked
+from app.protocols.mcp.compiling import McpTarget, compile_mcp, shown_server
+from app.protocols.mcp.listing import filled_uri, resource_entries, template_entries, tool_entries, uri_names
+from app.protocols.mcp.results import refusal, resource_value, tool_value
+from app.protocols.shared.answers import JSON, refuse_large, timed, value_answer
+from app.protocols.shared.extras import refuse_without
+from app.utcp.percent import escape
+
+if AVAILABLE:
+    from app.outbound.mcp.pool import Sessions
+
+_CLIENTS_FAULTS: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
+_ERROR_BODY: Final = 64 * 1024
+
+
+class McpAdapter:
+    """Calls MCP servers over sessions that are kept."""
+
+    name: ClassVar[str] = "mcp"
+
+    def __init__(self, means: Means) -> None:
+        self._masker = means.masker
+        self._rules = ProgramRules(means.settings)
+        self._sessions: Any = None
+        if AVAILABLE:
+            self._sessions = Sessions(
+                means.engine,
+                self._rules,
+                means.masker,
+                most=means.settings.mcp_sessions,
+                idle=means.settings.mcp_idle_seconds,
+            )
+
+    def prepare(self, template: Mapping[str, Any]) -> McpTarget:
+        """Compile a template of `call_template_type` mcp that names one server; raises InvalidInput."""
+        refuse_without("mcp", installed=AVAILABLE, protocol="mcp")
+        return compile_mcp(template, self._rules)
+
+    def origin(self, target: McpTarget) -> str:
+        """The origin of the server's URL, or `stdio://` and its command."""
+        return target.origin
+
+    def safe(self, target: McpTarget) -> bool:
+        """Whether a resource is read; what a server says of its tools (readOnlyHint) is not believed."""
+        return target.uri is not None
+
+    def idempotent(self, target: McpTarget) -> bool:
+        """Whether a resource is read."""
+        return target.uri is not None
+
+    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
+        """None: a session may change what a server answers."""
+        return None
+
+    def verb(self, target: McpTarget) -> str:
+        """The method of MCP."""
+        return "resources/read" if target.uri is not None else "tools/call"
+
+    async def call(self, call: Call) -> Result:
+        """Call the tool or read the resource; its progress comes as events named `progress`."""
+        target: McpTarget = call.target
+        sent = Sent(call)
+        if target.uri is not None:
+            uri = _uri(target.uri, call.arguments)
+            working = self._work(sent, lambda session: session.read(uri, sent.attempt))
+        else:
+            tool = _tool(target)
+            on_progress = sent.on_progress if call.ends is not None else None
+            working = self._work(
+                sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
+            )
+        if call.ends is None:
+            return value_answer(self._value(await working, call), call)
+        task = asyncio.create_task(working)
+        # A caller who leaves early asks for no error any more.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await self._streamed(task, sent, call)
+
+    async def discover(self, call: Call) -> Discovered:
+        """A manual of the server's tools, and of its resources where the template wants them."""
+        target: McpTarget = call.target
+        tools = tool_entries(target.name, await self._list(call, "tools"))
+        if target.resources:
+            for kind, entries in (("resources", resource_entries), ("resource_templates", template_entries)):
+                try:
+                    tools += entries(target.name, await self._list(call, kind))
+                except UpstreamRejected:
+                    # A server may have tools and no resources.
+                    continue
+        raw = orjson.dumps({"utcp_version": "1.0.1", "tools": tools})
+        refuse_large(len(raw), call.limits.response_bytes)
+        return Discovered(raw=raw, media_type=JSON, url=target.origin, made=True)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The request of MCP, and how its server is reached."""
+        target: McpTarget = call.target
+        if target.uri is not None:
+            params: dict[str, Any] = {"uri": _uri(target.uri, call.arguments)}
+        else:
+            params = {"name": _tool(target), "arguments": call.arguments}
+        shown = shown_server(call)
+        body = {"method": self.verb(target), "params": params}
+        more = {key: value for key, value in shown.items() if key not in ("url", "headers")}
+        return {"method": "MCP", "url": shown["url"], "headers": shown["headers"], "body": {**body, **more}}
+
+    async def aclose(self) -> None:
+        """Close all sessions, and end the servers that are programs."""
+        if self._sessions is not None:
+            await self._sessions.aclose()
+
+    async def _list(self, call: Call, kind: str) -> list[dict[str, Any]]:
+        sent = Sent(call)
+        found: list[dict[str, Any]] = await self._work(
+            sent, lambda session: getattr(session, kind)(sent.attempt)
+        )
+        return found
+
+    async def _work(self, sent: "Sent", ask: Any) -> Any:
+        try:
+            return await asked(self._sessions, sent, ask)
+        except Rejected as error:
+            told = {"code": error.code, "message": error.message, "data": error.told}
+            body = self._masked({key: value for key, value in told.items() if value is not None})
+            status = 422 if error.code in _CLIENTS_FAULTS else 500
+            answer = UpstreamAnswer(status=status, body=body)
+            detail = f"The MCP server answered with error {error.code}."
+            raise UpstreamRejected(detail, answer=answer) from None
+
+    def _value(self, result: dict[str, Any], call: Call) -> Any:
+        """The value of a result; raises UpstreamRejected for that of a tool that failed."""
+        if result.get("resultType") == "input_required" or "inputRequests" in result:
+            answer = UpstreamAnswer(status=422, body=None)
+            raise UpstreamRejected(
+                "The MCP server asks for more input, which nobody is there to give.", answer=answer
+            )
+        if call.target.uri is not None:
+            return resource_value(result)
+        if result.get("isError"):
+            answer = UpstreamAnswer(status=422, body=self._masked(refusal(result)))
+            raise UpstreamRejected("The MCP server's tool says that it failed.", answer=answer)
+        return tool_value(result)
+
+    def _masked(self, value: Any) -> Any:
+        raw = orjson.dumps(value)
+        return readable(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=len(raw) <= _ERROR_BODY)
+
+    async def _streamed(self, working: "asyncio.Task[Any]", sent: "Sent", call: Call) -> Result:
+        """Back once there is progress, or the result."""
+        try:
+            with timed(call.deadline):
+                await sent.changed(working)
+        except BaseException:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            raise
+        if working.done() and not sent.progress:
+            answer = value_answer(self._value(working.result(), call), call)
+            refuse_large(len(answer.body or b""), call.limits.event_bytes)
+            return answer
+        events = self._events(working, sent, call)
+        result = Result(status=200, headers=[], media_type=JSON, body=None, events=events)
+        result.close_with(partial(_cancel, working))
+        return result
+
+    async def _events(
+        self, working: "asyncio.Task[Any]", sent: "Sent", call: Call
+    ) -> AsyncGenerator[Event, None]:
+        ends = call.ends or call.deadline
+        try:
+            while not working.done() or sent.progress:
+                while sent.progress:
+                    yield Event(sent.progress.popleft(), name="progress")
+                with timed(ends, "The MCP server's tool did not end in its time."):
+                    await sent.changed(working)
+            answer = value_answer(self._value(working.result(), call), replace(call, ends=None))
+            refuse_large(len(answer.body or b""), call.limits.event_bytes)
+            yield Event(answer.body or b"", "json")
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+def _cancel(working: "asyncio.Task[Any]") -> None:
+    working.cancel()
+
+
+def _tool(target: McpTarget) -> str:
+    if target.tool is None:
+        # A tool that was written by hand may be without one: there is no other name that it could mean.
+        fault = Fault("/tool_name", "Name the server's tool.")
+        raise InvalidArguments("The call template names no tool of the server.", errors=[fault])
+    return target.tool
+
+
+def _uri(uri: str, arguments: Mapping[str, Any]) -> str:
+    values = {}
+    for name in uri_names(uri):
+        if name not in arguments:
+            fault = Fault(f"/{name}", "The address of this resource needs it.")
+            raise InvalidArguments("An argument is missing.", errors=[fault])
+        value = arguments[name]
+        values[name] = escape(value if isinstance(value, str) else orjson.dumps(value).decode())
+    return filled_uri(uri, values)

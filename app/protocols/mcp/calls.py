@@ -1,0 +1,76 @@
+"""One request to an MCP server: its time, its progress, and the one time that it is sent again."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+
+from app.errors import UpstreamUnreachable
+from app.outbound.mcp.attempts import Attempt, Forgotten
+from app.protocols.base import Call
+from app.protocols.mcp.compiling import McpTarget, server_of
+from app.protocols.shared.answers import timed
+
+_MOST_PROGRESS: Final = 256
+
+
+class Sent:
+    """A request. Of its progress the last 256 reports are kept until they are taken."""
+
+    def __init__(self, call: Call) -> None:
+        target: McpTarget = call.target
+        now = asyncio.get_running_loop().time()
+        self.call = call
+        self.by = min(call.deadline, now + (target.server.timeout or call.deadline))
+        self.until = call.ends if call.ends is not None else self.by
+        self.attempt = self._attempt()
+        self.progress: deque[bytes] = deque(maxlen=_MOST_PROGRESS)
+        self._changed = asyncio.Event()
+
+    async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """What the SDK calls for each report."""
+        report = {"progress": progress, "total": total, "message": message}
+        text = orjson.dumps({key: value for key, value in report.items() if value is not None})
+        if len(text) <= self.call.limits.event_bytes:
+            self.progress.append(text)
+            self._changed.set()
+
+    async def changed(self, working: "asyncio.Task[Any]") -> None:
+        """Wait for progress or the end."""
+        if self.progress or working.done():
+            return
+        self._changed.clear()
+        telling = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait([working, telling], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            telling.cancel()
+
+    def again(self) -> None:
+        """A new attempt for the same request."""
+        self.attempt = self._attempt()
+
+    def _attempt(self) -> Attempt:
+        return Attempt(self.until, self.call.limits, headers=self.call.headers)
+
+
+async def asked(sessions: Any, sent: Sent, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+    """The server's answer. A session that the server has forgotten is opened anew, once.
+
+    Raises Rejected, and what a call raises.
+    """
+    server = server_of(sent.call)
+    with timed(sent.until, "The MCP server did not answer in time."):
+        for last in (False, True):
+            async with sessions.session(server, limits=sent.call.limits, by=sent.by) as session:
+                try:
+                    return await ask(session)
+                except Forgotten:
+                    sessions.drop(session)
+                    if last:
+                        detail = "The MCP server forgets its sessions as soon as they are made."
+                        raise UpstreamUnreachable(detail, sent=False) from None
+                    sent.again()
+    raise AssertionError  # the loop has come back or raised

@@ -1,0 +1,119 @@
+"""An `mcp` call template -> how its one server is reached, and what of it is called."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from app.errors import Fault, InvalidInput
+from app.outbound.attach import attach
+from app.outbound.mcp.server import Server
+from app.outbound.programs import Order, ProgramRules
+from app.protocols.base import Call
+from app.protocols.shared.fields import filled
+from app.security.masking import MASK
+from app.utcp.origins import template_origin
+from app.utcp.templates import compiled
+from app.utcp.templates.mcp import McpServer, McpTemplate
+from app.utcp.text import pointer
+
+
+@dataclass(frozen=True, slots=True)
+class McpTarget:
+    """A compiled template. Sealed values go into `fields` at a call."""
+
+    origin: str
+    name: str
+    server: McpServer
+    program: str | None
+    folder: str
+    tool: str | None
+    uri: str | None
+    resources: bool
+    fields: Mapping[str, Any] = field(repr=False)
+
+
+def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
+    """Raises InvalidInput, with pointers into the template."""
+    model = compiled(template, "mcp")
+    assert isinstance(model, McpTemplate)  # noqa: S101 - the protocol's own model.
+    origin = template_origin(model.stored())
+    name, server = next(iter(model.config.servers.items()))
+    at = pointer("/config/mcpServers", name)
+    program, folder = None, "/"
+    if server.transport == "stdio":
+        program = rules.program(server.command or "", at=f"{at}/command")
+        folder = rules.folder(server.cwd, at=f"{at}/cwd")
+        rules.check_names(server.env, at=f"{at}/env")
+        rules.account()
+    elif bad := next((key for key in server.headers if not _is_token(key)), None):
+        fault = Fault(pointer(at, "headers", bad), "This is no name of a header.")
+        raise InvalidInput("A header cannot be sent.", errors=[fault])
+    return McpTarget(
+        origin=origin,
+        name=name,
+        server=server,
+        program=program,
+        folder=folder,
+        tool=model.tool_name,
+        uri=model.resource_uri,
+        resources=model.register_resources_as_tools,
+        fields=model.stored(),
+    )
+
+
+def server_of(call: Call, *, masked: bool = False) -> Server:
+    """The server with the credentials of a call; InvalidInput for one that it cannot carry."""
+    target: McpTarget = call.target
+    config = filled(target.fields, call.credentials, masked=masked)["config"]["mcpServers"][target.name]
+    wires = [wire for wire in call.credentials if wire.location != "field"]
+    if target.program is not None:
+        if wires:
+            raise InvalidInput(
+                f"A program takes credentials by env only, not as a {wires[0].location}: take the credential "
+                f"{wires[0].slot!r} out, and give its value by a variable."
+            )
+        words = (target.program, *(str(word) for word in config.get("args", ())))
+        environment = dict(config.get("env", {}))
+        order = Order(words, environment, target.folder, talks=True)
+        return Server(_key(["stdio", words, environment, target.folder]), "stdio", order=order)
+    url = str(config["url"])
+    query = config.get("query") or {}
+    safe = "*" if masked else ""
+    if query:
+        url += "?" + "&".join(f"{quote(k, safe='')}={quote(v, safe=safe)}" for k, v in query.items())
+    url, headers = attach(url, list((config.get("headers") or {}).items()), wires, masked=masked)
+    egress = call.egress
+    kind = target.server.transport
+    key = _key([kind, url, headers, egress.key.hex() if egress else "", target.server.terminate_on_close])
+    return Server(
+        key, kind, url=url, headers=tuple(headers), egress=egress, terminate=target.server.terminate_on_close
+    )
+
+
+def shown_server(call: Call) -> dict[str, Any]:
+    """How the server is reached, without secrets."""
+    target: McpTarget = call.target
+    server = server_of(call, masked=True)
+    if server.order is None:
+        return {"url": server.url, "headers": dict(server.headers)}
+    sealed = {wire.name for wire in call.credentials}
+    at = pointer("/config/mcpServers", target.name, "env")
+    shown = {
+        name: MASK if pointer(at, name) in sealed else value
+        for name, value in server.order.environment.items()
+    }
+    return {"url": target.origin, "headers": {}, "command": list(server.order.words), "environment": shown}
+
+
+def _key(parts: list[Any]) -> bytes:
+    return hashlib.sha256(orjson.dumps(parts)).digest()
+
+
+def _is_token(name: str) -> bool:
+    return bool(name) and all(
+        character.isascii() and (character.isalnum() or character in "!#$%&'*+-.^_`|~") for character in name
+    )

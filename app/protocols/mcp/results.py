@@ -1,0 +1,52 @@
+"""What MCP servers answer -> JSON values, as UTCP's own client gives them."""
+
+import contextlib
+from typing import Any, Final
+
+import orjson
+
+_PLAIN: Final = frozenset({"type", "text"})
+
+
+def tool_value(result: dict[str, Any]) -> Any:
+    """The value of a `CallToolResult`: its structured content, else its content.
+
+    `{"result": x}`, in which servers put what is no object, becomes x. One item of content is the value,
+    several are a list. Text is JSON where it is JSON, else text; images, sounds and resources are objects.
+    """
+    structured = result.get("structuredContent")
+    if structured is not None:
+        if isinstance(structured, dict) and set(structured) == {"result"}:
+            inner = structured["result"]
+            return structured if isinstance(inner, dict) else inner
+        return structured
+    values = [_item(item) for item in result.get("content") or []]
+    return values[0] if len(values) == 1 else values
+
+
+def resource_value(result: dict[str, Any]) -> Any:
+    """The value of a `ReadResourceResult`: one text is JSON or text, everything else objects."""
+    contents = result.get("contents") or []
+    values = [_text(item["text"]) if isinstance(item.get("text"), str) else item for item in contents]
+    return values[0] if len(values) == 1 else values
+
+
+def refusal(result: dict[str, Any]) -> Any:
+    """What a tool that failed says."""
+    return tool_value({key: value for key, value in result.items() if key != "structuredContent" or value})
+
+
+def _item(item: dict[str, Any]) -> Any:
+    text = item.get("text")
+    return _text(text) if item.get("type") == "text" and isinstance(text, str) else item
+
+
+def _text(text: str) -> Any:
+    if text.strip()[:1] in ("{", "[") or _is_number(text):
+        with contextlib.suppress(orjson.JSONDecodeError):
+            return orjson.loads(text)
+    return text
+
+
+def _is_number(text: str) -> bool:
+    return text[:1] in "-0123456789" and len(text) < 32
