@@ -1,7 +1,7 @@
 """`create_app()` and the typed lifespan state: the only file that knows every room."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +38,8 @@ from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.problems import Unhandled, cut, problem, respond
 from app.problems import install as install_problems
-from app.protocols.base import Adapter, Means
-from app.protocols.registry import build_adapters
+from app.protocols.base import Means
+from app.protocols.registry import Adapters
 from app.providers import Converter, import_file, registry_of
 from app.providers import router as providers_router
 from app.quota import Quota
@@ -89,7 +89,7 @@ class State(TypedDict):
     metrics: Metrics
     tracer: Tracer | None
     engine: Engine
-    adapters: Mapping[str, Adapter[Any]]
+    adapters: Adapters
     tokens: TokenCache
     resolver: CredentialResolver
     feed: Feed
@@ -164,9 +164,8 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     stack.push_async_callback(engine.aclose)
     tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     stack.push_async_callback(tokens.aclose)
-    adapters = build_adapters(Means(engine, engine.network, masker, settings))
-    for adapter in adapters.values():
-        stack.push_async_callback(adapter.aclose)
+    adapters = Adapters(Means(engine, engine.network, masker, settings))
+    stack.push_async_callback(adapters.aclose)
     listen = settings.database_listen_url or settings.database_url
     feed = Feed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)
     origins = Origins(engine.clock)

@@ -19,7 +19,7 @@ from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
 from app.outbound.egress import EgressSettings, egress_from
-from app.protocols.base import Adapter
+from app.protocols.registry import Adapters
 from app.rates import RateLimit
 from app.resilience import Origins
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
@@ -84,7 +84,7 @@ class Loader:
 
     database: Database
     vault: Vault
-    adapters: Mapping[str, Adapter[Any]]
+    adapters: Adapters
     origins: Origins
     settings: Settings
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -94,7 +94,9 @@ class Loader:
 
         Raises NotFound, Unavailable, and InvalidInput (422) that says what of the stored tool is unusable.
         """
-        return self.compile(await self.database.read(lambda session: _stored(session, name)))
+        stored = await self.database.read(lambda session: _stored(session, name))
+        await self.adapters.ready(protocol_of(stored.tool.call_template))
+        return self.compile(stored)
 
     def compile(self, stored: _Stored) -> Plan:
         """Everything that is the same for each call of the tool."""

@@ -11,6 +11,7 @@ from app.outbound.credentials import CredentialResolver, Need
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter, Call, Discovered
+from app.protocols.registry import Adapters
 from app.security.credentials import SealedCredential
 from app.utcp.templates import protocol_of
 
@@ -21,7 +22,7 @@ _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8,
 class Fetcher:
     """Asks upstreams for what they publish. `largest` is the most bytes that one may have."""
 
-    adapters: Mapping[str, Adapter[Any]]
+    adapters: Adapters
     resolver: CredentialResolver
     largest: int
 
@@ -38,6 +39,7 @@ class Fetcher:
         Raises BlockedAddress, UpstreamTimeout and UpstreamError (always 502: the answer of somebody else's
         server is no answer about the request that was sent here).
         """
+        await self.adapters.ready(protocol_of(template))
         adapter = self.adapter(template)
         target = adapter.prepare(template)
         needs = (tuple(Need(slot) for slot in credentials),) if credentials else ()

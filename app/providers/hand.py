@@ -1,6 +1,7 @@
 """One tool written by hand; its provider is made where there is none."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -32,7 +33,7 @@ from app.providers.slots import SlotBook, complete
 from app.providers.storing import touched
 from app.security.principal import Principal
 from app.utcp.schemas import normalise_inputs, normalise_schema
-from app.utcp.templates import read_template
+from app.utcp.templates import TYPE_KEYS, Template, read_template
 from app.utcp.text import refuse_unstorable
 
 
@@ -45,6 +46,8 @@ class HandTools:
     async def add(self, body: HandToolInput, *, principal: Principal) -> ToolView:
         """Stores a tool. Raises Conflict where the name is taken, InvalidInput, UnsetVariable, Forbidden."""
         registry = self.registry
+        template = read_template(_of_some_protocol(body.call_template), at="/call_template")
+        await registry.reader.fetcher.adapters.ready(template.protocol)
         async with registry.database.writing() as session:
             await lock_names(session)
             provider, is_new = await self._provider(session, body, principal)
@@ -54,7 +57,7 @@ class HandTools:
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
             reach = reach_of(principal)
-            drafted, book = self._draft(body, provider, variables, stored, reach=reach)
+            drafted, book = self._draft(body, template, provider, variables, stored, reach=reach)
             if body.variables or book.entries():
                 reach.permit_sealing()
             tool = judged_tool(drafted)
@@ -114,6 +117,7 @@ class HandTools:
     def _draft(
         self,
         body: HandToolInput,
+        template: Template,
         provider: Provider,
         variables: list[Variable],
         stored: list[Credential],
@@ -124,7 +128,6 @@ class HandTools:
         refuse_unstorable({"inputs": body.inputs, "outputs": body.outputs})
         given_inputs, _ = normalise_inputs(body.inputs, at="/inputs")
         outputs, _ = normalise_schema(body.outputs, at="/outputs")
-        template = read_template({"call_template_type": "http", **body.call_template}, at="/call_template")
         inputs = closed_inputs(given_inputs, template)
         known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
@@ -165,6 +168,12 @@ class HandTools:
             ready = complete(entry.given, slot=None, binding=binding, at="/call_template/auth")
             ready = replace(ready, allowed_origins=entry.origins)
             session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
+
+
+def _of_some_protocol(template: dict[str, Any]) -> dict[str, Any]:
+    """HTTP unless it says otherwise, in the spelling of any generation."""
+    says = any(isinstance(template.get(key), str) for key in TYPE_KEYS)
+    return template if says else {**template, "call_template_type": "http"}
 
 
 def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:

@@ -108,6 +108,7 @@ class SourceReader:
         template = read_template(source.value, at=source.at)
         if isinstance(template.model, TextTemplate):
             return await self._content(template.model, source, subject)
+        await self.fetcher.adapters.ready(template.protocol)
         split = split_template(template.model, scope=subject.scope, at=source.at)
         resolved = subject.scope.resolved(split.fields)
         for part in parts_of(resolved):

@@ -534,8 +534,8 @@ class Hidden:
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Hidden())
 from app.errors import InvalidInput
-from app.protocols.registry import ADAPTERS
-adapter = next(one for one in ADAPTERS if one.name == "grpc")
+from app.protocols.registry import adapter_class
+adapter = adapter_class("grpc")
 try:
     adapter(None).prepare({"call_template_type": "grpc", "host": "a", "port": 1})
 except InvalidInput as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 import app.protocols
 from app.outbound.http import Engine
 from app.protocols.base import Means
-from app.protocols.registry import ADAPTERS, build_adapters
+from app.protocols.registry import ADAPTERS, Adapters
 from app.security.masking import Masker
 from app.settings import Settings
 
@@ -17,12 +17,12 @@ APP = ROOM.parent
 
 def test_every_file_of_the_room_is_a_listed_adapter() -> None:
     files = {path.stem for path in ROOM.iterdir()} - NO_ADAPTERS
-    assert files == {adapter.__module__.split(".")[2] for adapter in ADAPTERS}
+    assert files == {place.partition(":")[0] for place in ADAPTERS.values()}
 
 
 def test_every_adapter_is_built_under_its_own_name(engine: Engine) -> None:
-    adapters = build_adapters(Means(engine, engine.network, Masker(), Settings(_env_file=None)))
-    assert set(adapters) == {adapter.name for adapter in ADAPTERS}
+    adapters = Adapters(Means(engine, engine.network, Masker(), Settings(_env_file=None)))
+    assert {adapter.name for adapter in adapters.values()} == set(adapters) == set(ADAPTERS)
     for name in ("prepare", "origin", "safe", "discover", "call", "describe", "aclose"):
         assert all(callable(getattr(adapter, name)) for adapter in adapters.values())
 

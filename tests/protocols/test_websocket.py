@@ -507,8 +507,8 @@ import sys
 sys.modules["websockets"] = None
 from app.errors import InvalidInput
 from app.protocols.base import Means
-from app.protocols.registry import ADAPTERS
-for kind in ADAPTERS:
+from app.protocols.registry import ADAPTERS, adapter_class
+for kind in map(adapter_class, ADAPTERS):
     if kind.name == "websocket":
         try:
             kind(Means(None, None, None, None)).prepare({"call_template_type": "websocket", "url": "wss://a.example/"})

@@ -31,7 +31,7 @@ PROTOCOLS: Final = frozenset(MODELS)
 INTROSPECTED: Final = frozenset({"graphql", "grpc", "mcp"})
 """Protocols whose servers publish no UTCP manual: the gateway makes one of what they say of themselves."""
 
-_TYPE_KEYS: Final = ("call_template_type", "provider_type", "transport_type")
+TYPE_KEYS: Final = ("call_template_type", "provider_type", "transport_type")
 _RENAMED: Final = {"http_stream": "streamable_http", "streamablehttp": "streamable_http", "ws": "websocket"}
 
 
@@ -58,7 +58,7 @@ def read_template(raw: Any, *, at: str = "") -> Template:
         raise InvalidInput("A call template must be an object", errors=[Fault(at, "Give an object.")])
     refuse_unstorable(_storable(raw), at=at)
     protocol = _protocol(raw, at=at)
-    fields = {key: value for key, value in raw.items() if key not in _TYPE_KEYS and key != "type"}
+    fields = {key: value for key, value in raw.items() if key not in TYPE_KEYS and key != "type"}
     protocol, fields, notes = _respelled(protocol, fields)
     name = fields.pop("name", None)
     if name is not None and not isinstance(name, str):
@@ -91,7 +91,7 @@ def _storable(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _protocol(raw: Mapping[str, Any], *, at: str) -> str:
-    key = next((key for key in (*_TYPE_KEYS, "type") if isinstance(raw.get(key), str)), None)
+    key = next((key for key in (*TYPE_KEYS, "type") if isinstance(raw.get(key), str)), None)
     if key is None:
         fault = Fault(pointer(at, "call_template_type"), "Name the protocol.", expected=sorted(PROTOCOLS))
         raise InvalidInput("call_template_type (or provider_type) is missing", errors=[fault])

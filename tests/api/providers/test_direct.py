@@ -79,7 +79,7 @@ async def test_templates_of_a_document_are_utcps_own(admin, upstream):
 
 async def test_the_older_generation_has_its_own_spelling(admin, upstream):
     await registered(admin, upstream)
-    template = {"call_template_type": "streamable_http", "url": f"{upstream.url}/lines"}
+    template = {"provider_type": "http_stream", "url": f"{upstream.url}/lines"}
     made = await admin.post("/tools", json={"provider": "s", "name": "lines", "call_template": template})
     assert made.status_code == 201, made.text
     tools, _ = await direct(admin, version="0")
