@@ -93,6 +93,12 @@ def command(kit: Any, upstream: Upstream) -> Json:
     return {**template, "commands": steps, "inherit_env_vars": None}
 
 
+def server(kit: Any, upstream: Upstream) -> Json:
+    template = kit.template(upstream, "echo")
+    (settings_of,) = template["config"]["mcpServers"].values()
+    return {**template, "config": {"mcpServers": {"server": settings_of}}}
+
+
 def file(kit: Any, upstream: Upstream) -> Json:
     return kit.template(upstream, "echo")
 
@@ -112,6 +118,7 @@ CASES = [
     Case("websocket", "text", as_text, WORDS),
     Case("websocket", "string", in_a_string, WORDS),
     Case("graphql", "document", file, WORDS),
+    Case("mcp", "tool", server, {"body": WORDS}, tool="m.server.echo"),
     Case("cli", "json", command, {"word": '{"a": [1, "it\'s"]}'}),
     Case("cli", "text", command, {"word": "a $HOME; `id` \\n"}),
     Case("text", "content", file, {}),
