@@ -19,6 +19,7 @@ import grpc.aio
 import uvloop
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
+from mcp.client.client import Client
 from websockets.asyncio.client import connect
 
 from tests.protocols.kits.grpc import contract_file, pool_with
@@ -125,6 +126,18 @@ async def over_grpc(template: Json, arguments: Json) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
+async def mcp(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """The SDK: one session for all calls."""
+    ((_, server),) = template["config"]["mcpServers"].items()
+    async with Client(server["url"]) as client:
+
+        async def call() -> Any:
+            return await client.call_tool(template["tool_name"], arguments)
+
+        yield call
+
+
+@asynccontextmanager
 async def cli(template: Json, arguments: Json) -> AsyncIterator[Call]:
     """asyncio: a process for each call."""
     words = shlex.split(template["commands"][0]["command"])[:-1]
@@ -147,7 +160,7 @@ def _text(template: str, arguments: Json) -> bytes:
 
 WAYS: dict[str, Callable[[Json, Json], Any]] = {
     "http": over_http, "sse": over_http, "streamable_http": over_http, "tcp": tcp, "udp": udp,
-    "websocket": websocket, "graphql": graphql, "grpc": over_grpc, "cli": cli,
+    "websocket": websocket, "graphql": graphql, "grpc": over_grpc, "cli": cli, "mcp": mcp,
 }  # fmt: skip
 """Libraries by protocol: `text` and `file` need none."""
 
