@@ -25,6 +25,7 @@ ADAPTERS: Final[Mapping[str, str]] = MappingProxyType(
         "websocket": "websocket:WebsocketAdapter",
         "grpc": "grpc:GrpcAdapter",
         "graphql": "graphql:GraphqlAdapter",
+        "webrtc": "webrtc:WebrtcAdapter",
     }
 )
 """By `call_template_type`: the module in this package, and the class in it."""

@@ -47,6 +47,7 @@ class HandTools:
         """Stores a tool. Raises Conflict where the name is taken, InvalidInput, UnsetVariable, Forbidden."""
         registry = self.registry
         template = read_template(_of_some_protocol(body.call_template), at="/call_template")
+        template = replace(template, model=template.model.of_tool(body.name))
         await registry.reader.fetcher.adapters.ready(template.protocol)
         async with registry.database.writing() as session:
             await lock_names(session)

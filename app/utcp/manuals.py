@@ -3,7 +3,7 @@ is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from app.errors import Fault, InvalidDocument, InvalidInput
@@ -156,6 +156,7 @@ def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualToo
     inputs, lost_inputs = normalise_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
     outputs, lost_outputs = normalise_schema(entry.get("outputs"), at=pointer(at, "outputs"))
     template, is_own = _own_or(inherited, entry, at, notes)
+    template = replace(template, model=template.model.of_tool(name))
     size = entry.get("average_response_size")
     return ManualTool(
         pointer=at,

@@ -41,6 +41,8 @@ def test_only_the_outbound_room_opens_sockets() -> None:
         "grpc.aio",
         "mcp",
         "mcp_types",
+        "aiortc",
+        "aioice",
     }
     # The command line is a client of the gateway, the embedded servers and the sample API are servers.
     may = {"outbound", "cli", "embedded", "sample"}

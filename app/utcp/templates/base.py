@@ -1,7 +1,7 @@
 """What every call template has."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -39,6 +39,10 @@ class CallTemplate(BaseModel):
     def takes_any_argument(self) -> bool:
         """Whether an argument that its tool does not declare would do what nobody foresaw."""
         return False
+
+    def of_tool(self, name: str) -> Self:  # noqa: ARG002 - for protocols that name tools.
+        """The template of the tool that a manual calls so."""
+        return self
 
     def stored(self) -> dict[str, Any]:
         """The template as plain JSON without auth, which becomes a credential, and without what is not

@@ -1,6 +1,6 @@
 """Call templates of `graphql`, `websocket`, `grpc` and `webrtc`."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -89,7 +89,8 @@ class GrpcTemplate(CallTemplate):
 
 class WebrtcTemplate(CallTemplate):
     """UTCP 0.x's `webrtc`. The signalling server takes an offer for the peer by HTTP (RFC 9725) or
-    WebSocket. `timeout` (our own) in milliseconds.
+    WebSocket. Of our own are `timeout` in milliseconds, and `tool_name`, what the peer calls the tool:
+    without it what the manual calls it.
     """
 
     call_template_type: Literal["webrtc"] = "webrtc"
@@ -98,6 +99,11 @@ class WebrtcTemplate(CallTemplate):
     data_channel_name: str = Field(default="tools", min_length=1, max_length=256)
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     timeout: int = Field(default=30_000, ge=1, le=86_400_000)
+    tool_name: str | None = Field(default=None, min_length=1, max_length=512)
+
+    def of_tool(self, name: str) -> Self:
+        """With the tool's name, where it has none."""
+        return self if self.tool_name else self.model_copy(update={"tool_name": name})
 
     @field_validator("data_channel_name", "headers", "timeout", mode="before")
     @classmethod

@@ -11,6 +11,7 @@ from tests.protocols.kits.http import HttpKit
 from tests.protocols.kits.mcp import McpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
+from tests.protocols.kits.webrtc import WebrtcKit
 from tests.protocols.kits.websocket import WebsocketKit
 
 KITS: tuple[Kit, ...] = (
@@ -25,6 +26,7 @@ KITS: tuple[Kit, ...] = (
     McpKit(),
     WebsocketKit(),
     GrpcKit(),
+    WebrtcKit(),
     GraphqlKit(),
 )
 

@@ -1,0 +1,5 @@
+"""UTCP's `webrtc`."""
+
+from app.protocols.webrtc.adapter import WebrtcAdapter
+
+__all__ = ["WebrtcAdapter"]

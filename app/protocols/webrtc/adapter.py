@@ -1,0 +1,225 @@
+"""WebRTC: requests and answers as JSON messages on a data channel, matched by their ids.
+
+A request is `{"id", "type": "call", "tool", "arguments"}`; its answer is `{"id", "result"}` or
+`{"id", "error"}`, of a stream `{"id", "event"}` any number of times, then `{"id", "done": true}` or an error.
+A discovery is `{"id", "type": "utcp"}`, a call that nobody waits for any more `{"id", "type": "cancel"}`.
+"""
+
+import asyncio
+import hashlib
+import importlib
+import importlib.util
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from app.errors import (
+    Fault,
+    InvalidInput,
+    UpstreamAnswer,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamRejected,
+    UpstreamUnauthorized,
+)
+from app.outbound.attach import Headers, attach
+from app.outbound.refusals import readable
+from app.protocols.base import Call, Discovered, Event, Means, Result
+from app.protocols.shared.answers import JSON, event_answer, refuse_large, value_answer
+from app.protocols.shared.extras import refuse_without
+from app.protocols.shared.messages import writable
+from app.protocols.webrtc.links import Asked, Link, Links
+from app.protocols.webrtc.signalling import Signalling, signalling_url
+from app.utcp.origins import template_origin
+from app.utcp.templates import compiled
+from app.utcp.templates.remote import WebrtcTemplate
+
+INSTALLED: Final = all(importlib.util.find_spec(name) is not None for name in ("aiortc", "websockets"))
+_ERROR_BODY: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A template of `call_template_type` webrtc; `url` is where its offer goes."""
+
+    model: WebrtcTemplate
+    origin: str
+    url: str
+    headers: Headers = field(repr=False)
+
+
+class WebrtcAdapter:
+    """Calls over data channels."""
+
+    name: ClassVar[str] = "webrtc"
+
+    def __init__(self, means: Means) -> None:
+        self._network = means.network
+        self._masker = means.masker
+        self._signalling = Signalling(means)
+        self._links = Links()
+
+    def prepare(self, template: Mapping[str, Any]) -> Target:
+        """Compile a template; raises InvalidInput."""
+        refuse_without("webrtc", installed=INSTALLED, protocol=self.name)
+        model = compiled(template, self.name)
+        assert isinstance(model, WebrtcTemplate)  # noqa: S101 - the protocol's own.
+        origin = template_origin(template)
+        return Target(model, origin, signalling_url(model), list(model.headers.items()))
+
+    def origin(self, target: Target) -> str:
+        """That of the signalling server, which gets the credentials and names the peer."""
+        return target.origin
+
+    def safe(self, target: Target) -> bool:  # noqa: ARG002 - nothing tells.
+        """Never: nobody knows what a call does."""
+        return False
+
+    def idempotent(self, target: Target) -> bool:  # noqa: ARG002 - nothing tells.
+        """Never."""
+        return False
+
+    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - no answer is used again.
+        """None."""
+        return None
+
+    def verb(self, target: Target) -> str:  # noqa: ARG002 - all are the same.
+        """SEND."""
+        return "SEND"
+
+    async def call(self, call: Call) -> Result:
+        """Call the peer's tool. A stream of answers is given as events, or as a JSON list."""
+        name = call.target.model.tool_name
+        if name is None:
+            fault = Fault("/tool_name", "Give the name that the peer has for the tool.")
+            raise InvalidInput("The template names no tool.", errors=[fault])
+        by = self._by(call)
+        asked = await self._ask(call, _request(name, call), exclusive=call.ends is not None, by=by)
+        streams = False
+        try:
+            first, size = await asked.next(by=by)
+            if "event" in first or first.get("done") is True:
+                streams = True
+                events = self._events(asked, first, size, call)
+                return await event_answer(events, call, close=asked.close)
+            refuse_large(size, call.limits.response_bytes)
+            return value_answer(self._value(first, call), call)
+        finally:
+            if not streams:
+                asked.close()
+
+    async def discover(self, call: Call) -> Discovered:
+        """The peer's manual."""
+        by = self._by(call)
+        asked = await self._ask(call, {"type": "utcp"}, exclusive=False, by=by)
+        try:
+            answer, size = await asked.next(by=by)
+        finally:
+            asked.close()
+        refuse_large(size, call.limits.response_bytes)
+        raw = orjson.dumps(self._value(answer, call))
+        return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The signalling's URL and headers, and the message on the channel."""
+        target: Target = call.target
+        url, headers = attach(target.url, target.headers, call.credentials, masked=True)
+        body = _request(target.model.tool_name or "", call)
+        return {"method": "SEND", "url": url, "headers": dict(headers), "body": body}
+
+    async def aclose(self) -> None:
+        """Close the channels."""
+        await self._links.aclose()
+
+    def _by(self, call: Call) -> float:
+        """When the first answer must be there."""
+        now = asyncio.get_running_loop().time()
+        model: WebrtcTemplate = call.target.model
+        return min(call.deadline, now + call.limits.first_byte, now + model.timeout / 1000)
+
+    async def _ask(self, call: Call, message: dict[str, Any], *, exclusive: bool, by: float) -> Asked:
+        async def connect(link: Link) -> None:
+            await self._connect(link, call, by=by)
+
+        with writable():
+            return await self._links.ask(_key(call), message, connect=connect, exclusive=exclusive, by=by)
+
+    async def _connect(self, link: Link, call: Call, *, by: float) -> None:
+        """An offer, its answer, and an open channel."""
+        target: Target = call.target
+        # It takes 0.3 s and 40 MB, which few gateways need.
+        library: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.webrtc")
+        peer = library.Peer(
+            self._network, label=target.model.data_channel_name, heard=link.heard, lost=link.lost
+        )
+        try:
+            offer = await peer.offer()
+            answer, place = await self._signalling.exchange(offer, target.url, target.headers, call, by=by)
+            if place is not None:
+                later = replace(call, arguments={})
+                link.farewell = partial(self._signalling.delete, place, target.headers, later)
+            await peer.accept(answer, by=by)
+        except BaseException:
+            self._links.abandon(link, peer)
+            raise
+        link.peer = peer
+
+    async def _events(
+        self, asked: Asked, message: dict[str, Any], size: int, call: Call
+    ) -> AsyncGenerator[Event, None]:
+        loop = asyncio.get_running_loop()
+        ends = call.ends or call.deadline
+        most = call.limits.event_bytes if call.ends is not None else call.limits.response_bytes
+        try:
+            while "event" in message:
+                refuse_large(size, most)
+                yield Event(orjson.dumps(message["event"]), "json")
+                message, size = await asked.next(by=min(ends, loop.time() + call.limits.idle))
+            if message.get("done") is not True:
+                self._value(message, call)
+                raise UpstreamMalformed("The peer ended its stream with a result.")
+        finally:
+            asked.close()
+
+    def _value(self, message: dict[str, Any], call: Call) -> Any:
+        """The result; raises UpstreamRejected, UpstreamUnauthorized and UpstreamMalformed."""
+        if "error" in message:
+            raise self._refused(message["error"], call)
+        if "result" not in message:
+            raise UpstreamMalformed("The peer's answer has neither a result nor an error.")
+        return message["result"]
+
+    def _refused(self, error: Any, call: Call) -> UpstreamError:
+        status = error.get("status") if isinstance(error, dict) else None
+        status = status if isinstance(status, int) and 400 <= status < 600 else 422
+        raw = orjson.dumps(error)
+        body = readable(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
+        answer = UpstreamAnswer(status=status, body=body)
+        if status == 401:
+            sent = "the stored credential" if call.credentials else "a call without a credential"
+            return UpstreamUnauthorized(f"The peer refused {sent}.", answer=answer)
+        return UpstreamRejected("The peer answered with an error.", answer=answer)
+
+
+def _request(name: str, call: Call) -> dict[str, Any]:
+    return {"type": "call", "tool": name, "arguments": call.arguments}
+
+
+def _key(call: Call) -> bytes:
+    """Calls with the same target, credentials and egress may share a channel."""
+    target: Target = call.target
+    parts = [
+        target.url,
+        target.model.peer_id,
+        target.model.data_channel_name,
+        *(text for pair in target.headers for text in pair),
+        *(text for wire in call.credentials for text in (wire.location, wire.name, wire.value.reveal())),
+    ]
+    digest = hashlib.sha256(call.egress.key if call.egress is not None else b"")
+    for part in parts:
+        raw = part.encode()
+        digest.update(len(raw).to_bytes(4, "big") + raw)
+    return digest.digest()

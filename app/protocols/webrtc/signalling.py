@@ -1,0 +1,147 @@
+"""How an offer reaches a peer, and its answer comes back: by HTTP as in WHIP (RFC 9725), or by WebSocket.
+
+Over HTTP the offer is posted to `{signaling_server}/{peer_id}` as application/sdp; 200 or 201 brings the
+answer, and its Location, if any, is deleted when the connection ends. Over WebSocket the messages are
+`{"type": "offer", "to": peer, "from": ours, "sdp": ...}`, then `{"type": "answer", "from": peer, "to": ours,
+"sdp": ...}` or `{"type": "error", "detail": ...}`.
+"""
+
+import asyncio
+import importlib
+import re
+import secrets
+from typing import Any, Final
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+
+import orjson
+
+from app.errors import (
+    Fault,
+    GatewayError,
+    InvalidInput,
+    UpstreamAnswer,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamRejected,
+)
+from app.outbound.attach import Headers, attach
+from app.outbound.refusals import readable
+from app.protocols.base import Call, Means
+from app.protocols.shared.over_http import OverHttp
+from app.utcp.arguments import PlacedRequest
+from app.utcp.templates.remote import WebrtcTemplate
+
+_MOST_SDP: Final = 64 << 10
+_MOST_MESSAGES: Final = 64
+_DELETE_SECONDS: Final = 5.0
+_SDP: Final = "application/sdp"
+_PATH: Final = "/%:@!$&'()*+,;=~-._"
+_DOTS: Final = re.compile(r"\.{1,2}")
+
+
+def signalling_url(model: WebrtcTemplate) -> str:
+    """Where the offer goes. Raises InvalidInput for a peer that no URL can name, and for a fragment."""
+    parts = urlsplit(model.signaling_server.strip())
+    if parts.scheme.lower() in ("ws", "wss"):
+        return urlunsplit(parts._replace(path=quote(parts.path, safe=_PATH), fragment=""))
+    if _DOTS.fullmatch(model.peer_id):
+        fault = Fault("/peer_id", "This cannot stand in a path.")
+        raise InvalidInput("The peer cannot be named in a URL.", errors=[fault])
+    path = f"{quote(parts.path.rstrip('/'), safe=_PATH)}/{quote(model.peer_id, safe='')}"
+    return urlunsplit(parts._replace(path=path, fragment=""))
+
+
+class Signalling(OverHttp):
+    """Exchanges an offer for an answer. What it raises was raised before anything of the call was sent."""
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._network = means.network
+
+    async def exchange(
+        self, offer: str, url: str, headers: Headers, call: Call, *, by: float
+    ) -> tuple[str, str | None]:
+        """The peer's answer, and what is to be deleted at the end; raises what HTTP and WebSocket raise."""
+        try:
+            if urlsplit(url).scheme.lower() in ("ws", "wss"):
+                return await self._by_websocket(offer, url, headers, call, by=by), None
+            return await self._by_http(offer, url, headers, call)
+        except UpstreamError as error:
+            error.sent = False
+            raise
+
+    async def _by_http(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
+        body = offer.encode()
+        kept = [pair for pair in headers if pair[0].lower() not in ("content-type", "accept")]
+        sent = [*kept, ("Content-Type", _SDP), ("Accept", _SDP)]
+        response = await self.send(PlacedRequest("POST", url, sent, body), call)
+        if response.status not in (200, 201):
+            raise await self.rejection(response, call)
+        raw = await response.read(_MOST_SDP)
+        location = response.headers.get("Location")
+        place = urljoin(url, location) if location else ""
+        try:
+            return raw.decode(), place if _origin(place) == _origin(url) else None
+        except UnicodeDecodeError:
+            raise UpstreamMalformed("The signalling server's answer is no session description.") from None
+
+    async def delete(self, url: str, headers: Headers, call: Call) -> None:
+        """The session is over (RFC 9725 section 4.2)."""
+        call.deadline = asyncio.get_running_loop().time() + _DELETE_SECONDS
+        try:
+            response = await self.send(PlacedRequest("DELETE", url, list(headers), None), call)
+        except GatewayError:
+            return
+        response.close()
+
+    async def _by_websocket(self, offer: str, url: str, headers: Headers, call: Call, *, by: float) -> str:
+        library: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.websockets")
+        url, sent = attach(url, headers, call.credentials)
+        ours = secrets.token_urlsafe(12)
+        loop = asyncio.get_running_loop()
+        socket = await library.WebSocket.open(
+            library.Upgrade(url=url, headers=sent, most=_MOST_SDP),
+            network=self._network,
+            egress=call.egress,
+            masker=self._masker,
+            connect_by=min(by, loop.time() + call.limits.connect),
+            by=by,
+        )
+        try:
+            peer = call.target.model.peer_id
+            message = {"type": "offer", "to": peer, "from": ours, "sdp": offer}
+            await socket.send(orjson.dumps(message).decode(), by=by)
+            for _ in range(_MOST_MESSAGES):
+                text = await socket.receive(by=by, idle=call.limits.idle)
+                if text is None:
+                    break
+                answer = self._answer(text, peer, ours)
+                if answer is not None:
+                    return answer
+        finally:
+            socket.close()
+        raise UpstreamMalformed("The signalling server gave no answer of the peer.")
+
+    def _answer(self, text: str | bytes, peer: str, ours: str) -> str | None:
+        """The session description in a message, None where it is another message."""
+        try:
+            message = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            raise UpstreamMalformed("The signalling server's message is no JSON.") from None
+        match message:
+            case {"type": "error"}:
+                raise self._refused(message)
+            case {"type": "answer", "sdp": str() as sdp} if message.get("from", peer) == peer:
+                return sdp if message.get("to", ours) == ours else None
+        return None
+
+    def _refused(self, message: dict[str, Any]) -> UpstreamRejected:
+        raw = orjson.dumps({"detail": message.get("detail")})
+        body = readable(raw, "application/json", masker=self._masker, limit=_MOST_SDP, complete=True)
+        detail = "The signalling server refused the offer."
+        return UpstreamRejected(detail, answer=UpstreamAnswer(status=404, body=body))
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.netloc.lower()
