@@ -15,6 +15,7 @@ from app.outbound.timing import Bound, timers
 _IDLE_SECONDS: Final = 60.0
 _MOST_LINKS: Final = 64
 _MOST_OF_A_LANE: Final = 16
+_OVERHEAD: Final = 128
 
 
 class Asked:
@@ -23,7 +24,7 @@ class Asked:
     def __init__(self, link: "Link", number: str) -> None:
         self._link = link
         self.id = number
-        self._waiting: deque[tuple[dict[str, Any], int]] = deque()
+        self._waiting: deque[str | bytes] = deque()
         self._error: GatewayError | None = None
         self._arrived = asyncio.Event()
         self._ended = False
@@ -39,15 +40,15 @@ class Asked:
                     await self._arrived.wait()
         except TimeoutError:
             raise UpstreamTimeout("The peer did not answer in time.") from None
-        message, size = self._waiting.popleft()
-        self._link.peer.release(size)
-        return message, size
+        text = self._waiting.popleft()
+        self._link.peer.release(len(text) + _OVERHEAD)
+        return orjson.loads(text), len(text)
 
-    def heard(self, message: dict[str, Any], size: int) -> None:
-        """A message of the peer for this call."""
-        self._ended = "event" not in message
-        self._waiting.append((message, size))
-        self._link.peer.hold(size)
+    def heard(self, text: str | bytes, *, last: bool) -> None:
+        """A message of the peer for this call; it is kept as text, which is many times smaller than values."""
+        self._ended = last
+        self._waiting.append(text)
+        self._link.peer.hold(len(text) + _OVERHEAD)
         self._arrived.set()
 
     def failed(self, error: GatewayError) -> None:
@@ -59,7 +60,7 @@ class Asked:
         """Nobody waits for it any more."""
         self._link.left(self, tell=not self._ended and self._error is None)
         while self._waiting:
-            self._link.peer.release(self._waiting.popleft()[1])
+            self._link.peer.release(len(self._waiting.popleft()) + _OVERHEAD)
 
 
 class Link:
@@ -105,7 +106,7 @@ class Link:
         number = message.get("id") if isinstance(message, dict) else None
         asked = self._calls.get(number) if isinstance(number, str) else None
         if asked is not None:
-            asked.heard(message, len(text))
+            asked.heard(text, last="event" not in message)
 
     def lost(self, error: GatewayError) -> None:
         """All calls fail."""

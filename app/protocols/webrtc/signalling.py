@@ -64,7 +64,7 @@ class Signalling(OverHttp):
         """The peer's answer, and what is to be deleted at the end; raises what HTTP and WebSocket raise."""
         try:
             if urlsplit(url).scheme.lower() in ("ws", "wss"):
-                return await self._by_websocket(offer, url, headers, call, by=by), None
+                return await self._by_websocket(offer, url, headers, call), None
             return await self._by_http(offer, url, headers, call)
         except UpstreamError as error:
             error.sent = False
@@ -94,9 +94,10 @@ class Signalling(OverHttp):
             return
         response.close()
 
-    async def _by_websocket(self, offer: str, url: str, headers: Headers, call: Call, *, by: float) -> str:
+    async def _by_websocket(self, offer: str, url: str, headers: Headers, call: Call) -> str:
         library: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.websockets")
         url, sent = attach(url, headers, call.credentials)
+        by = call.deadline
         ours = secrets.token_urlsafe(12)
         loop = asyncio.get_running_loop()
         socket = await library.WebSocket.open(

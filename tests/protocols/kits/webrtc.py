@@ -24,6 +24,7 @@ class PeerSide:
     def __init__(self, answer: Callable[[dict[str, Any], Any], Any]) -> None:
         self.connections: list[RTCPeerConnection] = []
         self.labels: list[str] = []
+        self.loopback = "127.0.0.1"
         self._answer = answer
         self._tasks: set[asyncio.Task[None]] = set()
         self.running: dict[str, asyncio.Task[None]] = {}
@@ -33,7 +34,7 @@ class PeerSide:
         self.connections.append(connection)
         connection.on("datachannel", self._channel)
         await connection.setRemoteDescription(RTCSessionDescription(sdp=offer, type="offer"))
-        on_loopback(connection)
+        on_loopback(connection, self.loopback)
         await connection.setLocalDescription(await connection.createAnswer())
         return connection.localDescription.sdp
 
@@ -67,13 +68,13 @@ class PeerSide:
             self.running.pop(message["id"], None)
 
 
-def on_loopback(connection: RTCPeerConnection) -> None:
-    """Has the peer listen at 127.0.0.1 and nowhere else."""
+def on_loopback(connection: RTCPeerConnection, address: str) -> None:
+    """Has the peer listen at this address and nowhere else."""
     ice: Any = connection.sctp.transport.transport.iceGatherer._connection
 
     async def gather() -> None:
         ice._local_candidates_start = True
-        ice._local_candidates = await ice.get_component_candidates(component=1, addresses=["127.0.0.1"])
+        ice._local_candidates = await ice.get_component_candidates(component=1, addresses=[address])
         ice._local_candidates_end = True
 
     ice.gather_candidates = gather
