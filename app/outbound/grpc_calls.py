@@ -47,7 +47,7 @@ async def unary(lease: Lease, path: str, message: bytes, *, metadata: Metadata, 
     try:
         answer: bytes = await call
     except grpc.aio.AioRpcError as error:
-        raise _failed(error) from None
+        raise _failed(error, lease) from None
     return answer
 
 
@@ -82,8 +82,9 @@ class RpcStream:
             self.close()
             raise UpstreamTimeout("The upstream did not answer in time.") from None
         except grpc.aio.AioRpcError as error:
+            failed = _failed(error, self._lease)
             self.close()
-            raise _failed(error) from None
+            raise failed from None
         except BaseException:
             self.close()
             raise
@@ -104,7 +105,7 @@ class RpcStream:
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise _failed(error) from None
+            raise _failed(error, self._lease) from None
         return None if message is grpc.aio.EOF else bytes(message)
 
 
@@ -122,7 +123,7 @@ def _left(by: float) -> float:
     return max(0.0, by - asyncio.get_running_loop().time())
 
 
-def _failed(error: grpc.aio.AioRpcError) -> RpcFailed:
+def _failed(error: grpc.aio.AioRpcError, lease: Lease) -> RpcFailed:
     code = error.code()
     details = str(error.details() or "")
     status = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
@@ -130,6 +131,9 @@ def _failed(error: grpc.aio.AioRpcError) -> RpcFailed:
     # The library's own words for what ends a call at our side.
     if details.startswith(_BROKEN):
         why = "broken"
+        if code is not grpc.StatusCode.RESOURCE_EXHAUSTED and not details.startswith(_EARLY):
+            # A deadline that has passed may be all that there is to see of a dead connection.
+            lease.distrust()
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "CLIENT: Received message larger" in details:
         why = "large"
     if details.startswith(_EARLY):

@@ -76,7 +76,13 @@ class Lease:
         self._shared: _Shared | None = shared
         self.channel = shared.channel
 
+    def distrust(self) -> None:
+        """The connection broke: the next call gets another one, for which the name is resolved anew."""
+        if self._shared is not None:
+            self._channels.distrusted(self._lane, self._shared)
+
     def release(self) -> None:
+        """Let go of it."""
         shared, self._shared = self._shared, None
         if shared is not None:
             self._channels.released(self._lane, shared)
@@ -115,6 +121,11 @@ class Channels:
             self._rest(lane)
         shared.users += 1
         return Lease(self, lane, shared)
+
+    def distrusted(self, lane: _Lane, shared: _Shared) -> None:
+        """Take the channel out of use."""
+        if lane.shared is shared:
+            self._retire(lane)
 
     def released(self, lane: _Lane, shared: _Shared) -> None:
         """One user less."""

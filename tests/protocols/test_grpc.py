@@ -16,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from app.errors import (
+    CredentialMissing,
     InvalidArguments,
     InvalidInput,
     ResponseTooLarge,
@@ -417,9 +418,9 @@ async def test_credentials_that_metadata_cannot_carry_are_refused(shop: Shop, ad
         wire = WireCredential(location, name, Secret(value), "mine")
         call = call_of(adapter, shop.template(), credentials=(wire,))
         for action in (adapter.call, adapter.discover):
-            with pytest.raises(InvalidInput, match="mine"):
+            with pytest.raises(CredentialMissing, match="mine"):
                 await action(call)
-        with pytest.raises(InvalidInput):
+        with pytest.raises(CredentialMissing):
             adapter.describe(call)
     assert not shop.peers
 

@@ -23,6 +23,7 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.outbound.egress import EgressSettings
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
@@ -350,6 +351,13 @@ async def test_a_template_without_a_tool_is_for_discoveries(peers: Peers, adapte
     found = await adapter.discover(call_of(adapter, own))
     [tool] = read_manual(orjson.loads(found.raw), inherited=own).tools
     assert tool.template.model.tool_name == "echo"
+
+
+async def test_a_proxy_is_refused_in_the_open(peers: Peers, adapter) -> None:
+    egress = EgressSettings(proxy_url=Secret("http://127.0.0.1:3128"))
+    with pytest.raises(InvalidInput, match="proxy"):
+        await called(adapter, peers.template(), egress=egress)
+    assert not peers.asked
 
 
 async def test_the_templates_own_time(peers: Peers, adapter) -> None:

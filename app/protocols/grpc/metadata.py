@@ -3,8 +3,9 @@
 import re
 from typing import Final
 
-from app.errors import Fault, InvalidInput
+from app.errors import CredentialMissing, Fault, InvalidInput
 from app.outbound.attach import attach
+from app.outbound.credentials import WireCredential
 from app.protocols.base import Call
 from app.utcp.text import pointer
 
@@ -39,7 +40,7 @@ def fixed_metadata(headers: dict[str, str]) -> Pairs:
 
 
 def metadata_of(fixed: Pairs, call: Call, *, masked: bool = False) -> Pairs:
-    """All of it. Raises InvalidInput for a credential that metadata cannot carry."""
+    """All of it. Raises CredentialMissing for a credential that metadata cannot carry."""
     pairs = [*fixed]
     present = {name for name, _ in fixed}
     for name, value in call.headers:
@@ -49,15 +50,16 @@ def metadata_of(fixed: Pairs, call: Call, *, masked: bool = False) -> Pairs:
             pairs.append((lowered, value))
     for wire in call.credentials:
         if wire.location != "header":
-            detail = f"gRPC carries credentials as metadata (headers), not as {wire.location}."
-            raise InvalidInput(f"The credential in the slot {wire.slot} cannot be sent. {detail}")
+            raise _unsent(wire, f"gRPC carries credentials as metadata (headers), not as {wire.location}")
         if not legal(wire.name, wire.value.reveal()):
-            detail = "its name is one of gRPC's own, or its value not printable ASCII"
-            raise InvalidInput(
-                f"The credential in the slot {wire.slot} cannot be sent as metadata: {detail}."
-            )
+            raise _unsent(wire, "its name is one of gRPC's own, or its value is not printable ASCII")
     _, pairs = attach("", pairs, call.credentials, masked=masked)
     return [(name.lower(), value) for name, value in pairs]
+
+
+def _unsent(wire: WireCredential, why: str) -> CredentialMissing:
+    detail = f"The credential in the slot {wire.slot} cannot be sent as metadata: {why}."
+    return CredentialMissing(detail, extra={"slots": [wire.slot]})
 
 
 def legal(name: str, value: str) -> bool:

@@ -45,7 +45,7 @@ class Asked:
         return orjson.loads(text), len(text)
 
     def heard(self, text: str | bytes, *, last: bool) -> None:
-        """A message of the peer for this call; it is kept as text, which is many times smaller than values."""
+        """A message of the peer for this call; it is kept as text, which is smaller than its values."""
         self._ended = last
         self._waiting.append(text)
         self._link.peer.hold(len(text) + _OVERHEAD)

@@ -58,9 +58,7 @@ class Signalling(OverHttp):
         super().__init__(means)
         self._network = means.network
 
-    async def exchange(
-        self, offer: str, url: str, headers: Headers, call: Call, *, by: float
-    ) -> tuple[str, str | None]:
+    async def exchange(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
         """The peer's answer, and what is to be deleted at the end; raises what HTTP and WebSocket raise."""
         try:
             if urlsplit(url).scheme.lower() in ("ws", "wss"):
