@@ -106,9 +106,10 @@ class FileAdapter:
         if folder is None or resolved == folder:
             raise _Outside
         descriptor = _opened(folder, resolved.relative_to(folder).parts)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise _Outside
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _Outside
             return file.read(most)
 
 

@@ -37,6 +37,10 @@ async def read(adapter: FileAdapter, path: object, **limits: int) -> bytes:
     return await result.read()
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def test_a_file_is_read_as_it_is(adapter: FileAdapter, folder: Path) -> None:
     assert await read(adapter, folder / "a.txt") == b"content ${NOT_A_VARIABLE}"
 
@@ -57,10 +61,12 @@ async def test_links_lead_to_what_is_opened_only(adapter: FileAdapter, folder: P
 async def test_what_is_no_file_is_not_read(adapter: FileAdapter, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "sub").mkdir()
+    held = descriptors()
     for name in ("pipe", "sub", "missing", "a.txt/b", "."):
         with pytest.raises(GatewayError) as caught:
             await asyncio.wait_for(read(adapter, folder / name), 5)
         assert isinstance(caught.value, BlockedAddress | UpstreamUnreachable)
+    assert descriptors() == held
 
 
 @pytest.mark.parametrize("path", ["a.txt", "/etc/../etc/passwd", "", "../a.txt", "/x\x00y"])
