@@ -1,7 +1,7 @@
 """Call templates of `mcp`: servers of the Model Context Protocol."""
 
 from typing import Any, ClassVar, Literal, Self
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -41,10 +41,9 @@ class McpServer(BaseModel):
             kind = "http"
         given["transport"] = kind or ("stdio" if given.get("command") else "http")
         url = given.get("url")
-        if isinstance(url, str) and "?" in url and not url.startswith("$"):
-            parts = urlsplit(url)
-            given["url"] = urlunsplit(parts._replace(query="", fragment=""))
-            given["query"] = dict(parse_qsl(parts.query, keep_blank_values=True)) | given.get("query", {})
+        if isinstance(url, str) and "?" in url:
+            given["url"], _, query = url.partition("#")[0].partition("?")
+            given["query"] = dict(parse_qsl(query, keep_blank_values=True)) | given.get("query", {})
         return given
 
     @model_validator(mode="after")

@@ -150,16 +150,17 @@ class TestTemplates:
     def test_a_query_of_an_mcp_url_is_apart_and_transports_are_told(self):
         servers = {
             "a": {"url": "https://x/mcp?key=v"}, "b": {"command": "c"},
-            "c": {"type": "streamable-http", "url": "u"},
+            "c": {"type": "streamable-http", "url": "u"}, "d": {"url": "${BASE}/mcp?key=v#f"},
         }  # fmt: skip
         stored = read_template(
             {"call_template_type": "mcp", "config": {"mcpServers": servers}}
         ).model.stored()
         read = stored["config"]["mcpServers"]
         assert {name: server["transport"] for name, server in read.items()} == {
-            "a": "http", "b": "stdio", "c": "http",
+            "a": "http", "b": "stdio", "c": "http", "d": "http",
         }  # fmt: skip
         assert (read["a"]["url"], read["a"]["query"]) == ("https://x/mcp", {"key": "v"})
+        assert (read["d"]["url"], read["d"]["query"]) == ("${BASE}/mcp", {"key": "v"})
 
     def test_http_defaults_and_nulls(self):
         http = read_template(
