@@ -7,6 +7,7 @@ from typing import Any, Final
 from app.openapi.compare import MOST_PAIRS
 from app.openapi.difference import Difference, changed_slots, compare_tools, is_held, slots_in
 from app.providers.drafts import Json, ToolDraft
+from app.utcp.origins import destination
 
 BREAKING: Final = "breaking"
 COMPATIBLE: Final = "compatible"
@@ -69,6 +70,7 @@ def compare(
             new_slots=after,
             most_pairs=most_pairs,
         )
+        found += _elsewhere(existing[draft.source_key]["call_template"], draft.call_template)
         if found:
             operations.append(_changed(draft.source_key, found))
     keys = {draft.source_key for draft in drafts}
@@ -88,6 +90,17 @@ def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) ->
         for slot in sorted(slots_in(draft.security) & changed)
     ]
     return _operation(draft.source_key, "added", breaking=False, held=bool(details), details=details)
+
+
+def _elsewhere(old: Json, new: Json) -> list[Difference]:
+    """Another destination of a tool whose protocol has no URL to compare."""
+    if "url" in old or "url" in new:
+        return []
+    before, after = destination(old), destination(new)
+    if before == after:
+        return []
+    detail = f"Calls would go to {after} instead of {before}."
+    return [Difference("server", "changed", breaking=True, detail=detail)]
 
 
 def _changed(source_key: str, found: Sequence[Difference]) -> Json:

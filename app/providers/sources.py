@@ -32,6 +32,7 @@ from app.utcp.auth import Auth
 from app.utcp.origins import parts_of
 from app.utcp.templates import INTROSPECTED, protocol_of, read_template
 from app.utcp.templates.local import TextTemplate
+from app.utcp.templates.variables import variables_of
 from app.utcp.text import pointer
 
 KEY = "tool_call_template"
@@ -218,7 +219,7 @@ class SourceReader:
         for part in parts:
             found = await self._ask(way, subject.scope.resolved(part), subject)
             made = orjson.loads(found.raw)
-            tools += ({**tool, KEY: {**part, **tool[KEY]}} for tool in made["tools"])
+            tools += (laid_over(part, tool) for tool in made["tools"])
         raw = {"utcp_version": "1.0.1", "tools": tools}
         body = orjson.dumps(raw)
         stored = StoredSource("manual", body, "application/json", parts[0].get("url"), sealed=True)
@@ -246,6 +247,17 @@ class SourceReader:
 
     def _sealed(self, given: GivenCredential, slot: str, subject: Subject) -> SealedCredential:
         return sealed_form(given, provider_id=subject.id, slot=slot, vault=self.vault, finder=subject.finder)
+
+
+def laid_over(part: Json, tool: Json) -> Json:
+    """A made tool whose own template stands over that of its server.
+
+    What the server says is no text of the registrar's: where it names variables, the tool is none.
+    """
+    own = tool[KEY]
+    if variables_of({**own, "call_template_type": protocol_of(part)}):
+        return {**tool, KEY: None}
+    return {**tool, KEY: {**part, **own}}
 
 
 def _with_base(subject: Subject, base_url: str | None) -> Subject:

@@ -43,6 +43,19 @@ def template_origin(fields: Mapping[str, Any]) -> str:
     return f"{protocol}://"
 
 
+def destination(fields: Mapping[str, Any]) -> str:
+    """The origin of a stored template, or where its variables decide that, the text that names it."""
+    try:
+        return template_origin(fields)
+    except InvalidInput:
+        pass
+    if "host" in fields:
+        return f"{protocol_of(fields)}://{fields['host']}:{fields.get('port')}"
+    servers = (fields.get("config") or {}).get("mcpServers") or {}
+    named = [fields.get("signaling_server"), *(server.get("url") for server in servers.values())]
+    return " ".join(text for text in named if text)
+
+
 def is_content(fields: Mapping[str, Any]) -> bool:
     """Whether the template is a document or an answer itself, and nothing is asked."""
     return protocol_of(fields) in _CONTENT

@@ -12,6 +12,7 @@ from app.providers.reports import report, verdict
 from app.providers.scope import MisplacedSecret, scope_of
 from app.providers.sealing import split_template
 from app.providers.slots import Binding, SlotBook, complete, fill_matching
+from app.providers.sources import laid_over
 from app.utcp.templates import read_template
 
 
@@ -186,3 +187,10 @@ def test_the_pointer_of_a_bad_credential_has_no_trace_of_the_union():
 def test_a_renamed_tool_counts_as_accepted():
     counts = report([verdict("a", name="a"), verdict("b c", name="b_c"), verdict("d", reason="no")])["counts"]
     assert counts == {"operations": 3, "accepted": 2, "renamed": 1, "skipped": 1}
+
+
+@pytest.mark.parametrize(("name", "whole"), [("read", True), ("cost$", True), ("x${AWS_KEY}", False)])
+def test_what_a_server_calls_its_tools_names_no_variables(name, whole):
+    part = {"call_template_type": "mcp", "config": {"mcpServers": {"s": {"url": "${BASE}/mcp"}}}}
+    laid = laid_over(part, {"name": name, "tool_call_template": {"tool_name": name}})["tool_call_template"]
+    assert laid == ({**part, "tool_name": name} if whole else None)
