@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from app.providers.registration import GivenCredential
-from app.providers.texts import PRINTABLE, Origin, SecretText, clean_secret
+from app.providers.texts import NO_NUL, PRINTABLE, Origin, SecretText, clean_secret, stored_secret
 from app.schemas import Closed, ShortText, UrlText
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
 
@@ -116,11 +116,13 @@ class StaticValue(Closed):
         examples=["X-Key"],
     )
     value: Annotated[
-        SecretStr, Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)), AfterValidator(clean_secret)
-    ]
+        SecretStr, Field(max_length=65_536, json_schema_extra=dict(NO_NUL)), AfterValidator(stored_secret)
+    ] = Field(description="Without control characters, but in a field.")
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> "StaticValue":
+        if self.location != "field":
+            clean_secret(self.value)
         problem = header_problem(self.location, self.name)
         if self.location == "userinfo" and self.name not in _USERINFO:
             problem = "must be called username or password"
@@ -140,7 +142,11 @@ class StaticInput(_CredentialInput):
     @field_validator("values")
     @classmethod
     def _each_once(cls, values: list[StaticValue]) -> list[StaticValue]:
-        named = [(one.location, one.name.lower()) for one in values if one.location != "query"]
+        named = [
+            (one.location, one.name if one.location == "field" else one.name.lower())
+            for one in values
+            if one.location != "query"
+        ]
         if len(set(named)) < len(named):
             msg = "only a parameter of the query may stand there twice"
             raise ValueError(msg)

@@ -39,7 +39,9 @@ def draft(reading: Reading, subject: Subject, *, reader: SourceReader) -> Draft:
     for inline in reading.tool_set.inline:
         if inline.slot in ready or inline.slot in subject.stored:
             continue
-        bound = _bound(inline, reading, reader.binding(named, inline.origins))
+        # Of tools that were fetched only their own values go where they say.
+        theirs = () if reading.fetched else tool_origins(tools, inline.slot)
+        bound = _bound(inline, reading, reader.binding(named, inline.origins or theirs))
         if bound is None:
             token_url = inline.given.public.get("token_url")
             unsent.append({"slot": inline.slot, "origins": [*inline.origins], "token_url": token_url})

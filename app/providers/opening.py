@@ -25,7 +25,7 @@ from app.security.identity import identity_of
 from app.security.vault import Vault
 from app.settings import Settings
 from app.utcp.manuals import detect, read_manual
-from app.utcp.templates import PROTOCOLS, protocol_of
+from app.utcp.templates import PROTOCOLS, protocol_named, protocol_of
 
 INHERITED = frozenset({"tcp", "udp", "websocket", "webrtc"})
 """Protocols of manuals whose tools may leave out how they are called."""
@@ -158,7 +158,7 @@ def _allowed(template: Json | None) -> frozenset[str] | None:
     named = None if template is None else template.get("allowed_communication_protocols")
     if template is None or named is None:
         return None if template is None else PROTOCOLS
-    return frozenset(named) | {protocol_of(template)}
+    return frozenset(map(protocol_named, named)) | {protocol_of(template)}
 
 
 def _names_programs(template: Json | None) -> bool:
@@ -166,4 +166,4 @@ def _names_programs(template: Json | None) -> bool:
     if template is None:
         return True
     named = template.get("allowed_communication_protocols") or ()
-    return protocol_of(template) in LOCAL or bool(LOCAL & set(named))
+    return protocol_of(template) in LOCAL or bool(LOCAL & set(map(protocol_named, named)))

@@ -11,6 +11,7 @@ import orjson
 from app.errors import Fault, InvalidInput
 from app.providers.faults import validated
 from app.providers.inputs import CanonicalRegistration, Described, SourceInput, VariableInput
+from app.providers.origins import origin_of
 from app.providers.registration import (
     PLAIN,
     DocumentOptions,
@@ -80,7 +81,7 @@ def described(body: Described, *, name: str, source: Source, at: str = "") -> Re
         description=body.description,
         tags=tuple(dict.fromkeys(body.tags)),
         limits=body.limits.stored(),
-        options=body.options.stored(),
+        options=_based(source) | body.options.stored(),
         option_secrets=body.options.secrets(),
         credentials={slot: given.given() for slot, given in body.credentials.items()},
         variables={key: given_variable(value) for key, value in body.variables.items()},
@@ -105,7 +106,15 @@ def read_template_entry(
     wanted = provider_name(own) if isinstance(own, str) and own.strip() else None
     registered = named(wanted, name, at=pointer(at, "name"))
     source = Source("template", value=dict(raw), at=at)
-    return Registration(registered, source, variables=variables or {}, at=at)
+    return Registration(registered, source, options=_based(source), variables=variables or {}, at=at)
+
+
+def _based(source: Source) -> dict[str, Any]:
+    """The option that the `base_url` of UTCP's `text` is: nothing else of that template is kept."""
+    if source.kind != "template" or not isinstance(source.value.get("content"), str):
+        return {}
+    base = source.value.get("base_url")
+    return {"base_url": base} if isinstance(base, str) and origin_of(base) else {}
 
 
 def provider_name(raw: str) -> str:

@@ -14,7 +14,7 @@ from app.models import TENANT, Credential, Provider, Revision, Source, Tool, Var
 from app.providers.drafts import Json, ToolDraft
 from app.security.principal import Principal
 from app.utcp.names import alias_for, legal_name
-from app.utcp.variables import find_variables
+from app.utcp.templates.variables import variables_of
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
 _CHUNK: Final = 200
@@ -69,8 +69,7 @@ async def names_in_use(session: AsyncSession, provider: Provider) -> set[str]:
         col(Tool.provider_id) == provider.id, cast(col(Tool.call_template), Text).contains("$")
     )
     templates = [provider.call_template, *(await session.execute(query)).scalars()]
-    # One made from OpenAPI has none (`/$count` is a path).
-    named = {name for one in templates if "parameters" not in one for name in find_variables(one)}
+    named = {name for one in templates for name in variables_of(one)}
     return named.union(*(row.variable_names for row in await credentials_of(session, [provider.id])))
 
 

@@ -7,16 +7,15 @@ Nobody says of an environment value whether it is secret, so all are: they are o
 masked. But the registrar, who knows what they hold, may name one in an open field, too (`${BASE_URL}/pets`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from app.errors import Fault, InvalidInput, UnsetVariable
 from app.models import Variable
 from app.providers.reach import Reach
-from app.utcp.templates.variables import with_variables
-from app.utcp.text import pointer
-from app.utcp.variables import candidates, find_variables
+from app.utcp.templates.variables import places_of, with_variables
+from app.utcp.variables import candidates
 
 
 class MisplacedSecret(InvalidInput):
@@ -97,9 +96,8 @@ class VariableScope:
     def refuse_secrets(self, value: Any, *, at: str) -> None:
         """Raises MisplacedSecret where a secret variable stands in a field that is shown."""
         faults = [
-            Fault(place, f"The variable {name} may be secret; here stand only variables that are not.")
-            for place, text in _strings(value, at)
-            for name in find_variables(text)
+            Fault(at + place, f"The variable {name} may be secret; here stand only variables that are not.")
+            for place, name in places_of(value)
             if (known := self.find(name)) is not None and not known.may_show(fetched=self.fetched)
         ]
         if faults:
@@ -134,14 +132,3 @@ def scope_of(
         name: KnownVariable(name, secret=True, value=value) for name, value in environment.items() if value
     }
     return VariableScope(provider, layers, reach, fetched)
-
-
-def _strings(value: Any, at: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield at, value
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield from _strings(member, pointer(at, key))
-    elif isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from _strings(member, pointer(at, index))

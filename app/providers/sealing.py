@@ -16,8 +16,9 @@ from app.providers.scope import VariableScope
 from app.utcp.auth import Auth, credential_from_auth
 from app.utcp.headers import HEADER_NAME, never_set_by_credentials
 from app.utcp.templates.base import CallTemplate, replaced, texts_at
+from app.utcp.templates.variables import places_of
 from app.utcp.text import pointer
-from app.utcp.variables import VARIABLE, find_variables
+from app.utcp.variables import VARIABLE
 
 Json = dict[str, Any]
 
@@ -88,10 +89,11 @@ def unsealed_secrets(template: CallTemplate) -> bool:
 def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope) -> dict[str, str]:
     """By pointer: what is always a secret, and what names a secret variable where that may stand."""
     sealed = {at: text for at, text in texts_at(stored, model.sealed) if text}
-    for at, text in texts_at(stored, model.may_be_secret):
-        known = (scope.find(name) for name in find_variables(text))
-        if any(one is not None and not one.may_show(fetched=scope.fetched) for one in known):
-            sealed[at] = text
+    may_be = dict(texts_at(stored, model.may_be_secret))
+    for at, name in places_of(stored) if may_be else ():
+        known = scope.find(name) if at in may_be else None
+        if known is not None and not known.may_show(fetched=scope.fetched):
+            sealed[at] = may_be[at]
     return sealed
 
 

@@ -80,6 +80,12 @@ def compiled(fields: Mapping[str, Any], protocol: str, *, at: str = "") -> CallT
         raise InvalidInput(detail, errors=faults_of(error, at=at)) from None
 
 
+def protocol_named(text: str) -> str:
+    """The 1.x spelling of a protocol as anybody writes it."""
+    given = text.strip().lower().replace("-", "_")
+    return _RENAMED.get(given, given)
+
+
 def protocol_of(raw: Mapping[str, Any]) -> str:
     """The protocol of a template in the 1.x spelling, as it is stored."""
     return str(raw.get("call_template_type") or "http")
@@ -95,8 +101,7 @@ def _protocol(raw: Mapping[str, Any], *, at: str) -> str:
     if key is None:
         fault = Fault(pointer(at, "call_template_type"), "Name the protocol.", expected=sorted(PROTOCOLS))
         raise InvalidInput("call_template_type (or provider_type) is missing", errors=[fault])
-    given = str(raw[key]).strip().lower().replace("-", "_")
-    protocol = _RENAMED.get(given, given)
+    protocol = protocol_named(str(raw[key]))
     if protocol not in PROTOCOLS:
         fault = Fault(pointer(at, key), "UTCP knows no such protocol.", expected=sorted(PROTOCOLS))
         raise InvalidInput("The protocol is not known", errors=[fault])

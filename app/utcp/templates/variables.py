@@ -1,18 +1,21 @@
 """Variables in call templates, where the protocol's own language has a `$`, too.
 
 A template with `parameters` came from OpenAPI and has none (`/$count` is a path). In the text of a GraphQL
-operation `$name` is GraphQL's, so that only `${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is
-what an earlier command wrote.
+operation `$name` is GraphQL's, and in a text that is the answer itself `$schema` is a word, so that only
+`${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is what an earlier command wrote.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.utcp.templates.base import replaced, texts_at
 from app.utcp.variables import BRACED, Lookup, find_variables, substitute
 
-_BRACED_ONLY = {"graphql": ("/query", "/variable_types/**"), "mcp": ("/tool_name", "/resource_uri")}
+_BRACED_ONLY = {
+    "graphql": ("/query", "/variable_types/**"), "mcp": ("/tool_name", "/resource_uri"),
+    "text": ("/content",),
+}  # fmt: skip
 _OUTPUT = re.compile(r"CMD_[0-9]+_OUTPUT")
 
 
@@ -29,6 +32,18 @@ def variables_of(value: Any) -> list[str]:
     return list(
         dict.fromkeys([*names, *(found for text in texts.values() for found in BRACED.findall(text))])
     )
+
+
+def places_of(value: Any) -> Iterator[tuple[str, str]]:
+    """The pointer of each text that names a variable, and the name."""
+    is_template = _is_template(value)
+    if is_template and "parameters" in value:
+        return
+    own = _own_texts(value) if is_template else {}
+    for at, text in texts_at(value, ("/**",)):
+        for name in BRACED.findall(text) if at in own else find_variables(text):
+            if not (is_template and value["call_template_type"] == "cli" and _OUTPUT.fullmatch(name)):
+                yield at, name
 
 
 def with_variables(value: Any, lookup: Lookup) -> Any:
