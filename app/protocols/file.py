@@ -48,9 +48,9 @@ class FileAdapter:
             raise InvalidInput("The path cannot be used", errors=[fault])
         return path
 
-    def origin(self, target: Path) -> str:  # noqa: ARG002 - the contract's.
-        """This machine."""
-        return "file://"
+    def origin(self, target: Path) -> str:
+        """The file itself: one that fails says nothing about others."""
+        return f"file://{target}"
 
     def safe(self, target: Path) -> bool:  # noqa: ARG002 - the contract's.
         """It has no effects."""

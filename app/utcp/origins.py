@@ -2,9 +2,11 @@
 guarded, approved and counted as one upstream.
 
 `https://host[:port]` and the like for URLs (no port that the scheme implies), `tcp://host:port` for sockets,
-`grpcs://` for gRPC over TLS, `cli:///usr/bin/x` and `stdio:///usr/bin/x` for programs.
+`grpcs://` for gRPC over TLS, `cli:///usr/bin/x` and `stdio:///usr/bin/x` for programs, `file:///srv/x` for
+files.
 """
 
+import posixpath
 import shlex
 from collections.abc import Mapping
 from typing import Any, Final
@@ -40,6 +42,8 @@ def template_origin(fields: Mapping[str, Any]) -> str:
         return "cli://" + "+".join(_programs(fields))
     if protocol == "mcp":
         return _mcp(fields)
+    if protocol == "file":
+        return f"file://{posixpath.normpath(str(fields.get('file_path', '')))}"
     return f"{protocol}://"
 
 

@@ -195,3 +195,14 @@ def test_a_gateway_without_folders_says_how_to_open_one(gateway: RunningGateway)
         refused = client.post("/providers", json={"name": "f", "provider_type": "text", "file_path": "/x"})
     assert refused.status_code == 422
     assert "FILE_FOLDERS" in refused.json()["errors"][0]["detail"]
+
+
+def test_a_file_that_is_missing_pauses_no_other(client: httpx2.Client, folder: Path) -> None:
+    (folder / "there.txt").write_text("here it is")
+    for name in ("missing", "there"):
+        template = {"call_template_type": "file", "file_path": str(folder / f"{name}.txt")}
+        made = client.post("/tools", json={"provider": "files", "name": name, "call_template": template})
+        assert made.status_code == 201, made.text
+    lost = [client.post("/tools/files.missing/call", json={}).json()["type"] for _ in range(20)]
+    assert lost[-1].endswith("circuit-open")
+    assert client.post("/tools/files.there/call", json={}).text == "here it is"
