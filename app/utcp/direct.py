@@ -75,6 +75,8 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
         template = {key: value for key, value in template.items() if key != "body_field"}
     template = _with_security(template, tool)
     protocol = protocol_of(template)
+    if protocol == "mcp":
+        template = _with_whole_urls(template)
     kind = "http_stream" if version == 0 and protocol == "streamable_http" else protocol
     type_key = "provider_type" if version == 0 else "call_template_type"
     spelled = {type_key: kind, "name": tool.provider}
@@ -117,6 +119,16 @@ def _native(template: Json, version: ManualVersion) -> Json:
 
 def _starts_programs(template: Json) -> bool:
     return any(server.get("transport") == "stdio" for server in template["config"]["mcpServers"].values())
+
+
+def _with_whole_urls(template: Json) -> Json:
+    """UTCP's `mcp` has the parameters of a URL in the URL."""
+    servers: Json = {}
+    for name, server in template["config"]["mcpServers"].items():
+        kept = {key: value for key, value in server.items() if key != "query"}
+        pairs = [f"{quote(key)}={value}" for key, value in (server.get("query") or {}).items()]
+        servers[name] = kept | ({"url": f"{server['url']}?{'&'.join(pairs)}"} if pairs else {})
+    return {**template, "config": {**template["config"], "mcpServers": servers}}
 
 
 def _from_openapi(template: Json) -> Json:

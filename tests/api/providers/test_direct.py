@@ -137,7 +137,7 @@ async def test_values_of_a_template_become_variables_and_open_variables_are_writ
 
 
 async def test_what_a_plugin_would_take_otherwise_is_left_out_or_named_for_it(admin, upstream):
-    servers = {"tools": {"transport": "http", "url": f"{upstream.url}/mcp"}}
+    servers = {"tools": {"transport": "http", "url": f"{upstream.url}/mcp?key=secret-of-a-query"}}
     documents = {"plain": "{ now }", "typed": "query A($id: ID!) { user(id: $id) { id } }"}
     templates = {
         "m": {"call_template_type": "mcp", "config": {"mcpServers": servers}, "tool_name": "add"},
@@ -149,8 +149,12 @@ async def test_what_a_plugin_would_take_otherwise_is_left_out_or_named_for_it(ad
     for name, template in templates.items():
         made = await admin.post("/tools", json={"provider": "x", "name": name, "call_template": template})
         assert made.status_code == 201, made.text
+    assert (await admin.patch("/providers/x", json={"options": {"direct": True}})).status_code == 200
     tools, answer = await direct(admin, protocol="mcp,graphql")
     assert sorted(tools) == ["tools.add", "x_plain"]
+    server = tools["tools.add"]["tool_call_template"]["config"]["mcpServers"]["tools"]
+    variable = "${X_STATIC_1_CONFIG_MCPSERVERS_TOOLS_QUERY_KEY}"
+    assert (server["url"], "query" in server) == (f"{upstream.url}/mcp?key={variable}", False)
     assert answer.headers["x-tools-left-out"] == "1"
 
 
