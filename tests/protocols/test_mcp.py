@@ -32,6 +32,8 @@ from tests.protocols.kits.base import free_port
 from tests.protocols.kits.cli import alive
 from tests.protocols.kits.mcp import SCRIPT, McpUpstream, mcp_server
 
+ROOT = Path(__file__).parents[2]
+
 KINDS = ["http", "sse", "stdio"]
 
 
@@ -355,7 +357,7 @@ async def test_what_is_no_result_is_malformed(adapter_of, peer):
 
 def everything() -> Path:
     """The public reference server, from npm; CI installs it before."""
-    root = Path(os.environ.get("MCP_EVERYTHING", "/opt/mcp-everything"))
+    root = Path(os.environ.get("MCP_EVERYTHING", ROOT / ".venvs" / "mcp-everything"))
     script = root / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
     if shutil.which("node") and script.exists():
         return script
