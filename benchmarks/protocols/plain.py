@@ -5,6 +5,7 @@ microseconds of one call in this process, those of its children included.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import shlex
@@ -13,10 +14,12 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import grpc.aio
 import uvloop
+from aiortc import RTCPeerConnection, RTCSessionDescription
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 from mcp.client.client import Client
@@ -138,6 +141,36 @@ async def mcp(template: Json, arguments: Json) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
+async def webrtc(template: Json, arguments: Json) -> AsyncIterator[Call]:
+    """aiortc: one channel for all calls."""
+    connection = RTCPeerConnection()
+    channel = connection.createDataChannel("tools")
+    opened = asyncio.Event()
+    waiting: dict[str, asyncio.Future[Any]] = {}
+    channel.on("open", opened.set)
+    channel.on("message", lambda text: waiting.pop(json.loads(text)["id"]).set_result(text))
+    await connection.setLocalDescription(await connection.createOffer())
+    peer = f"{template['signaling_server']}/{quote(template['peer_id'])}"
+    async with aiohttp.ClientSession() as session:
+        offer = {"data": connection.localDescription.sdp, "headers": {"Content-Type": "application/sdp"}}
+        async with session.post(peer, **offer) as answer:
+            sdp = await answer.text()
+    await connection.setRemoteDescription(RTCSessionDescription(sdp, "answer"))
+    await opened.wait()
+    numbers = itertools.count()
+
+    async def call() -> Any:
+        number = str(next(numbers))
+        waiting[number] = asyncio.get_running_loop().create_future()
+        asked = {"id": number, "type": "call", "tool": template["tool_name"], "arguments": arguments}
+        channel.send(json.dumps(asked))
+        return await waiting[number]
+
+    yield call
+    await connection.close()
+
+
+@asynccontextmanager
 async def cli(template: Json, arguments: Json) -> AsyncIterator[Call]:
     """asyncio: a process for each call."""
     words = shlex.split(template["commands"][0]["command"])[:-1]
@@ -160,7 +193,7 @@ def _text(template: str, arguments: Json) -> bytes:
 
 WAYS: dict[str, Callable[[Json, Json], Any]] = {
     "http": over_http, "sse": over_http, "streamable_http": over_http, "tcp": tcp, "udp": udp,
-    "websocket": websocket, "graphql": graphql, "grpc": over_grpc, "cli": cli, "mcp": mcp,
+    "websocket": websocket, "graphql": graphql, "grpc": over_grpc, "cli": cli, "mcp": mcp, "webrtc": webrtc,
 }  # fmt: skip
 """Libraries by protocol: `text` and `file` need none."""
 

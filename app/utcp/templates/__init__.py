@@ -16,6 +16,7 @@ from app.utcp.templates.mcp import McpTemplate
 from app.utcp.templates.remote import GraphqlTemplate, GrpcTemplate, WebrtcTemplate, WebsocketTemplate
 from app.utcp.templates.sockets import TcpTemplate, UdpTemplate
 from app.utcp.text import clean_text, pointer, refuse_unstorable
+from app.utcp.variables import VARIABLE
 
 MODELS: Final[Mapping[str, type[CallTemplate]]] = MappingProxyType(
     {
@@ -64,7 +65,7 @@ def read_template(raw: Any, *, at: str = "") -> Template:
     if name is not None and not isinstance(name, str):
         raise InvalidInput("A name must be text", errors=[Fault(pointer(at, "name"), "Give text.", "string")])
     name = clean_text(name, at=pointer(at, "name")).strip() or None if name else None
-    return Template(protocol, compiled({**fields, "name": name}, protocol, at=at), notes)
+    return Template(protocol, _open_to_variables({**fields, "name": name}, protocol, at=at), notes)
 
 
 def compiled(fields: Mapping[str, Any], protocol: str, *, at: str = "") -> CallTemplate:
@@ -89,6 +90,28 @@ def protocol_named(text: str) -> str:
 def protocol_of(raw: Mapping[str, Any]) -> str:
     """The protocol of a template in the 1.x spelling, as it is stored."""
     return str(raw.get("call_template_type") or "http")
+
+
+def _open_to_variables(fields: Mapping[str, Any], protocol: str, *, at: str) -> CallTemplate:
+    """As `compiled`; but one variable may stand where no other text could (`"port": "${PORT}"`): it is judged
+    when its value is known.
+    """
+    try:
+        return compiled(fields, protocol, at=at)
+    except InvalidInput as error:
+        wrong = {fault.pointer.removeprefix(at + "/") for fault in error.errors}
+        kept = {key: fields[key] for key in wrong if _is_variable(fields.get(key))}
+        if not kept:
+            raise
+        model = MODELS[protocol]
+        required = {key for key in kept if model.model_fields[key].is_required()}
+        others = {key: value for key, value in fields.items() if key not in kept}
+        found = compiled({**others, **dict.fromkeys(required, 1)}, protocol, at=at)
+        return found.model_copy(update=kept)
+
+
+def _is_variable(value: Any) -> bool:
+    return isinstance(value, str) and VARIABLE.fullmatch(value.strip()) is not None
 
 
 def _storable(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,10 @@ class CallTemplate(BaseModel):
         """The template as plain JSON without auth, which becomes a credential, and without what is not
         set.
         """
-        return self.model_dump(mode="json", by_alias=True, exclude={"auth", "auth_tools"}, exclude_none=True)
+        # A variable may stand where the model has a number.
+        return self.model_dump(
+            mode="json", by_alias=True, exclude={"auth", "auth_tools"}, exclude_none=True, warnings=False
+        )
 
     @classmethod
     def default_of(cls, name: str) -> Any:

@@ -146,3 +146,24 @@ def test_an_answer_comes_as_events_to_whoever_takes_only_these_or_json_too(
         answer = client.post(f"/tools/{provider}.say/call", json={"q": "here"}, headers={"Accept": accept})
         assert (answer.status_code, "here" in answer.text) == (200, True), accept
     assert client.delete(f"/providers/{provider}").status_code == 204
+
+
+def test_host_and_port_may_be_variables_but_no_secrets(client: httpx2.Client, peer: Peer) -> None:
+    template = {
+        "call_template_type": peer.kind, "host": "${HOST}", "port": "${PORT}", "timeout": "${PATIENCE}",
+        "framing_strategy": "delimiter", "message_delimiter": "\\n",
+    }  # fmt: skip
+    values = {"HOST": "127.0.0.1", "PORT": str(peer.port), "PATIENCE": "5000"}
+    variables = {name: {"value": value, "secret": False} for name, value in values.items()}
+    name = f"open{peer.kind}"
+    body = {"provider": name, "name": "say", "call_template": template, "variables": variables}
+    made = client.post("/tools", json=body)
+    assert made.status_code == 201, made.text
+    answer = client.post(f"/tools/{name}.say/call", json={"q": 1})
+    assert (answer.status_code, answer.text) == (200, '{"q": 1}'), answer.text
+    assert client.get(f"/providers/{name}").json()["origins"] == [f"{peer.kind}://127.0.0.1:{peer.port}"]
+    variables["HOST"]["secret"] = True
+    refused = client.post("/tools", json=body | {"provider": f"{name}2", "variables": variables})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/call_template/host"
+    assert client.delete(f"/providers/{name}").status_code == 204

@@ -147,6 +147,16 @@ class TestTemplates:
             read_template(raw, at="/t")
         assert [fault.pointer for fault in caught.value.errors] == [at]
 
+    def test_a_variable_may_stand_where_a_number_belongs(self):
+        raw = {"call_template_type": "tcp", "host": "${HOST}", "port": "${PORT}", "timeout": "$T"}
+        model = read_template(raw).model
+        assert model.stored() | raw == model.stored()
+        resolved = model.stored() | {"host": "h", "port": "7000", "timeout": "5"}
+        assert read_template(resolved).model.stored()["port"] == 7000
+        for wrong in ("0", "x${PORT}", "7000 ${X}"):
+            with pytest.raises(InvalidInput):
+                read_template(raw | {"port": wrong})
+
     def test_a_query_of_an_mcp_url_is_apart_and_transports_are_told(self):
         servers = {
             "a": {"url": "https://x/mcp?key=v"}, "b": {"command": "c"},
