@@ -212,8 +212,7 @@ async def test_plugin_and_gateway_see_the_same(
     try:
         ours = await value(await adapter.call(call))
     finally:
-        for one in adapters.values():
-            await one.aclose()
+        await adapters.aclose()
         await engine.aclose()
     found = theirs[case]
     assert "ok" in found, found

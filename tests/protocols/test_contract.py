@@ -58,13 +58,18 @@ def masker() -> Masker:
 async def adapters(engine: Engine, masker: Masker) -> AsyncIterator[Any]:
     built = Adapters(Means(engine, engine.network, masker, settings()))
     yield built
-    for adapter in built.values():
-        await adapter.aclose()
+    await built.aclose()
+
+
+@pytest.fixture(scope="module")
+async def kept() -> AsyncIterator[contextlib.AsyncExitStack]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture
-async def upstream(kit: Kit) -> AsyncIterator[Upstream]:
-    async with kit.serve() as running:
+async def upstream(kit: Kit, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
+    async with kit.anew(kept) as running:
         yield running
 
 

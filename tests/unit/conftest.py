@@ -1,9 +1,16 @@
 """Fixtures of more than one room. A folder may have its own of the same name."""
 
 import pytest
+import structlog
 
 from app.database import Database
 from tests.stored import clear
+
+
+@pytest.fixture(autouse=True)
+def _all_is_logged() -> None:
+    """An application of another file may have left its own level behind, which keeps warnings from a test."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="module")

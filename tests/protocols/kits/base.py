@@ -4,7 +4,7 @@ import asyncio
 import re
 import socket
 from abc import ABC, abstractmethod
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -69,6 +69,10 @@ class Kit(ABC):
     @abstractmethod
     def serve(self) -> AbstractAsyncContextManager[Upstream]:
         """A running upstream on loopback."""
+
+    def anew(self, kept: AsyncExitStack) -> AbstractAsyncContextManager[Upstream]:
+        """One that nobody has called yet. What is dear to start may stay, until `kept` ends."""
+        return self.serve()
 
     @abstractmethod
     def template(self, upstream: Upstream, case: str) -> Template:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.protocols.kits.base import Kit, Template, Upstream, free_port
 
@@ -18,6 +19,7 @@ class McpUpstream(Upstream):
     """A server; `place` is its URL, or the folder of one that is started at each session."""
 
     folder: Path
+    process: asyncio.subprocess.Process | None = None
 
     @property
     def seen(self) -> list[dict[str, str]]:  # type: ignore[override]
@@ -48,14 +50,10 @@ async def mcp_server(kind: str) -> AsyncIterator[McpUpstream]:
         if kind != "stdio":
             port = free_port()
             command = (sys.executable, "-P", str(SCRIPT), kind, folder, str(port))
-            process = await asyncio.create_subprocess_exec(*command)
+            process = upstream.process = await asyncio.create_subprocess_exec(*command)
             upstream.place = f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
-            async with asyncio.timeout(8):
-                while True:
-                    with contextlib.suppress(OSError):
-                        _, writer = await asyncio.open_connection("127.0.0.1", port)
-                        writer.close()
-                        break
+            async with asyncio.timeout(60):
+                while not await listens(upstream.place):  # noqa: ASYNC110 - a process has no event.
                     await asyncio.sleep(0.05)
         try:
             yield upstream
@@ -65,6 +63,15 @@ async def mcp_server(kind: str) -> AsyncIterator[McpUpstream]:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+
+
+async def listens(url: str) -> bool:
+    """Whether somebody does."""
+    with contextlib.suppress(OSError):
+        _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.close()
+        return True
+    return False
 
 
 class McpKit(Kit):
@@ -78,8 +85,24 @@ class McpKit(Kit):
         "/config/mcpServers/kit/query/X-Canary",
     )
 
+    running: McpUpstream | None = None
+
     def serve(self) -> contextlib.AbstractAsyncContextManager[Upstream]:
         return mcp_server("http")  # type: ignore[return-value]
+
+    @contextlib.asynccontextmanager
+    async def anew(self, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
+        """The same process, which takes two seconds to start; another once a test has ended it."""
+        server = self.running
+        if server is None or not await listens(server.place):
+            server = self.running = await kept.enter_async_context(mcp_server("http"))
+        for note in server.folder.iterdir():
+            note.unlink()
+        upstream = McpUpstream(server.place)
+        upstream.folder = server.folder
+        watching = asyncio.create_task(upstream.watch())
+        yield upstream
+        watching.cancel()
 
     def template(self, upstream: Upstream, case: str) -> Template:
         url = f"http://127.0.0.1:{free_port()}/mcp" if case == "unreachable" else upstream.place
