@@ -4,6 +4,7 @@ A provider's are given away only where nothing is lost by it: where no credentia
 its registrar says so (`options.direct`). Its secrets are variables there, which the client has to have.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from app.discovery.shelves import Representation, Wanted
 from app.errors import Forbidden, GatewayError
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.security.principal import Principal
-from app.utcp.direct import DirectTool, NotDirect, Slot, render_direct
+from app.utcp.direct import DirectTool, Slot, render_direct
 from app.utcp.render import render_manual
 from app.utcp.templates import protocol_of
 from app.utcp.templates.variables import variables_of, with_variables
@@ -33,18 +34,32 @@ _CENTRAL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class _OfProvider:
+    """What the templates of one provider's tools are completed with."""
+
+    slots: Mapping[str, Slot]
+    finder: VariableFinder
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
     """What is known of the providers in question."""
 
     credentials: Mapping[UUID, Sequence[Credential]]
     variables: Sequence[Variable]
 
-    def allows(self, provider: UUID, options: Mapping[str, Any]) -> bool:
-        """Whether clients may know how the provider's upstream is called."""
+    def of(
+        self, tool: ToolView, options: Mapping[str, Any], declared: Sequence[Mapping[str, Any]]
+    ) -> _OfProvider | None:
+        """Of the provider of a tool; None where clients may not know how its upstream is called."""
         said = options.get("direct")
-        return bool(said) if said is not None else not self.credentials.get(provider)
+        if not (bool(said) if said is not None else not self.credentials.get(tool.provider_id)):
+            return None
+        own = [row for row in self.variables if row.provider_id in (None, tool.provider_id)]
+        finder = VariableFinder(tool.provider, own, {})
+        return _OfProvider(self._slots(tool.provider_id, declared), finder)
 
-    def slots(self, provider: UUID, declared: Sequence[Mapping[str, Any]]) -> dict[str, Slot]:
+    def _slots(self, provider: UUID, declared: Sequence[Mapping[str, Any]]) -> dict[str, Slot]:
         """Its slots; what a source leaves open is as the stored credential says."""
         slots = {str(one["slot"]): _slot(str(one["kind"]), one) for one in declared}
         for row in self.credentials.get(provider, ()):
@@ -72,37 +87,42 @@ class DirectManuals:
         statement = tool_select(full=True).add_columns(
             col(Provider.options).label("options"), col(Provider.slots).label("slots")
         )
-        bodies: list[tuple[str, bytes]] = []
-        left_out = 0
         async with self._database.reading() as session:
             rows = (await session.execute(statement.where(*rules))).all()
             known = await _known(session, {row.provider_id for row in rows})
-        for row in rows:
-            tool = view(row)
-            if not known.allows(tool.provider_id, row.options):
-                if wanted.provider is not None:
-                    raise Forbidden(_CENTRAL)
-                continue
-            if protocol_of(tool.call_template) not in protocols or not _is_wanted(tool, wanted):
-                continue
-            try:
-                slots = known.slots(tool.provider_id, row.slots)
-                bodies.append((tool.name, _rendered(tool, slots, known.variables, wanted)))
-            except (NotDirect, GatewayError, RecursionError):
-                left_out += 1
-        body = render_manual(wanted.version, [rendered for _, rendered in sorted(bodies)])
-        etag = hashlib.sha256(body).hexdigest()[:32]
-        return Representation(body, etag, len(bodies), left_out=left_out)
+        return await asyncio.to_thread(_composed, rows, known, wanted, protocols)
 
 
-def _rendered(
-    tool: ToolView, slots: Mapping[str, Slot], variables: Sequence[Variable], wanted: Wanted
-) -> bytes:
-    own = [row for row in variables if row.provider_id in (None, tool.provider_id)]
-    finder = VariableFinder(tool.provider, own, {})
+def _composed(
+    rows: Sequence[Any], known: _Known, wanted: Wanted, protocols: frozenset[str]
+) -> Representation:
+    bodies: list[tuple[str, bytes]] = []
+    left_out = 0
+    providers: dict[UUID, _OfProvider | None] = {}
+    for row in rows:
+        tool = view(row)
+        if tool.provider_id not in providers:
+            providers[tool.provider_id] = known.of(tool, row.options, row.slots)
+        of = providers[tool.provider_id]
+        if of is None:
+            if wanted.provider is not None:
+                raise Forbidden(_CENTRAL)
+            continue
+        if protocol_of(tool.call_template) not in protocols or not _is_wanted(tool, wanted):
+            continue
+        try:
+            bodies.append((tool.name, _rendered(tool, of, wanted)))
+        except (GatewayError, RecursionError):
+            left_out += 1
+    body = render_manual(wanted.version, [rendered for _, rendered in sorted(bodies)])
+    etag = hashlib.sha256(body).hexdigest()[:32]
+    return Representation(body, etag, len(bodies), left_out=left_out)
+
+
+def _rendered(tool: ToolView, of: _OfProvider, wanted: Wanted) -> bytes:
     open_ones = {}
     for name in variables_of(tool.call_template):
-        found = finder.find(name)
+        found = of.finder.find(name)
         shown = found.value if found is not None and not found.secret else None
         open_ones[name] = f"${{{name}}}" if shown is None else shown
     direct = DirectTool(
@@ -114,7 +134,7 @@ def _rendered(
         tags=tool.tags,
         template=with_variables(tool.call_template, open_ones),
         security=tool.security,
-        slots=slots,
+        slots=of.slots,
     )
     return render_direct(direct, wanted.version)
 

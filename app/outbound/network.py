@@ -148,11 +148,6 @@ class Stream:
         except OSError:
             raise UpstreamUnreachable("The connection to the upstream broke.") from None
 
-    def end_of_request(self) -> None:
-        """Tell the peer that nothing more comes, where the connection can (not over TLS)."""
-        if self._writer.can_write_eof():
-            self._writer.write_eof()
-
     def abort(self) -> None:
         """Close the connection at once. May be called again."""
         self._writer.transport.abort()

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from app.errors import BlockedAddress, Fault, InvalidInput, ResponseTooLarge, UpstreamUnreachable
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.answers import TEXT, body_answer
+from app.protocols.shared.effects import Reading
 from app.utcp.templates import compiled
 from app.utcp.templates.local import FileTemplate
 
@@ -27,7 +28,7 @@ class _Outside(Exception):
     """The path leads out of every opened folder."""
 
 
-class FileAdapter:
+class FileAdapter(Reading):
     """Reads files."""
 
     name: ClassVar[str] = "file"
@@ -52,22 +53,6 @@ class FileAdapter:
         """The file itself: one that fails says nothing about others."""
         return f"file://{target}"
 
-    def safe(self, target: Path) -> bool:  # noqa: ARG002 - the contract's.
-        """It has no effects."""
-        return True
-
-    def idempotent(self, target: Path) -> bool:  # noqa: ARG002 - the contract's.
-        """It has no effects."""
-        return True
-
-    def exact(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
-        """The file may change at any time."""
-        return
-
-    def verb(self, target: Path) -> str:  # noqa: ARG002 - the contract's.
-        """What it does."""
-        return "read"
-
     async def discover(self, call: Call) -> Discovered:
         """The file."""
         return Discovered(raw=await self._read(call), media_type="", url=f"file://{call.target}")
@@ -84,9 +69,6 @@ class FileAdapter:
     def describe(self, call: Call) -> dict[str, Any]:
         """What would be read."""
         return {"method": "read", "url": f"file://{call.target}", "headers": {}, "body": None}
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
     async def _read(self, call: Call) -> bytes:
         most = call.limits.response_bytes

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from app.outbound.framing import framed
 from app.protocols.base import Call, Discovered, Result
-from app.protocols.shared.over_http import OverHttp
+from app.protocols.shared.over_http import OverHttp, joined
 from app.utcp.arguments import ArgumentPlan, compile_plan
 
 _SMALL_BODY = 64 * 1024
@@ -44,8 +44,7 @@ class HttpAdapter(OverHttp):
             if lowered in ("range", "cache-control", "pragma") or lowered.startswith("if-"):
                 return None
             pieces += (lowered, value)
-        parts = [*(piece.encode() for piece in pieces), placed.body or b""]
-        return b"".join([part for piece in parts for part in (len(piece).to_bytes(4, "big"), piece)])
+        return joined([*(piece.encode() for piece in pieces), placed.body or b""])
 
     def verb(self, target: ArgumentPlan) -> str:
         """The method."""

@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.answers import TEXT, body_answer
+from app.protocols.shared.effects import Reading
 from app.protocols.shared.fields import field_values
 from app.utcp.templates import compiled
 from app.utcp.templates.local import TextTemplate
 
 
-class TextAdapter:
+class TextAdapter(Reading):
     """Answers without asking anybody."""
 
     name: ClassVar[str] = "text"
@@ -28,22 +29,6 @@ class TextAdapter:
         """None that could be reached."""
         return "text://"
 
-    def safe(self, target: str) -> bool:  # noqa: ARG002 - the contract's.
-        """It has no effects."""
-        return True
-
-    def idempotent(self, target: str) -> bool:  # noqa: ARG002 - the contract's.
-        """It has no effects."""
-        return True
-
-    def exact(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
-        """There is nothing to save."""
-        return
-
-    def verb(self, target: str) -> str:  # noqa: ARG002 - the contract's.
-        """What it does."""
-        return "read"
-
     async def discover(self, call: Call) -> Discovered:
         """The content."""
         return Discovered(raw=call.target.encode(), media_type="", url="")
@@ -57,6 +42,3 @@ class TextAdapter:
         """What would be read."""
         shown = field_values(call.credentials, masked=True).get("/content", call.target)
         return {"method": "read", "url": "text://", "headers": {}, "body": shown[:1024]}
-
-    async def aclose(self) -> None:
-        """Nothing is held."""

@@ -14,6 +14,7 @@ from app.outbound.network import Datagrams, Place
 from app.outbound.refusals import readable
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.answers import BYTES, TEXT, refuse_large, timed
+from app.protocols.shared.effects import Opaque
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.sockets import (
     check_codec,
@@ -45,7 +46,7 @@ class UdpTarget:
     place: Place
 
 
-class UdpAdapter:
+class UdpAdapter(Opaque):
     """Calls over UDP."""
 
     name: ClassVar[str] = "udp"
@@ -68,18 +69,6 @@ class UdpAdapter:
     def origin(self, target: UdpTarget) -> str:
         """`udp://host:port`."""
         return target.origin
-
-    def safe(self, target: UdpTarget) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never: nobody knows what a datagram does."""
-        return False
-
-    def idempotent(self, target: UdpTarget) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never."""
-        return False
-
-    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - no answer is used again.
-        """None."""
-        return None
 
     def verb(self, target: UdpTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""

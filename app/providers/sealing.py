@@ -28,13 +28,9 @@ PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "
 
 @dataclass(frozen=True, slots=True)
 class SplitTemplate:
-    """A template's open part, and what was taken out of it to be sealed.
-
-    `target` is the URL with every open variable written out, "" where the protocol has none.
-    """
+    """A template's open part, and what was taken out of it to be sealed."""
 
     fields: dict[str, Any]
-    target: str
     auth: GivenCredential | None = None
     auth_tools: GivenCredential | None = None
     static: GivenCredential | None = None
@@ -54,10 +50,8 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
         if auth is not None
     }
     secrets: dict[str, Any] = {"headers": {}, "query": {}, "basic": None}
-    target = ""
     for key in _URLS & stored.keys():
         stored[key], secrets["query"], secrets["basic"] = _split_url(stored[key], at=pointer(at, key))
-        target = str(scope.resolved(stored[key]))
     plain, secrets["headers"] = _split_headers(stored.pop("headers", {}), at=pointer(at, "headers"))
     sealed = _sealed_texts(stored, type(template), scope)
     if sealed:
@@ -67,7 +61,6 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
     scope.refuse_secrets(stored, at=at)
     return SplitTemplate(
         fields={**stored, "headers": plain} if plain else stored,
-        target=target,
         auth=_given(auths.get("auth"), scope=scope, at=pointer(at, "auth")),
         auth_tools=_given(auths.get("auth_tools"), scope=scope, at=pointer(at, "auth_tools")),
         static=GivenCredential("static", {}, secrets) if any(secrets.values()) else None,

@@ -108,10 +108,7 @@ CALL_OPERATION: Final[dict[str, Any]] = {
                 "*/*": {"schema": {}},
             },
         },
-        **{
-            str(status): body
-            for status, body in problems(400, 404, 409, 413, 415, 424, 502, 504, 508).items()
-        },
+        **{str(status): body for status, body in problems(*_STATUSES).items()},
         "429": {**problems(429)[429], "headers": REFUSED_HEADERS},
         "4XX": {
             "description": "The upstream refused; it keeps its status.",

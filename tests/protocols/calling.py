@@ -27,9 +27,9 @@ async def adapter_of(kind: Any, *secrets: str) -> AsyncIterator[Adapter[Any]]:
 
 
 def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **fields: Any) -> Call:
-    """A call with 10 `seconds`; `streaming` takes events."""
+    """A call with 20 `seconds`; `streaming` takes events."""
     now = asyncio.get_running_loop().time()
-    seconds, streaming = fields.pop("seconds", 10.0), fields.pop("streaming", False)
+    seconds, streaming = fields.pop("seconds", 20.0), fields.pop("streaming", False)
     return Call(
         target=adapter.prepare(template),
         arguments={} if arguments is None else arguments,
@@ -37,7 +37,7 @@ def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **field
         deadline=now + seconds,
         limits=fields.pop("limits", Limits()),
         call_id="01a0-test",
-        ends=now + 20 if streaming else None,
+        ends=now + 60 if streaming else None,
         **fields,
     )
 

@@ -23,10 +23,11 @@ from app.errors import (
 )
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
-from app.protocols.base import Call, Means
+from app.protocols.base import Means
 from app.protocols.cli import CliAdapter
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.protocols.calling import call_of
 from tests.protocols.kits.cli import alive
 
 # Where other users can read it, too.
@@ -62,20 +63,6 @@ def template(*commands: str | tuple[str, bool], **fields: Any) -> dict[str, Any]
         for one in commands
     ]
     return {"call_template_type": "cli", "commands": steps, **fields}
-
-
-def call_of(adapter: CliAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Call:
-    now = asyncio.get_running_loop().time()
-    streaming = fields.pop("streaming", False)
-    return Call(
-        target=adapter.prepare(raw),
-        arguments=arguments or {},
-        credentials=fields.pop("credentials", ()),
-        deadline=now + fields.pop("seconds", 20),
-        limits=fields.pop("limits", Limits()),
-        call_id="01a0-cli",
-        ends=now + 60 if streaming else None,
-    )
 
 
 async def answer(adapter: CliAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Any:

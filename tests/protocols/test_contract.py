@@ -24,11 +24,12 @@ from app.errors import (
 from app.outbound.guard import Guard, literal_addresses
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Adapter, Call, Means, Result
+from app.protocols.base import Means, Result
 from app.protocols.registry import ADAPTERS, Adapters
 from app.security.masking import Masker
 from tests.faults.proxy import FaultProxy, Toxic
 from tests.harness.hosts import HOSTS
+from tests.protocols.calling import call_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import HUGE, Kit, Upstream
 
@@ -71,23 +72,6 @@ async def kept() -> AsyncIterator[contextlib.AsyncExitStack]:
 async def upstream(kit: Kit, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
     async with kit.anew(kept) as running:
         yield running
-
-
-def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **fields: Any) -> Call:
-    seconds = fields.pop("seconds", 20.0)
-    limits = fields.pop("limits", Limits())
-    now = asyncio.get_running_loop().time()
-    streaming = fields.pop("streaming", False)
-    return Call(
-        target=adapter.prepare(template),
-        arguments=arguments or {},
-        credentials=fields.pop("credentials", ()),
-        deadline=now + seconds,
-        limits=limits,
-        call_id="01a0-contract",
-        ends=now + 60 if streaming else None,
-        **fields,
-    )
 
 
 async def whole(result: Result) -> bytes:

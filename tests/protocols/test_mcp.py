@@ -22,12 +22,12 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
-from app.protocols.base import Call, Means
+from app.protocols.base import Means
 from app.protocols.mcp import McpAdapter
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.protocols.calling import call_of
 from tests.protocols.kits.base import free_port
 from tests.protocols.kits.cli import alive
 from tests.protocols.kits.mcp import SCRIPT, McpUpstream, mcp_server
@@ -74,20 +74,6 @@ def template(server: McpUpstream, tool: str = "", **fields: Any) -> dict[str, An
         **named,
         **fields,
     }
-
-
-def call_of(adapter: McpAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Call:
-    now = asyncio.get_running_loop().time()
-    streaming = fields.pop("streaming", False)
-    return Call(
-        target=adapter.prepare(raw),
-        arguments=arguments or {},
-        credentials=fields.pop("credentials", ()),
-        deadline=now + fields.pop("seconds", 20),
-        limits=fields.pop("limits", Limits()),
-        call_id="01a0-mcp",
-        ends=now + 60 if streaming else None,
-    )
 
 
 async def answer(adapter: McpAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Any:

@@ -14,13 +14,14 @@ from app.protocols.cli.compiling import CliTarget, compile_cli
 from app.protocols.cli.runs import Run
 from app.protocols.cli.words import fill_words, options
 from app.protocols.shared.answers import JSON, TEXT, body_answer, timed
+from app.protocols.shared.effects import Opaque
 from app.protocols.shared.fields import field_values
 from app.security.masking import MASK
 
 _LINES = "application/x-ndjson"
 
 
-class CliAdapter:
+class CliAdapter(Opaque):
     """Runs programs that the operator lists in PROGRAMS."""
 
     name: ClassVar[str] = "cli"
@@ -38,18 +39,6 @@ class CliAdapter:
     def origin(self, target: CliTarget) -> str:
         """`cli://` and the programs as the template names them."""
         return target.origin
-
-    def safe(self, target: CliTarget) -> bool:  # noqa: ARG002 - the contract's.
-        """Nobody says what a program does."""
-        return False
-
-    def idempotent(self, target: CliTarget) -> bool:  # noqa: ARG002 - the contract's.
-        """Nobody says what a program does."""
-        return False
-
-    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
-        """None: an answer is of its own call."""
-        return None
 
     def verb(self, target: CliTarget) -> str:  # noqa: ARG002 - the contract's.
         """Programs are run."""

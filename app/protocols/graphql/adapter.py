@@ -13,7 +13,7 @@ from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.answers import JSON, event_answer
 from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import writable
-from app.protocols.shared.over_http import OverHttp
+from app.protocols.shared.over_http import OverHttp, joined
 from app.utcp.arguments import ArgumentPlan, PlacedRequest, compile_head
 from app.utcp.paths import compile_url
 from app.utcp.templates import compiled
@@ -93,8 +93,7 @@ class GraphqlAdapter(OverHttp):
             return None
         placed = self._placed(call)
         pieces = [placed.url, *(text for pair in placed.headers for text in pair)]
-        parts = [*(piece.encode() for piece in pieces), placed.body or b""]
-        return b"".join([part for piece in parts for part in (len(piece).to_bytes(4, "big"), piece)])
+        return joined([*(piece.encode() for piece in pieces), placed.body or b""])
 
     def verb(self, target: GraphqlTarget) -> str:
         """QUERY, MUTATION or SUBSCRIPTION."""

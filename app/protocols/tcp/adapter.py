@@ -10,6 +10,7 @@ from app.outbound.framing import Event
 from app.outbound.network import Place, Stream
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.answers import BYTES, TEXT, timed
+from app.protocols.shared.effects import Opaque
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.sockets import (
     check_codec,
@@ -36,7 +37,7 @@ class TcpTarget:
     delimiter: bytes
 
 
-class TcpAdapter:
+class TcpAdapter(Opaque):
     """Calls over TCP."""
 
     name: ClassVar[str] = "tcp"
@@ -58,18 +59,6 @@ class TcpAdapter:
     def origin(self, target: TcpTarget) -> str:
         """`tcp://host:port`."""
         return target.origin
-
-    def safe(self, target: TcpTarget) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never: nobody knows what a message does."""
-        return False
-
-    def idempotent(self, target: TcpTarget) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never."""
-        return False
-
-    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - no answer is used again.
-        """None."""
-        return None
 
     def verb(self, target: TcpTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""

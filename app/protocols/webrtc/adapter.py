@@ -29,6 +29,7 @@ from app.outbound.attach import Headers, attach
 from app.outbound.refusals import readable
 from app.protocols.base import Call, Discovered, Event, Means, Result
 from app.protocols.shared.answers import JSON, event_answer, refuse_large, value_answer
+from app.protocols.shared.effects import Opaque
 from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import writable
 from app.protocols.webrtc.links import Asked, Link, Links
@@ -51,7 +52,7 @@ class Target:
     headers: Headers = field(repr=False)
 
 
-class WebrtcAdapter:
+class WebrtcAdapter(Opaque):
     """Calls over data channels."""
 
     name: ClassVar[str] = "webrtc"
@@ -73,18 +74,6 @@ class WebrtcAdapter:
     def origin(self, target: Target) -> str:
         """That of the signalling server, which gets the credentials and names the peer."""
         return target.origin
-
-    def safe(self, target: Target) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never: nobody knows what a call does."""
-        return False
-
-    def idempotent(self, target: Target) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never."""
-        return False
-
-    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - no answer is used again.
-        """None."""
-        return None
 
     def verb(self, target: Target) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""

@@ -23,6 +23,7 @@ from app.outbound.framing import Event
 from app.outbound.refusals import readable
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.answers import JSON, body_answer, event_answer, refuse_large
+from app.protocols.shared.effects import Opaque
 from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.websocket.messages import event_of, members, message_of, parsed, single_answer, value_of
@@ -56,7 +57,7 @@ class WebsocketTarget:
     subprotocols: tuple[str, ...]
 
 
-class WebsocketAdapter:
+class WebsocketAdapter(Opaque):
     """Calls over WebSocket."""
 
     name: ClassVar[str] = "websocket"
@@ -84,18 +85,6 @@ class WebsocketAdapter:
     def origin(self, target: WebsocketTarget) -> str:
         """`wss://host[:port]`."""
         return target.origin
-
-    def safe(self, target: WebsocketTarget) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never: nobody knows what a message does."""
-        return False
-
-    def idempotent(self, target: WebsocketTarget) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never."""
-        return False
-
-    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - no answer is used again.
-        """None."""
-        return None
 
     def verb(self, target: WebsocketTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""

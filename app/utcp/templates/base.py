@@ -25,6 +25,8 @@ class CallTemplate(BaseModel):
 
     sealed: ClassVar[tuple[str, ...]] = ()
     may_be_secret: ClassVar[tuple[str, ...]] = ()
+    braced_only: ClassVar[tuple[str, ...]] = ()
+    """Texts of a language in which `$name` means something else: only `${NAME}` is a variable there."""
     name: str | None = None
     call_template_type: str
     auth: Auth | None = Field(default=None, repr=False)

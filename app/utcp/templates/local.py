@@ -57,6 +57,7 @@ class TextTemplate(CallTemplate):
     """UTCP's `text`: a manual or an OpenAPI document as a provider, or the answer of a tool."""
 
     may_be_secret: ClassVar[tuple[str, ...]] = ("/content",)
+    braced_only: ClassVar[tuple[str, ...]] = ("/content",)
 
     call_template_type: Literal["text"] = "text"
     content: str = Field(max_length=64 << 20)

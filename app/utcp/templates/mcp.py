@@ -70,6 +70,7 @@ class McpTemplate(CallTemplate):
         "/config/mcpServers/*/env/*", "/config/mcpServers/*/headers/*", "/config/mcpServers/*/query/*",
     )  # fmt: skip
     may_be_secret: ClassVar[tuple[str, ...]] = ("/config/mcpServers/*/args/*",)
+    braced_only: ClassVar[tuple[str, ...]] = ("/tool_name", "/resource_uri")
 
     call_template_type: Literal["mcp"] = "mcp"
     config: McpConfig

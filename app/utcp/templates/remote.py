@@ -13,6 +13,8 @@ class GraphqlTemplate(OverHttp):
     each variable; both are written by a discovery, or by hand.
     """
 
+    braced_only: ClassVar[tuple[str, ...]] = ("/query", "/variable_types/**")
+
     call_template_type: Literal["graphql"] = "graphql"
     operation_type: Literal["query", "mutation", "subscription"] | None = None
     operation_name: str | None = Field(default=None, pattern=r"^[_A-Za-z][_0-9A-Za-z]{0,254}$")

@@ -9,13 +9,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from app.utcp.templates import MODELS, protocol_of
 from app.utcp.templates.base import replaced, texts_at
 from app.utcp.variables import BRACED, Lookup, find_variables, substitute
 
-_BRACED_ONLY = {
-    "graphql": ("/query", "/variable_types/**"), "mcp": ("/tool_name", "/resource_uri"),
-    "text": ("/content",),
-}  # fmt: skip
 _OUTPUT = re.compile(r"CMD_[0-9]+_OUTPUT")
 
 
@@ -72,4 +69,5 @@ def _is_template(value: Any) -> bool:
 
 
 def _own_texts(value: dict[str, Any]) -> dict[str, str]:
-    return dict(texts_at(value, _BRACED_ONLY.get(value["call_template_type"], ())))
+    model = MODELS.get(protocol_of(value))
+    return dict(texts_at(value, model.braced_only)) if model is not None else {}

@@ -1,4 +1,4 @@
-"""The house's budgets: 300 lines a file, 50 lines a function, 8 parameters; and no vague names."""
+"""Limits of a file (600 lines), a function (80 lines) and its parameters (8); and no vague names."""
 
 import ast
 from pathlib import Path
@@ -18,11 +18,11 @@ def _functions(path: Path) -> list[_Function]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_keeps_within_the_budgets(path):
-    assert len(path.read_text().splitlines()) <= 300
+    assert len(path.read_text().splitlines()) <= 600
     assert path.stem not in _VAGUE
     for function in _functions(path):
         place = f"{function.name} in line {function.lineno}"
-        assert (function.end_lineno or 0) - function.lineno + 1 <= 50, place
+        assert (function.end_lineno or 0) - function.lineno + 1 <= 80, place
         arguments = function.args
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
         assert len([name for name in names if name not in ("self", "cls")]) <= 8, place

@@ -1,17 +1,12 @@
 """Explicit proxies, authorities and client certificates, each with connections of its own."""
 
 import asyncio
-import datetime as dt
 import os
 import ssl
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 
 from app.errors import InvalidInput, UpstreamUnreachable
 from app.outbound import http
@@ -20,30 +15,7 @@ from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.transport import EngineTransport
 from app.security.secret import Secret
-
-PEM = serialization.Encoding.PEM
-
-
-def certificate(name: str, *, issuer=None):
-    """A certificate and its key, signed by itself or by an issuer; PEM texts and objects."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    signer, issuer_name = (key, subject) if issuer is None else (issuer[3], issuer[2].subject)
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer_name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(name))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .sign(signer, hashes.SHA256())
-    )
-    private = key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return made.public_bytes(PEM).decode(), private.decode(), made, key
+from tests.harness.certificates import certificate
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +110,9 @@ class TestTls:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         mine, others = certificate("192.0.2.9"), certificate("192.0.2.9")
         key = serialization.BestAvailableEncryption(b"password")
-        locked = mine[3].private_bytes(PEM, serialization.PrivateFormat.PKCS8, key).decode()
+        locked = (
+            mine[3].private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, key).decode()
+        )
         for secret in (others[1], "rubbish", "", locked):
             with pytest.raises(InvalidInput):
                 await get(
