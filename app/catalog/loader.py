@@ -18,7 +18,7 @@ from app.database import Database
 from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
-from app.outbound.egress import EgressSettings, egress_from
+from app.outbound.egress import EgressSettings, egress_from, without_client_certificate
 from app.protocols.registry import Adapters
 from app.rates import RateLimit
 from app.resilience import Origins
@@ -32,6 +32,11 @@ from app.utcp.variables import candidates
 
 EGRESS_SLOT = "egress"
 """The slot whose sealed fields are the secret outbound settings of a provider: proxy_url and client_key."""
+
+UNCONFIRMED_ORIGINS = "unconfirmed_origins"
+"""The member of a provider's options that lists origins which only hand-made tools of keys without
+`credentials:write` have brought; never shown.
+"""
 
 _NIL = UUID(int=0)
 
@@ -116,6 +121,8 @@ class Loader:
         sealed = {row.slot: stored_form(row, finder=finder) for row in stored.credentials}
         egress = egress_of(stored.options, sealed.pop(EGRESS_SLOT, None), vault=self.vault)
         origin, safe = adapter.origin(target), adapter.safe(target)
+        if egress is not None and origin in stored.options.get(UNCONFIRMED_ORIGINS, ()):
+            egress = without_client_certificate(egress)
         again = bool(stored.limits.get("retry_idempotent")) and adapter.idempotent(target)
         upstream = self.origins.of(
             TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)
