@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.limits import limits_of, policy_of
-from app.catalog.plan import Plan
+from app.catalog.plan import Plan, Uncallable
 from app.catalog.rules import CacheRule
 from app.catalog.tools import ToolView, named, tool_select, view
 from app.database import Database
-from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
+from app.errors import Fault, GatewayError, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
 from app.outbound.egress import EgressSettings, egress_from, without_client_certificate
@@ -97,14 +97,19 @@ class Loader:
     async def load(self, name: str) -> Plan:
         """The plan of a tool by canonical name or alias.
 
-        Raises NotFound, Unavailable, and InvalidInput (422) that says what of the stored tool is unusable.
+        Raises NotFound, Unavailable, and Uncallable, whose error (422) says what of the stored tool is
+        unusable.
         """
         stored = await self.database.read(lambda session: _stored(session, name))
-        await self.adapters.ready(protocol_of(stored.tool.call_template))
-        return self.compile(stored)
+        tool = stored.tool
+        try:
+            await self.adapters.ready(protocol_of(tool.call_template))
+            return self.compile(stored)
+        except GatewayError as error:
+            raise Uncallable(error, provider=tool.provider, registrar_tags=tool.registrar_tags) from None
 
     def compile(self, stored: _Stored) -> Plan:
-        """Everything that is the same for each call of the tool."""
+        """Everything that is the same for each call of the tool; raises InvalidInput."""
         tool = stored.tool
         protocol = protocol_of(tool.call_template)
         adapter = self.adapters.get(protocol)

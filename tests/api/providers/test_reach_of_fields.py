@@ -202,7 +202,7 @@ VALUES = {
 def another(name):
     """A value of the option that is not what holds without it."""
     default = reach.CREDENTIALS_WRITE_OPTIONS[name]
-    return VALUES[name] if name in VALUES else not default
+    return VALUES.get(name, not default)
 
 
 @pytest.fixture
