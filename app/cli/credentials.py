@@ -116,10 +116,10 @@ def set_credential(
     )
     if kind is Kind.STATIC:
         body = {"kind": "static", "values": [{name: body[name] for name in ("location", "name", "value")}]}
-    origins = _confirmed(session, provider, slot, _Wanted(allow_origin or [], fields.token_url, yes))
-    if origins:
+    confirmed = _confirmed(session, provider, slot, _Wanted(allow_origin or [], fields.token_url, yes))
+    if confirmed:
         # What was shown is what is stored, whatever changes in between.
-        body["allowed_origins"] = origins
+        body["allowed_origins"] = confirmed
     stored = session.gateway.send("PUT", path("providers", provider, "credentials", slot), json=body).json()
     if session.output.json:
         session.output.document(stored or {"slot": slot, "kind": kind.value})

@@ -137,9 +137,13 @@ def _as_stored(given: GivenCredential, stored: Credential) -> GivenCredential:
 
 
 async def _destinations(session: AsyncSession, provider: Provider, *, scope: VariableScope) -> Destinations:
-    source = (await source_facts(session, [provider.id])).get(provider.id) or {}
+    url = ((await source_facts(session, [provider.id])).get(provider.id) or {}).get("url")
+    found = destinations_of(provider, source_url=url, scope=scope)
+    if found.source or found.base:
+        # Tools do not count then, and there may be thousands of them.
+        return found
     tools = await tools_of(session, provider.id)
-    return destinations_of(provider, source_url=source.get("url"), tools=tools, scope=scope)
+    return destinations_of(provider, source_url=url, scope=scope, tools=tools)
 
 
 async def _record(

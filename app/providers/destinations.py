@@ -70,7 +70,7 @@ class Destinations:
 
 
 def destinations_of(
-    provider: Provider, *, source_url: str | None, tools: Sequence[Tool], scope: VariableScope
+    provider: Provider, *, source_url: str | None, scope: VariableScope, tools: Sequence[Tool] = ()
 ) -> Destinations:
     """The confirmed origins of a stored provider, its variables written out."""
     source = list(origins_of([str(scope.resolved(source_url))] if source_url else []))
