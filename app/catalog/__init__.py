@@ -40,7 +40,7 @@ class Catalog:
     async def plan(self, name: str) -> Plan:
         """The plan of a tool by canonical name or alias.
 
-        Raises NotFound, InvalidInput for a stored tool that cannot be compiled, and Unavailable. Many callers
+        Raises NotFound, Uncallable for a stored tool that cannot be compiled, and Unavailable. Many callers
         of a tool that is not loaded yet cause one load.
         """
         plan = self._plans.get(name)

@@ -11,14 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.limits import limits_of, policy_of
-from app.catalog.plan import Plan
+from app.catalog.plan import Plan, Uncallable
 from app.catalog.rules import CacheRule
 from app.catalog.tools import ToolView, named, tool_select, view
 from app.database import Database
-from app.errors import Fault, InvalidInput, NotFound, UnsetVariable
+from app.errors import Fault, GatewayError, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
-from app.outbound.egress import EgressSettings, egress_from
+from app.outbound.egress import EgressSettings, egress_from, without_client_certificate
 from app.protocols.registry import Adapters
 from app.rates import RateLimit
 from app.resilience import Origins
@@ -32,6 +32,11 @@ from app.utcp.variables import candidates
 
 EGRESS_SLOT = "egress"
 """The slot whose sealed fields are the secret outbound settings of a provider: proxy_url and client_key."""
+
+UNCONFIRMED_ORIGINS = "unconfirmed_origins"
+"""The member of a provider's options that lists origins which only hand-made tools of keys without
+`credentials:write` have brought; never shown.
+"""
 
 _NIL = UUID(int=0)
 
@@ -92,14 +97,19 @@ class Loader:
     async def load(self, name: str) -> Plan:
         """The plan of a tool by canonical name or alias.
 
-        Raises NotFound, Unavailable, and InvalidInput (422) that says what of the stored tool is unusable.
+        Raises NotFound, Unavailable, and Uncallable, whose error (422) says what of the stored tool is
+        unusable.
         """
         stored = await self.database.read(lambda session: _stored(session, name))
-        await self.adapters.ready(protocol_of(stored.tool.call_template))
-        return self.compile(stored)
+        tool = stored.tool
+        try:
+            await self.adapters.ready(protocol_of(tool.call_template))
+            return self.compile(stored)
+        except GatewayError as error:
+            raise Uncallable(error, provider=tool.provider, registrar_tags=tool.registrar_tags) from None
 
     def compile(self, stored: _Stored) -> Plan:
-        """Everything that is the same for each call of the tool."""
+        """Everything that is the same for each call of the tool; raises InvalidInput."""
         tool = stored.tool
         protocol = protocol_of(tool.call_template)
         adapter = self.adapters.get(protocol)
@@ -116,6 +126,8 @@ class Loader:
         sealed = {row.slot: stored_form(row, finder=finder) for row in stored.credentials}
         egress = egress_of(stored.options, sealed.pop(EGRESS_SLOT, None), vault=self.vault)
         origin, safe = adapter.origin(target), adapter.safe(target)
+        if egress is not None and origin in stored.options.get(UNCONFIRMED_ORIGINS, ()):
+            egress = without_client_certificate(egress)
         again = bool(stored.limits.get("retry_idempotent")) and adapter.idempotent(target)
         upstream = self.origins.of(
             TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from app.catalog.rules import CacheRule
 from app.catalog.validation import ArgumentValidator
+from app.errors import GatewayError
 from app.outbound.credentials import Need
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
@@ -14,6 +15,16 @@ from app.protocols.base import Adapter
 from app.rates import RateLimit
 from app.resilience import Origin
 from app.security.credentials import SealedCredential
+
+
+class Uncallable(Exception):
+    """A stored tool of which no plan can be made: `error` says why, to those who may see the tool."""
+
+    def __init__(self, error: GatewayError, *, provider: str, registrar_tags: frozenset[str]) -> None:
+        super().__init__(error.detail)
+        self.error = error
+        self.provider = provider
+        self.registrar_tags = registrar_tags
 
 
 @dataclass(slots=True)

@@ -20,8 +20,10 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    union,
 )
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.models import TENANT, Override, Provider, Tool
@@ -182,6 +184,13 @@ def principal_filter(principal: Viewer) -> ColumnElement[bool]:
         wanted = sorted(principal.tags)
         rules.append(or_(_holds(col(Provider.tags), wanted), _holds(_set_tags(), wanted)))
     return and_(*rules)
+
+
+async def providers_seen(session: AsyncSession, principal: Viewer) -> frozenset[str]:
+    """The names of the providers that exist for this principal, by their own tags or those of a tool."""
+    own = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
+    by_tool = tool_select().with_only_columns(col(Provider.name)).where(principal_filter(principal))
+    return frozenset((await session.execute(union(own, by_tool))).scalars())
 
 
 def call_url(base_url: str, alias: str) -> str:

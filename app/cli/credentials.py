@@ -1,5 +1,6 @@
 """`utcp-gateway credentials`: what is sent to a provider's API. Secrets go in and never come out."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.outcome import BadInput
+from app.cli.outcome import BadInput, Refused
 from app.cli.session import Session, remote
 from app.cli.values import SECRET_HELP, path, read_secret
 
@@ -91,10 +92,19 @@ def set_credential(
     fields: Fields,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(help="Where it may be sent; may be repeated. Default: the origin registered."),
+        typer.Option(
+            help="Where it may be sent; may be repeated. Default: where the stored one goes, of the first "
+            "one the origin registered."
+        ),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask, wherever the credential is to be sent.")
+    ] = False,
 ) -> None:
     """Store a credential; one that is there already is replaced.
+
+    If it would be sent elsewhere than the stored one (or, of the first one, than the provider's source), that
+    is shown and asked about first; without a terminal, the command fails then unless --yes is given.
 
     The secret is the key, the password, the token or the client secret; it may hold ${NAME} of a variable.
     Of kind static, which replaces what a call template held, one value is stored; the API takes several.
@@ -106,8 +116,10 @@ def set_credential(
     )
     if kind is Kind.STATIC:
         body = {"kind": "static", "values": [{name: body[name] for name in ("location", "name", "value")}]}
-    if allow_origin:
-        body["allowed_origins"] = allow_origin
+    confirmed = _confirmed(session, provider, slot, _Wanted(allow_origin or [], fields.token_url, yes))
+    if confirmed:
+        # What was shown is what is stored, whatever changes in between.
+        body["allowed_origins"] = confirmed
     stored = session.gateway.send("PUT", path("providers", provider, "credentials", slot), json=body).json()
     if session.output.json:
         session.output.document(stored or {"slot": slot, "kind": kind.value})
@@ -144,6 +156,67 @@ def remove(session: Session, *, provider: ProviderArgument, slot: SlotArgument) 
         session.output.document({"removed": slot})
         return
     session.output.note(f"Removed the credential of {provider} in slot {slot}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Where the command line wants a credential to be sent; `yes`: nobody is asked."""
+
+    origins: list[str]
+    token_url: str | None
+    yes: bool
+
+
+def _confirmed(session: Session, provider: str, slot: str, wanted: _Wanted) -> list[str]:
+    """The origins that the credential is bound to, [] where the gateway is to say.
+
+    Raises `BadInput` where they must be confirmed and nobody can, and typer's Abort where they are not.
+    """
+    known = _destination(session, provider, slot)
+    if known is None:
+        shown = ["This key may not see where it was sent so far (scope providers:read)."]
+        origins = wanted.origins
+    else:
+        origins = wanted.origins or list(known["origins"])
+        shown = _differences(known, origins, wanted.token_url)
+    if shown and not wanted.yes:
+        for line in shown:
+            session.output.note(line)
+        if not sys.stdin.isatty():
+            raise BadInput(" ".join([*shown, "Nothing was stored; give --yes if that is right."]))
+        typer.confirm("Store it?", abort=True, err=True)
+    return origins
+
+
+def _destination(session: Session, provider: str, slot: str) -> Mapping[str, Any] | None:
+    """What the gateway says of the slot's next credential, None where this key may not see that."""
+    try:
+        found = session.gateway.get(path("providers", provider, "credentials")).json()
+    except Refused as refused:
+        if refused.status == 403:
+            return None
+        raise
+    nothing = {"origins": [], "registered": [], "stored": False, "token_url": None}
+    return next((one for one in found.get("destinations", ()) if one["slot"] == slot), nothing)
+
+
+def _differences(known: Mapping[str, Any], origins: list[str], token_url: str | None) -> list[str]:
+    """Sentences on the destinations that are new."""
+    before = known["origins"] if known["stored"] else known["registered"]
+    plain = {_plain(origin) for origin in before}
+    lines: list[str] = []
+    if new := [origin for origin in origins if _plain(origin) not in plain]:
+        what = "The stored credential is sent to" if known["stored"] else "The provider's source lies at"
+        lines.append(f"The credential would be sent to {', '.join(new)}.")
+        lines.append(f"{what} {', '.join(before)}." if before else "No origin of the provider is known.")
+    if token_url and known["token_url"] and token_url != known["token_url"]:
+        lines.append(f"The client secret would be sent to {token_url} instead of {known['token_url']}.")
+    return lines
+
+
+def _plain(origin: str) -> str:
+    """An origin in one spelling, for the usual ones; of another the worst is a question too many."""
+    return origin.strip().lower().removesuffix("/")
 
 
 def _row(name: str, slot: Mapping[str, Any], stored: Mapping[str, Any] | None) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 
 from app.access import openly, requires
+from app.catalog.tools import providers_seen
 from app.errors import Unavailable
 from app.schemas import problems
 from app.security.principal import Principal
@@ -82,8 +83,19 @@ async def _redis(request: Request) -> Part:
     },
 )
 async def metrics(
-    request: Request, _principal: Annotated[Principal, Depends(requires("metrics:read"))]
+    request: Request, principal: Annotated[Principal, Depends(requires("metrics:read"))]
 ) -> Response:
-    """The figures of all workers in Prometheus's text format."""
-    body, media_type = await request.state.metrics.render()
+    """The figures of all workers in Prometheus's text format.
+
+    A key that is limited to providers or tags is shown the figures by provider of its own providers only.
+    """
+    body, media_type = await request.state.metrics.render(await _shown(request, principal))
     return Response(body, media_type=media_type)
+
+
+async def _shown(request: Request, principal: Principal) -> frozenset[str] | None:
+    """The providers of which figures are shown, None for all. Only a limit to tags takes a look at tools."""
+    if principal.tags is None:
+        return principal.providers
+    async with request.state.database.reading() as session:
+        return await providers_seen(session, principal)

@@ -66,6 +66,11 @@ def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> Egres
     )
 
 
+def without_client_certificate(egress: EgressSettings) -> EgressSettings:
+    """The same for an origin that is not to see the client certificate."""
+    return replace(egress, client_certificate=None, client_key=None)
+
+
 def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
     """A verifying client context, TLS 1.2 or later; raises InvalidInput where a setting cannot be used."""
     if egress and egress.proxy_url and not _PROXY.fullmatch(egress.proxy_url.reveal()):

@@ -8,6 +8,7 @@ from app.errors import Conflict
 from app.models import Provider, Revision
 from app.providers.changes import ProviderChanges, ProviderFacts, refuse_stale
 from app.providers.comparing import stored_drafts
+from app.providers.destinations import with_confirmed
 from app.providers.drafts import Json
 from app.providers.repository import (
     active_revision,
@@ -62,4 +63,8 @@ async def _apply(session: AsyncSession, provider: Provider, pending: Revision, h
     fresh = {slot["slot"] for slot in held["slots"]}
     slots = [*held["slots"], *(slot for slot in provider.slots if slot["slot"] not in fresh)]
     origins = [*provider.origins, *(one.origin for one in drafts)]
-    return {"slots": slots, "origins": list(dict.fromkeys(origin for origin in origins if origin))}
+    return {
+        "slots": slots,
+        "origins": list(dict.fromkeys(origin for origin in origins if origin)),
+        "options": with_confirmed(provider.options, {one.origin for one in drafts}),
+    }

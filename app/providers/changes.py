@@ -12,11 +12,13 @@ from app.catalog.loader import VariableFinder, stored_form
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
 from app.parameters import fits
+from app.providers.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
 from app.providers.drafting import egress_credential
 from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.egress import refuse_unusable
 from app.providers.inputs import OptionsInput, ProviderPatch
 from app.providers.keeping import fill_credential, new_credential
+from app.providers.reach import Reach, reach_of
 from app.providers.registration import GivenCredential
 from app.providers.repository import (
     credentials_of,
@@ -31,6 +33,7 @@ from app.providers.storing import DEFINITION, touched
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 
+_SECRETS: Final = frozenset({"proxy_url", "client_key"})
 _EGRESS: Final = frozenset({"proxy_url", "ca_bundle", "client_certificate", "client_key"})
 
 
@@ -70,12 +73,19 @@ class ProviderChanges:
     async def patch(
         self, name: str, body: ProviderPatch, *, if_match: str | None, principal: Principal
     ) -> ProviderFacts:
-        """Changes what the body names; NotFound, or PreconditionFailed for another version."""
+        """Changes what the body names.
+
+        Raises NotFound, PreconditionFailed for another version, and Forbidden for options that move a
+        credential or its trust, where the caller may store none.
+        """
         registry = self.registry
         async with registry.database.writing() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             refuse_stale(provider.version, if_match)
-            values = _values(body, provider)
+            reach = reach_of(principal)
+            if body.options is not None:
+                await _permit_options(session, provider, body.options, reach=reach)
+            values = _values(body, provider, reach=reach)
             touched(provider, values)
             if body.options is not None:
                 await self._write_egress(session, provider, body.options)
@@ -86,11 +96,17 @@ class ProviderChanges:
         return facts
 
     async def delete(self, name: str, *, if_match: str | None, principal: Principal) -> None:
-        """Deletes a provider and all that hangs on it, but for the audit."""
+        """Deletes a provider and all that hangs on it, but for the audit.
+
+        Raises NotFound, PreconditionFailed, and Forbidden where secrets go with it that the caller may not
+        delete one by one: the next provider of its name could be anybody's.
+        """
         registry = self.registry
         async with registry.database.writing() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             refuse_stale(provider.version, if_match)
+            if await holds_secrets(session, provider):
+                reach_of(principal).permit_deleting(provider.name)
             await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
             await registry.recorded(session, provider, "deleted", actor=principal.key_id)
         await registry.feed.catch_up()
@@ -131,11 +147,25 @@ def refuse_stale(current: int | None, if_match: str | None) -> None:
         raise PreconditionFailed("It was changed since it was read: read it again, then decide.")
 
 
+async def _permit_options(
+    session: AsyncSession, provider: Provider, options: OptionsInput, *, reach: Reach
+) -> None:
+    """Raises Forbidden for options that only a key with `credentials:write` changes on this provider."""
+    given = {name: getattr(options, name) for name in options.model_fields_set - _SECRETS}
+    reach.permit_options(given, stored=provider.options, at="/options")
+    if options.model_fields_set & _SECRETS:
+        reach.permit_sealing()
+    if "base_url" not in given or reach.seals or not moves_base_url(provider.options, options.base_url):
+        return
+    if await holds_secrets(session, provider):
+        reach.permit_destination("/options/base_url")
+
+
 def _given(secrets: Mapping[str, Any]) -> GivenCredential:
     return egress_credential(secrets)
 
 
-def _values(body: ProviderPatch, provider: Provider) -> dict[str, Any]:
+def _values(body: ProviderPatch, provider: Provider, *, reach: Reach) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if body.description is not None:
         values["description"] = body.description
@@ -147,8 +177,11 @@ def _values(body: ProviderPatch, provider: Provider) -> dict[str, Any]:
         merged = {**provider.limits, **body.limits.model_dump(include=body.limits.model_fields_set)}
         values["limits"] = {key: value for key, value in merged.items() if value is not None}
     if body.options is not None:
-        named = body.options.model_dump(include=body.options.model_fields_set - {"proxy_url", "client_key"})
+        named = body.options.model_dump(include=body.options.model_fields_set - _SECRETS)
         merged = {**provider.options, **named}
+        if "base_url" in named:
+            merged.pop(CONFIRMED_BASE_URL, None)
+            merged |= with_base_url(provider.options, named["base_url"], reach=reach)
         values["options"] = {key: value for key, value in merged.items() if value is not None}
         values["options"].setdefault(DEFINITION, "")
     return values

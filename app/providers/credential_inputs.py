@@ -15,7 +15,8 @@ _USERINFO = ("username", "password")
 class _CredentialInput(Closed):
     allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)] | None = Field(
         default=None,
-        description="Where the credential may be sent. Default: the origin named at registration.",
+        description="Where the credential may be sent. Default: where the stored one goes; of the first one "
+        "the origin named at registration.",
     )
 
 
@@ -86,7 +87,8 @@ class OAuth2Input(_CredentialInput):
     client_secret: SecretText
     token_url: UrlText | None = Field(
         default=None,
-        description="Default: the security scheme's, if it lies at the origin named at registration.",
+        description="Default: that of the stored credential; of the first one the security scheme's, if it "
+        "lies at the origin named at registration.",
         examples=["https://auth.example.com/token"],
     )
     scope: ShortText | None = None

@@ -1,6 +1,6 @@
 """Credentials of providers: written, listed without their values, deleted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -9,15 +9,15 @@ from app.catalog.feed import record_change
 from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now
 from app.providers.changes import refuse_stale
+from app.providers.destinations import Destination, Destinations, destinations_of
 from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, Json
 from app.providers.keeping import fill_credential, new_credential, spelled_as_stored
-from app.providers.origins import named_origins, origin_of_template, origins_of
-from app.providers.reach import Reach, reach_of
+from app.providers.reach import UNBOUNDED, Reach, reach_of
 from app.providers.registration import GivenCredential
 from app.providers.repository import credentials_of, source_facts, tools_of, variables_for
 from app.providers.scope import VariableScope, scope_of
 from app.providers.service import Registry
-from app.providers.slots import complete, slots_of
+from app.providers.slots import complete
 from app.security.principal import Principal
 
 
@@ -33,6 +33,17 @@ class CredentialStore:
             row = await self.registry.visible_provider(session, provider, principal=principal)
             return [one for one in await credentials_of(session, [row.id]) if one.slot != EGRESS_SLOT]
 
+    async def destinations(self, provider: str, *, principal: Principal) -> list[Destination]:
+        """Where the next credential of each slot goes that says nothing of it; NotFound."""
+        async with self.registry.database.reading() as session:
+            row = await self.registry.visible_provider(session, provider, principal=principal)
+            scope = await self._scope(session, row, reach=UNBOUNDED)
+            found = await _destinations(session, row, scope=scope)
+            stored = {one.slot: one for one in await credentials_of(session, [row.id])}
+        more = DISCOVERY_SLOTS if row.call_template else ()
+        slots = dict.fromkeys([*(str(slot["slot"]) for slot in row.slots), *more, *stored])
+        return [found.of(slot, stored.get(slot)) for slot in slots if slot != EGRESS_SLOT]
+
     async def put(
         self,
         provider: str,
@@ -44,14 +55,17 @@ class CredentialStore:
     ) -> tuple[Credential, bool]:
         """Stores a credential, in the place of one that is there; and whether it is the first of its slot.
 
+        Without origins (or token URL) of its own it goes where the one went that is there, and the first of
+        its slot to the confirmed origins of the provider.
         Raises NotFound, InvalidInput where the slot does not exist or it cannot be told where the credential
         may go, UnsetVariable, PreconditionFailed, and Forbidden for a secret of all from a limited key.
         """
         registry = self.registry
         async with registry.database.writing() as session:
             row = await registry.visible_provider(session, provider, principal=principal, locked=True)
-            ready = await self._complete(session, row, slot, given, reach=reach_of(principal))
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
+            going = given if stored is None else _as_stored(given, stored)
+            ready = await self._complete(session, row, slot, going, reach=reach_of(principal))
             refuse_stale(None if stored is None else stored.version, if_match)
             if stored is None:
                 credential = new_credential(row.id, slot, ready, vault=registry.vault)
@@ -102,26 +116,34 @@ class CredentialStore:
             known = [str(one["slot"]) for one in provider.slots]
             fault = Fault("#/path/slot", "The provider has no such slot.", expected=known)
             raise NotFound(f"{provider.name!r} asks for no credential {slot!r}.", errors=[fault])
-        variables = await variables_for(session, provider.id)
-        environment = self.registry.environment
-        scope = scope_of(provider.name, variables, environment=environment, reach=reach)
-        source = (await source_facts(session, [provider.id])).get(provider.id) or {}
-        urls = (source.get("url"), provider.options.get("base_url"))
-        named = origins_of(str(scope.resolved(url)) for url in urls if url)
-        if provider.call_template:
-            named = tuple(dict.fromkeys([*named, *named_origins(scope.resolved(provider.call_template))]))
-        targets = () if named else await _targets(session, provider, slot, scope=scope)
-        binding = self.registry.reader.binding(named, targets)
+        scope = await self._scope(session, provider, reach=reach)
+        found = await _destinations(session, provider, scope=scope)
+        loopback = self.registry.reader.binding(()).loopback_tokens
+        binding = found.binding(slot, loopback_tokens=loopback)
         return complete(spelled_as_stored(given, scope=scope, at=""), slot=entry, binding=binding, at="")
 
+    async def _scope(self, session: AsyncSession, provider: Provider, *, reach: Reach) -> VariableScope:
+        variables = await variables_for(session, provider.id)
+        return scope_of(provider.name, variables, environment=self.registry.environment, reach=reach)
 
-async def _targets(
-    session: AsyncSession, provider: Provider, slot: str, *, scope: VariableScope
-) -> tuple[str, ...]:
-    """The origins of the tools that need the slot."""
-    tools = [tool for tool in await tools_of(session, provider.id) if slot in slots_of(tool.security)]
-    found = (origin_of_template(scope.resolved(tool.call_template)) for tool in tools)
-    return tuple(dict.fromkeys(origin for origin in found if origin))
+
+def _as_stored(given: GivenCredential, stored: Credential) -> GivenCredential:
+    """The credential bound as the one that it replaces, as far as its owner says nothing else."""
+    public = dict(given.public)
+    if given.kind == stored.kind == "oauth2" and public.get("token_url") is None:
+        public["token_url"] = stored.public.get("token_url")
+    origins = given.allowed_origins or tuple(stored.allowed_origins) or None
+    return replace(given, public=public, allowed_origins=origins)
+
+
+async def _destinations(session: AsyncSession, provider: Provider, *, scope: VariableScope) -> Destinations:
+    url = ((await source_facts(session, [provider.id])).get(provider.id) or {}).get("url")
+    found = destinations_of(provider, source_url=url, scope=scope)
+    if found.source or found.base:
+        # Tools do not count then, and there may be thousands of them.
+        return found
+    tools = await tools_of(session, provider.id)
+    return destinations_of(provider, source_url=url, scope=scope, tools=tools)
 
 
 async def _record(

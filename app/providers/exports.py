@@ -22,7 +22,7 @@ from app.providers.reading import MOST_ENTRIES, attempt
 from app.providers.registration import DocumentOptions, RefusedEntry, Registration, Registrations, Source
 from app.providers.repository import credentials_of, source_of, tools_of
 from app.providers.service import Registry
-from app.providers.storing import DEFINITION, opened_body
+from app.providers.storing import HIDDEN, opened_body
 from app.providers.texts import OverlayText, Tags
 from app.schemas import Closed, ProviderName, ShortText, Text
 from app.security.principal import Principal
@@ -114,7 +114,7 @@ class Exporter:
             "tags": row.tags,
             "enabled": row.enabled,
             "limits": row.limits,
-            "options": {key: value for key, value in row.options.items() if key != DEFINITION},
+            "options": {key: value for key, value in row.options.items() if key not in HIDDEN},
             "call_template": row.call_template,
             "variables": sorted((await session.execute(query)).scalars()),
             "overrides": await overrides_of(session, row),

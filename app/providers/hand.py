@@ -10,6 +10,7 @@ from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, named, tool_select, view
 from app.errors import Conflict, Fault, Forbidden, InvalidInput
 from app.models import Credential, Provider, Variable
+from app.providers.destinations import with_tool_origin
 from app.providers.drafting import stored_destination
 from app.providers.drafts import DEFAULT_SLOT, InlineCredential, ToolDraft
 from app.providers.handmade import closed_inputs, open_template, slot_entries, tool_security
@@ -64,6 +65,8 @@ class HandTools:
             tool = judged_tool(drafted)
             self._store_credentials(session, provider, book.entries(), stored)
             touched(provider, {"slots": _slots(provider, book, tool)})
+            if not is_new:
+                provider.options = with_tool_origin(provider, tool.origin, reach=reach)
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
             _, refused = await insert_tools(session, provider, [tool], revision_id=None)
             if refused:
@@ -85,12 +88,13 @@ class HandTools:
         self, session: AsyncSession, body: HandToolInput, principal: Principal
     ) -> tuple[Provider, bool]:
         provider = await provider_named(session, body.provider, locked=True)
-        if provider is not None:
-            return await self.registry.visible_provider(session, body.provider, principal=principal), False
-        if not principal.may_use(body.provider, ()):
+        if not principal.may_use(body.provider, () if provider is None else provider.tags):
+            # In the same words whether or not there is such a provider.
             raise Forbidden(
                 "The API key is limited to certain providers or tags; this one is outside of them."
             )
+        if provider is not None:
+            return provider, False
         provider = Provider(name=body.provider, protocol="http", kind="hand", version=0)
         session.add(provider)
         await session.flush()

@@ -1,13 +1,37 @@
-"""How far a caller's key reaches into a registration: storing credentials, and naming what belongs to all."""
+"""How far a caller's key reaches into a registration: storing credentials, and naming what belongs to all.
 
-from collections.abc import Iterable
+One rule (decision 35): only a key with `credentials:write` changes where, or over what trust, a credential
+travels. Every option of a provider stands in exactly one of the three tables below; one that stands in none
+needs the scope, and fails the test that enumerates them.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from app.errors import Forbidden
+from app.errors import Fault, Forbidden
 from app.security.principal import Principal
+from app.utcp.text import pointer
 
 _SCOPE: Final = "credentials:write"
+
+CREDENTIALS_WRITE_OPTIONS: Final[Mapping[str, Any]] = {
+    "proxy_url": None,
+    "proxy_resolves": False,
+    "ca_bundle": None,
+    "client_certificate": None,
+    "client_key": None,
+}
+"""Options that only a key with `credentials:write` sets or changes, at a registration, too: they decide over
+what trust every request of the provider travels, those with credentials that are stored later included. The
+value is what holds where the option is not set.
+"""
+DESTINATION_OPTIONS: Final = frozenset({"base_url"})
+"""Options that name a destination: free for `providers:write` while the provider holds no secret, and never
+part of where a credential goes by default before a key with `credentials:write` has set them.
+"""
+HARMLESS_OPTIONS: Final = frozenset({"direct"})
+"""Options that move no credential and no trust."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +51,34 @@ class Reach:
             raise Forbidden(
                 f"The API key lacks the scope `{_SCOPE}`, which credentials and variables need, "
                 "also those in auth, headers, userinfo and query values of a template.",
+                extra={"missing_scopes": [_SCOPE]},
+            )
+
+    def permit_options(
+        self, given: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None, at: str
+    ) -> None:
+        """Raises Forbidden, with pointers below `at`, for options that take the scope and would change.
+
+        `stored` are the present ones; what equals them, or the default of a new provider, is no change.
+        """
+        if self.seals:
+            return
+        present = stored or {}
+        changed = [name for name, value in given.items() if _takes_scope(name, value, present.get(name))]
+        if changed:
+            raise denied([pointer(at, name) for name in changed])
+
+    def permit_destination(self, at: str) -> None:
+        """Raises Forbidden, pointing `at` the field, for a caller that may not say where credentials go."""
+        if not self.seals:
+            raise denied([at])
+
+    def permit_deleting(self, provider: str) -> None:
+        """Raises Forbidden for a caller that may not delete what is stored for a provider."""
+        if not self.seals:
+            raise Forbidden(
+                f"Credentials or secret variables of {provider!r} would be deleted with it, which takes the "
+                f"scope `{_SCOPE}`.",
                 extra={"missing_scopes": [_SCOPE]},
             )
 
@@ -56,3 +108,21 @@ UNBOUNDED: Final = Reach(seals=True, shared=True)
 def reach_of(principal: Principal) -> Reach:
     """What the caller's scopes and limits allow."""
     return Reach(seals=principal.has(_SCOPE), shared=principal.providers is None and principal.tags is None)
+
+
+def denied(pointers: Iterable[str]) -> Forbidden:
+    """The error for fields that move a credential, for a key without the scope."""
+    faults = [Fault(at, f"To change this takes the scope `{_SCOPE}`.") for at in pointers]
+    return Forbidden(
+        f"The API key lacks the scope `{_SCOPE}`: without it, nothing is changed that decides where, or over "
+        "what trust, credentials travel.",
+        errors=faults,
+        extra={"missing_scopes": [_SCOPE]},
+    )
+
+
+def _takes_scope(name: str, value: Any, present: Any) -> bool:
+    if name in DESTINATION_OPTIONS or name in HARMLESS_OPTIONS:
+        return False
+    default = CREDENTIALS_WRITE_OPTIONS.get(name)
+    return bool((default if value is None else value) != (default if present is None else present))

@@ -7,7 +7,7 @@ from app.providers.answers import model_response
 from app.providers.credential_inputs import CredentialInput
 from app.providers.dependencies import UsesCredentials
 from app.providers.parameters import ETAG, ProviderPath, ReadsProviders, SlotPath, WritesCredentials
-from app.providers.schemas import CredentialList, CredentialView
+from app.providers.schemas import CredentialList, CredentialView, DestinationView
 from app.providers.views import credential_of
 from app.schemas import problems
 
@@ -18,9 +18,14 @@ router = APIRouter(tags=["providers"])
 async def list_credentials(
     name: ProviderPath, principal: ReadsProviders, credentials: UsesCredentials
 ) -> CredentialList:
-    """The stored credentials: kind, fingerprint, version, last use and where they go; never their values."""
+    """The stored credentials: kind, fingerprint, version, last use and where they go; never their values.
+
+    `destinations` says of each slot where the next credential goes that is stored without `allowed_origins`.
+    """
     rows = await credentials.listed(name, principal=principal)
-    return CredentialList(items=[credential_of(row) for row in rows])
+    found = await credentials.destinations(name, principal=principal)
+    destinations = [DestinationView.model_validate(one, from_attributes=True) for one in found]
+    return CredentialList(items=[credential_of(row) for row in rows], destinations=destinations)
 
 
 @router.put(
@@ -42,7 +47,10 @@ async def put_credential(
     *,
     if_match: IfMatch = None,
 ) -> Response:
-    """Store a credential. It is sent to `allowed_origins` only, and never shown again."""
+    """Store a credential. It is sent to `allowed_origins` only, and never shown again.
+
+    One that replaces another goes where that went, unless it names other origins (or another token URL).
+    """
     row, is_new = await credentials.put(name, slot, body.given(), if_match=if_match, principal=principal)
     return model_response(201 if is_new else 200, credential_of(row))
 

@@ -49,10 +49,21 @@ class CredentialView(BaseModel):
     last_used_at: datetime | None
 
 
+class DestinationView(BaseModel):
+    """Where the next credential of a slot goes that is stored without `allowed_origins`."""
+
+    slot: str
+    origins: list[str] = Field(description="Empty where `allowed_origins` must be given.")
+    registered: list[str] = Field(description="The origins of the provider's source.")
+    stored: bool = Field(description="Whether `origins` are those of the credential that is stored.")
+    token_url: str | None = Field(description="That of the stored credential of kind oauth2.")
+
+
 class CredentialList(BaseModel):
     """The credentials of a provider."""
 
     items: list[CredentialView]
+    destinations: list[DestinationView]
 
 
 class VariableView(BaseModel):

@@ -14,6 +14,7 @@ from app.outbound.egress import egress_from
 from app.protocols.base import Discovered
 from app.providers.callable import only_callable
 from app.providers.conversion import Converter
+from app.providers.destinations import confirmed_base_url
 from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, Json, StoredSource, ToolSet
 from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
@@ -83,7 +84,7 @@ class SourceReader:
             return await self._discover(source, subject)
         if source.kind == "tools":
             return await self._exported(source, subject)
-        base = origin_of(str(subject.options.get("base_url", "")))
+        base = origin_of(confirmed_base_url(subject.options) or "")
         named = (base,) if base else ()
         if source.kind == "manual":
             raw = await asyncio.to_thread(orjson.dumps, source.value)
@@ -144,7 +145,7 @@ class SourceReader:
         auth = None if template.auth_tools is None else self._auth_tools(template.auth_tools, source, subject)
         subject = _with_base(subject, template.base_url)
         document = Document(template.content.encode(), "", at=at, auth_tools=auth, how=source.how)
-        base = origin_of(str(subject.options.get("base_url", "")))
+        base = origin_of(confirmed_base_url(subject.options) or "")
         tool_set = replace(await self.documents.read(document, subject), protocol="text")
         return Reading(tool_set, named_origins=(base,) if base else ())
 
@@ -162,7 +163,7 @@ class SourceReader:
         template = source.value["call_template"]
         if template:
             template = open_fields(template, at=pointer(source.at, "call_template"))
-        base = subject.options.get("base_url")
+        base = confirmed_base_url(subject.options)
         urls = [str(subject.scope.resolved(url)) for url in (source.url, base) if url]
         named = [*origins_of(urls), *(named_origins(subject.scope.resolved(template)) if template else ())]
         if source.body:
@@ -180,7 +181,7 @@ class SourceReader:
         resolved = subject.scope.resolved(way.template)
         protocol = protocol_of(way.template)
         subject = _with_base(subject, resolved.get("base_url"))
-        base = origin_of(str(subject.options.get("base_url", "")))
+        base = origin_of(confirmed_base_url(subject.options) or "")
         named = [*named_origins(resolved), *([base] if base else [])]
         if protocol in INTROSPECTED:
             tool_set = await self._introspected(way, subject)

@@ -9,9 +9,11 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from app.catalog.loader import UNCONFIRMED_ORIGINS
 from app.models import Credential, Provider, Revision, Source, new_id, now
 from app.providers import conversion
 from app.providers.comparing import NOTHING, Comparison, compare, held_form
+from app.providers.destinations import CONFIRMED_BASE_URL, confirmed_origins
 from app.providers.drafts import Draft, Json, StoredSource
 from app.providers.keeping import new_credential
 from app.providers.origins import origin_of_template
@@ -34,6 +36,8 @@ from app.security.vault import Vault
 
 DEFINITION = "definition"
 """The member of a provider's options that says which registration it came from; never shown."""
+HIDDEN = frozenset({DEFINITION, UNCONFIRMED_ORIGINS, CONFIRMED_BASE_URL})
+"""The members of a provider's options that are the registry's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def compared_with(provider: Provider, columns: Mapping[str, Json], drafted: Draf
         drafted.tool_set.tools,
         old_slots=provider.slots,
         new_slots=drafted.tool_set.slots,
-        origins=[*provider.origins, *drafted.named_origins],
+        origins=[*confirmed_origins(provider), *drafted.named_origins],
     )
 
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.audit.events import record_event
 from app.catalog.feed import record_change
+from app.catalog.tools import provider_filter
 from app.errors import Conflict, Forbidden, NotFound
 from app.models import TENANT, Provider, Variable, now
 from app.providers.keeping import fill_variable, new_variable
@@ -34,7 +35,8 @@ class VariableStore:
         async with self.registry.database.reading() as session:
             owner = await self._owner(session, provider, principal=principal)
             name = col(Variable.name).collate("C")
-            query = select(Variable).where(_owned(owner), name > after).order_by(name).limit(limit + 1)
+            shown = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
+            query = select(Variable).where(shown, name > after).order_by(name).limit(limit + 1)
             rows = list((await session.execute(query)).scalars())
         return rows[:limit], rows[limit - 1].name if len(rows) > limit else None
 
@@ -126,6 +128,20 @@ def _owned(owner: UUID | None) -> ColumnElement[bool]:
     provider = col(Variable.provider_id)
     mine = provider.is_(None) if owner is None else provider == owner
     return (col(Variable.tenant_id) == TENANT) & mine
+
+
+def _visible(principal: Principal) -> ColumnElement[bool]:
+    """Which variables of all a key may see: not those in the namespace of a provider that it may not see.
+
+    Their names begin as UTCP's do (`utcp.variables.candidates`): `my__gw_KEY` is for `my_gw`.
+    """
+    if principal.providers is None and principal.tags is None:
+        return true()
+    plain = func.regexp_replace(col(Provider.name), r"[^A-Za-z0-9_]", "_", "g")
+    prefix = func.replace(plain, "_", "__") + "_"
+    within = (col(Provider.tenant_id) == TENANT, func.starts_with(col(Variable.name), prefix))
+    seen = provider_filter(principal)
+    return or_(not_(exists().where(*within, not_(seen))), exists().where(*within, seen))
 
 
 def _came_from_upstream(provider: Provider) -> bool:

@@ -15,7 +15,7 @@ from app.providers.schemas import (
     ToolPreview,
     VariableView,
 )
-from app.providers.storing import DEFINITION
+from app.providers.storing import HIDDEN
 from app.utcp.templates import protocol_of
 
 
@@ -124,7 +124,7 @@ def _view(provider: Provider, tool_count: int, credentials: list[Credential]) ->
     return {
         **_summary(provider, tool_count),
         "limits": provider.limits,
-        "options": {key: value for key, value in provider.options.items() if key != DEFINITION},
+        "options": {key: value for key, value in provider.options.items() if key not in HIDDEN},
         "call_template": provider.call_template,
         "slots": [_slot(slot, {row.slot for row in credentials}) for slot in provider.slots],
         "credentials": shown,

@@ -10,6 +10,8 @@ from typing import Literal
 
 PREFIX = "utcp_gateway_"
 WORKER = "worker"
+PROVIDER = "provider"
+"""The label that names a provider: a key with limits is shown those of its own only."""
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the buckets of requests and calls."""
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)

@@ -14,7 +14,7 @@ import os
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -127,14 +127,17 @@ class Metrics:
         if self._folder is not None:
             self._folder.publish(self._present())
 
-    async def render(self) -> tuple[bytes, str]:
-        """The text format and its media type. What was shown once never falls, whichever worker is asked."""
+    async def render(self, providers: Collection[str] | None = None) -> tuple[bytes, str]:
+        """The text format and its media type. What was shown once never falls, whichever worker is asked.
+
+        Where `providers` is not None, series with the label `provider` are shown of these only.
+        """
         present = self._present()
         folder = self._folder
         if folder is not None:
             # Published before it is shown: the next worker that is asked must not know less.
             folder.publish(present)
-        return await asyncio.to_thread(_rendered, present, folder), MEDIA_TYPE
+        return await asyncio.to_thread(_rendered, present, folder, providers), MEDIA_TYPE
 
     @property
     def worker(self) -> str:
@@ -214,11 +217,19 @@ def _add(times: dict[tuple[str, ...], list[Number]], labels: tuple[str, ...], se
     times[labels] = mine if before is None else [a + b for a, b in zip(before, mine, strict=True)]
 
 
-def _rendered(present: Published, folder: Folder | None) -> bytes:
-    """With a folder what all workers have published, else what this one has."""
+def _rendered(present: Published, folder: Folder | None, providers: Collection[str] | None) -> bytes:
+    """With a folder what all workers have published, else what this one has; of all or of some providers."""
     if folder is None:
         merged = Merged()
         merged.add(present)
     else:
         merged = folder.gather()
-    return expose(merged.samples())
+    samples = merged.samples()
+    return expose(samples if providers is None else _of_providers(samples, providers))
+
+
+def _of_providers(samples: Iterable[Sample], providers: Collection[str]) -> Iterator[Sample]:
+    for family, labels, value in samples:
+        named = dict(zip(family.labels, labels, strict=False)).get(of.PROVIDER)
+        if named is None or named in providers:
+            yield family, labels, value

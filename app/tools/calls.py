@@ -8,8 +8,8 @@ from typing import Any
 from app.audit.bodies import BodyKeeper
 from app.audit.entries import Recorder
 from app.catalog import Catalog
-from app.catalog.plan import Plan
-from app.errors import AuditUnavailable, NotFound, TimeOver
+from app.catalog.plan import Plan, Uncallable
+from app.errors import AuditUnavailable, NotFound, TimeOver, again
 from app.outbound.credentials import CredentialResolver
 from app.outbound.timing import Bound, Timers
 from app.protocols.base import Result
@@ -141,7 +141,12 @@ async def describe(name: str, arguments: Any, *, principal: Principal, rooms: Ro
 
 
 async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
-    plan = await catalog.plan(name)
+    try:
+        plan = await catalog.plan(name)
+    except Uncallable as unusable:
+        if not principal.may_use(unusable.provider, unusable.registrar_tags):
+            raise NotFound(f"There is no tool {name}.") from None
+        raise again(unusable.error) from None
     if not principal.may_use(plan.provider, plan.registrar_tags):
         # In the very words for a tool that does not exist.
         raise NotFound(f"There is no tool {name}.")

@@ -9,6 +9,19 @@ import pytest
 Run = Callable[..., Any]
 CANARY = "s3cr3t-canary"
 PUT = ("PUT", "/providers/api/credentials/main")
+GET = ("GET", "/providers/api/credentials")
+HOME = "https://api.example.com"
+
+
+def going(*origins: str, registered: tuple[str, ...] = (HOME,), stored: bool = False, **more: Any) -> Any:
+    """What the gateway says of the credentials of `api`."""
+    one = {"slot": "main", "origins": list(origins), "registered": list(registered), "stored": stored}
+    return {"items": [], "destinations": [{**one, "token_url": None, **more}]}
+
+
+def put(stub: Any) -> list[Any]:
+    """The bodies that were stored."""
+    return [one.json() for one in stub.seen if one.method == "PUT"]
 
 
 @pytest.mark.parametrize(
@@ -40,20 +53,23 @@ PUT = ("PUT", "/providers/api/credentials/main")
 def test_each_kind_takes_its_secret_from_standard_input(
     run: Run, stub: Any, words: tuple[str, ...], body: dict[str, Any]
 ) -> None:
-    stub.on(*PUT, {"slot": "main", "allowed_origins": ["https://api.example.com"]})
+    stub.on(*GET, going(HOME))
+    stub.on(*PUT, {"slot": "main", "allowed_origins": [HOME]})
     ran = run("credentials", "set", "api", "main", *words, "--secret", "-", stdin=CANARY + "\n")
     assert ran.code == 0, ran.err
-    assert stub.seen[0].json() == body
+    # What was shown is what is stored.
+    assert put(stub) == [{**body, "allowed_origins": [HOME]}]
     assert CANARY not in ran.out + ran.err
-    assert "https://api.example.com" in ran.err
+    assert HOME in ran.err
 
 
 def test_a_secret_may_come_from_a_file_or_the_environment(run: Run, stub: Any, tmp_path: Path) -> None:
+    stub.on(*GET, going(HOME))
     stub.on(*PUT, {"slot": "main"})
     (tmp_path / "s").write_text(CANARY + "\r\n")
     run("credentials", "set", "api", "main", "-k", "bearer", "--secret", f"@{tmp_path / 's'}")
     run("credentials", "set", "api", "main", "-k", "bearer", "--secret", "env:TOK", env={"TOK": CANARY})
-    assert [one.json()["token"] for one in stub.seen] == [CANARY, CANARY]
+    assert [one["token"] for one in put(stub)] == [CANARY, CANARY]
 
 
 def test_a_secret_on_the_command_line_is_refused_and_not_repeated(run: Run, stub: Any) -> None:
@@ -91,6 +107,7 @@ def test_options_of_another_kind_or_missing_ones_are_usage_errors(
 
 
 def test_a_refused_credential_is_not_echoed(run: Run, stub: Any) -> None:
+    stub.on(*GET, going(HOME))
     stub.problem(*PUT, status=422, title="The input is not valid", detail="Wrong.", errors=[
         {"pointer": "/token", "detail": "must not contain control characters"},
     ])  # fmt: skip
@@ -101,10 +118,62 @@ def test_a_refused_credential_is_not_echoed(run: Run, stub: Any) -> None:
 
 
 def test_several_origins_are_passed_on(run: Run, stub: Any) -> None:
+    stub.on(*GET, going(registered=("https://A.example", "https://b.example/")))
     stub.on(*PUT, {"slot": "main"})
     origins = ("--allow-origin", "https://a.example", "--allow-origin", "https://b.example")
     run("credentials", "set", "api", "main", "-k", "bearer", *origins, stdin=CANARY)
-    assert stub.seen[0].json()["allowed_origins"] == ["https://a.example", "https://b.example"]
+    assert put(stub)[0]["allowed_origins"] == ["https://a.example", "https://b.example"]
+
+
+ELSEWHERE = ("--allow-origin", "https://new.example")
+OAUTH2 = ("-k", "oauth2", "--client-id", "i")
+
+
+@pytest.mark.parametrize(
+    ("known", "words", "new"),
+    [
+        (going(HOME, stored=True), ("-k", "bearer", *ELSEWHERE), "https://new.example"),
+        (going(HOME), ("-k", "bearer", *ELSEWHERE), "https://new.example"),
+        (going(HOME, "https://base.example"), ("-k", "bearer"), "https://base.example"),
+        (going(registered=()), ("-k", "bearer", *ELSEWHERE), "https://new.example"),
+        (
+            going(HOME, stored=True, token_url="https://old.example/t"),
+            (*OAUTH2, "--token-url", "https://new.example/t"),
+            "https://new.example/t",
+        ),
+    ],
+)
+def test_another_destination_is_shown_and_stored_only_with_yes(
+    run: Run, stub: Any, known: Any, words: tuple[str, ...], new: str
+) -> None:
+    stub.on(*GET, known)
+    stub.on(*PUT, {"slot": "main"})
+    ran = run("credentials", "set", "api", "main", *words, stdin=CANARY)
+    assert (ran.code, put(stub)) == (2, [])
+    assert new in ran.err
+    assert "--yes" in ran.err
+    assert CANARY not in ran.out + ran.err
+    ran = run("credentials", "set", "api", "main", *words, "--yes", stdin=CANARY)
+    assert ran.code == 0, ran.err
+    assert len(put(stub)) == 1
+
+
+def test_a_rotation_to_the_same_destination_asks_nothing(run: Run, stub: Any) -> None:
+    stub.on(*GET, going("https://old.example", stored=True))
+    stub.on(*PUT, {"slot": "main"})
+    ran = run("credentials", "set", "api", "main", "-k", "bearer", stdin=CANARY)
+    assert ran.code == 0, ran.err
+    assert put(stub) == [{"kind": "bearer", "token": CANARY, "allowed_origins": ["https://old.example"]}]
+
+
+def test_a_key_that_may_not_read_providers_says_yes(run: Run, stub: Any) -> None:
+    stub.problem(*GET, status=403, title="No", detail="The API key lacks the scope.")
+    stub.on(*PUT, {"slot": "main"})
+    words = ("credentials", "set", "api", "main", "-k", "bearer")
+    ran = run(*words, stdin=CANARY)
+    assert (ran.code, put(stub)) == (2, [])
+    assert run(*words, "--yes", stdin=CANARY).code == 0
+    assert put(stub) == [{"kind": "bearer", "token": CANARY}]
 
 
 def test_variables_are_plain_or_secret(run: Run, stub: Any) -> None:

@@ -5,7 +5,10 @@ import pty
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 CANARY = "typed-s3cr3t"
 
@@ -40,12 +43,35 @@ def on_terminal(*words: str, url: str, typed: str | None = None) -> tuple[int, s
 
 def test_a_secret_is_asked_for_without_echo(stub: Any, clean_environment: None) -> None:
     stub.on("PUT", "/providers/api/credentials/main", {"slot": "main"})
+    stub.on("GET", "/providers/api/credentials", {"items": [], "destinations": []})
     words = ("credentials", "set", "api", "main", "--kind", "bearer")
     code, shown = on_terminal(*words, url=stub.url, typed=CANARY)
     assert code == 0, shown
-    assert stub.seen[0].json() == {"kind": "bearer", "token": CANARY}
+    assert stub.seen[-1].json() == {"kind": "bearer", "token": CANARY}
     assert "Token of main" in shown
     assert CANARY not in shown
+
+
+@pytest.mark.parametrize(("typed", "stored"), [("y", 1), ("n", 0)])
+def test_another_destination_is_asked_about(
+    stub: Any, clean_environment: None, tmp_path: Path, typed: str, stored: int
+) -> None:
+    one = {
+        "slot": "main",
+        "origins": ["https://a.example"],
+        "registered": [],
+        "stored": True,
+        "token_url": None,
+    }
+    stub.on("PUT", "/providers/api/credentials/main", {"slot": "main"})
+    stub.on("GET", "/providers/api/credentials", {"items": [], "destinations": [one]})
+    secret = tmp_path / "secret"
+    secret.write_text(CANARY)
+    words = ("credentials", "set", "api", "main", "-k", "bearer", "--secret", f"@{secret}")
+    code, shown = on_terminal(*words, "--allow-origin", "https://b.example", url=stub.url, typed=typed)
+    assert code == 1 - stored, shown
+    assert "sent to https://b.example" in shown
+    assert len([request for request in stub.seen if request.method == "PUT"]) == stored
 
 
 def test_removing_asks_first(stub: Any, clean_environment: None) -> None:

@@ -286,3 +286,44 @@ def test_merging_histograms_adds_bucket_by_bucket():
     merged.add([(of.LOOP_LAG.name, (), [1, 2, 0.5])])
     merged.add([(of.LOOP_LAG.name, (), [10, 20, 0.25])])
     assert list(merged.samples()) == [(of.LOOP_LAG, (), [11, 22, 0.75])]
+
+
+LABELS = {"route", "method", "status", "provider", "outcome", "version", "python", "state", "worker"}
+
+
+def test_no_label_but_that_of_providers_names_what_a_limited_key_must_not_see():
+    """A new label is judged here: series that name tools, origins or keys would need a filter of their own."""
+    assert {label for family in families() for label in family.labels} == LABELS
+    assert of.PROVIDER in LABELS
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_reader_of_some_providers_is_shown_theirs_and_what_names_none(tmp_path, monkeypatch, shared):
+    if shared:
+        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    metrics, beside = Metrics(), Metrics()
+    named = [family for family in families() if of.PROVIDER in family.labels]
+
+    def samples():
+        for family in named:
+            for provider in ("mine", "theirs", "other"):
+                labels = tuple(provider if label == of.PROVIDER else "x" for label in family.labels)
+                yield family, labels, [1] * (len(family.bounds) + 2) if family.bounds else 1
+
+    beside.source(samples)
+    if not shared:
+        metrics.source(samples)
+    metrics.start()
+    beside.start()
+    try:
+        everything = await _text(metrics)
+        some = (await metrics.render(["mine"]))[0].decode()
+    finally:
+        metrics.aclose()
+        beside.aclose()
+    for family in named:
+        assert re.search(rf'{family.name}\w*{{.*provider="theirs"', everything), family.name
+        assert re.search(rf'{family.name}\w*{{.*provider="mine"', some), family.name
+    assert "theirs" not in some
+    assert 'provider="other"' not in some
+    assert _value(some, "utcp_gateway_calls_in_flight") == 0

