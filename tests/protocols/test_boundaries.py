@@ -28,7 +28,7 @@ PIECES = [
     "é", "\U0001f600", "x" * 70,
 ]  # fmt: skip
 WORDS = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), min_size=1, max_size=5).map("".join)
-SLOW = {"cli": 12, "tcp": 25}
+SLOW = {"cli": 6, "tcp": 25}
 
 
 def test_every_protocol_has_a_witness() -> None:
@@ -75,14 +75,17 @@ def test_an_argument_changes_neither_the_number_nor_the_ends_of_messages(
 
 def _check(protocol: str, witness: Witness, adapter: Any, runner: asyncio.Runner) -> None:
     assert witness.places
-    usual = []
+    usual: list[tuple[Place, list[Any]]] = []
     for place in witness.places:
-        # The first call of a place may open a session.
-        runner.run(sent(witness, adapter, place, "b"))
-        usual.append(runner.run(sent(witness, adapter, place, "b")))
+        # JSON cannot be sent with an end of message that is itself of JSON.
+        with contextlib.suppress(InvalidArguments):
+            # The first call of a place may open a session.
+            runner.run(sent(witness, adapter, place, "b"))
+            usual.append((place, runner.run(sent(witness, adapter, place, "b"))))
+    assert len(usual) > len(witness.places) * 0.8
 
     async def one(word: str) -> None:
-        for place, shape in zip(witness.places, usual, strict=True):
+        for place, shape in usual:
             try:
                 found = await sent(witness, adapter, place, word)
             except (InvalidArguments, InvalidInput):
@@ -103,5 +106,6 @@ def _check(protocol: str, witness: Witness, adapter: Any, runner: asyncio.Runner
         runner.run(one(word))
 
     attacked()
-    runner.run(asyncio.sleep(0.05))
+    # Programs are let go of half a second after their end.
+    runner.run(asyncio.sleep(0.7))
     assert witness.notes == []

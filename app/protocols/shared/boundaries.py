@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.errors import Fault, InvalidArguments
-from app.protocols.shared.messages import Piece
+from app.protocols.shared.messages import Piece, joined
 from app.utcp.text import pointer
 
 # What text protocols read as the end of a line, a record or a message: the control characters of ASCII but
@@ -25,10 +25,14 @@ def has_control_characters(text: str) -> bool:
 
 
 def check_control_characters(pieces: Sequence[Piece]) -> None:
-    """Raise InvalidArguments for an argument that puts control characters other than the tab into a text."""
-    for piece in pieces:
+    """Raise InvalidArguments for an argument that puts control characters other than the tab into a text, and
+    for an empty one that would make one end of line (CR LF) of two.
+    """
+    for index, piece in enumerate(pieces):
         if piece.argument is None or piece.is_json:
             continue
+        if not piece.text and joined(pieces[:index])[-1:] == "\r" and joined(pieces[index:])[:1] == "\n":
+            raise _ends_message(piece, f"Give more: without it the message has a line less; {_LIFTED_BY}")
         found = _CONTROL.search(piece.text)
         if found is not None:
             held = f"It holds U+{ord(found[0]):04X}, which may end a message of this tool; {_LIFTED_BY}"
