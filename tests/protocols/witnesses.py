@@ -162,6 +162,8 @@ def _body_shape(media: str, body: bytes) -> Any:
             (
                 sorted(name.lower() for name in part),
                 part.get_param("name", header="content-disposition"),
+                # Nothing of a head may have become content.
+                part.get_payload(decode=True) if part.get_filename() is not None else None,
             )
             for part in message.iter_parts()
         ]
