@@ -1,5 +1,6 @@
 """What the operator's commands share: settings from options, and errors as sentences, not tracebacks."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
+from app.database import SchemaError
 from app.embedded import EmbeddedError
 from app.errors import GatewayError
 from app.sample import SampleError
@@ -23,6 +25,8 @@ DatabaseUrl = Annotated[
 RedisUrl = Annotated[
     str | None, typer.Option("--redis-url", help="Redis or Valkey URL [REDIS_URL].", show_default=False)
 ]
+
+_LONGEST_MESSAGE = 500
 
 
 class OperatorError(Exception):
@@ -53,23 +57,37 @@ def settings_with(**options: Any) -> Settings:
         fail(f"A setting is not valid: {faults}", code=2)
 
 
+def said_by_database(error: Exception) -> str:
+    """The primary message of an error of PostgreSQL, in one line, and its kind. The details, which may hold
+    values of rows, are left out.
+    """
+    driver = getattr(error, "orig", None) or error
+    cause = driver.__cause__ if isinstance(driver.__cause__, PostgresError) else driver
+    message = str(cause.args[0] if cause.args else "").strip().partition("\n")[0]
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", message).rstrip(".")[:_LONGEST_MESSAGE]
+    kind = type(cause).__name__
+    return f"{text} ({kind})" if text else kind
+
+
 @contextmanager
 def operator_errors() -> Iterator[None]:
     """Turns what goes wrong with the servers into one sentence and exit code 1."""
     try:
         yield
-    except (OperatorError, EmbeddedError, SampleError) as error:
+    except (OperatorError, EmbeddedError, SampleError, SchemaError) as error:
         fail(str(error))
     except GatewayError as error:
         fail(error.detail)
     except RedisError as error:
         fail(f"Redis cannot be used ({type(error).__name__}). Check --redis-url or REDIS_URL.")
     except (DBAPIError, PostgresError, CommandError) as error:
-        cause = getattr(error, "orig", None) or error
         fail(
-            f"PostgreSQL refused ({type(cause).__name__}). Check --database-url or DATABASE_URL, and its log."
+            f"PostgreSQL refused: {said_by_database(error)}. "
+            "Check --database-url or DATABASE_URL, and its log."
         )
-    except (OSError, TimeoutError):
+    except OSError as error:
+        if error.filename is not None:
+            fail(f"{error.filename} cannot be used: {error.strerror}.")
         fail("PostgreSQL cannot be reached. Check --database-url or DATABASE_URL.")
     except ValueError as error:
         # Key rings and DSNs: their messages name what is wrong and never hold the value.
