@@ -51,7 +51,10 @@ async def rewrap(database: Database, ring: KeyRing) -> int:
     changed = 0
     async with database.writing() as session:
         await _lock(session)
-        for row in await _rows(session):
+        rows = await _rows(session)
+        # Those of the first key, too: nothing may be called rotated that does not open.
+        vault.load([_to_key(row) for row in rows])
+        for row in rows:
             if row.kek_id != ring.first:
                 fresh = vault.rewrap(_to_key(row))
                 row.kek_id, row.wrapped = fresh.kek_id, fresh.wrapped

@@ -9,10 +9,11 @@ import typer
 from alembic.util.exc import CommandError
 from asyncpg.exceptions import PostgresError
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
-from app.database import SchemaError
+from app.database import SchemaError, check_dsn
 from app.embedded import EmbeddedError
 from app.errors import GatewayError
 from app.sample import SampleError
@@ -48,13 +49,25 @@ def settings_with(**options: Any) -> Settings:
     """The settings of the environment and `.env`, with the options that were given on top."""
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        return Settings(**given)
+        settings = Settings(**given)
+        if settings.database_url is not None:
+            check_dsn(settings.database_url.get_secret_value())
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']).upper()}: {fault['msg']}"
             for fault in error.errors()
         )
         fail(f"A setting is not valid: {faults}", code=2)
+    except SettingsError as error:
+        # It names the setting and where it stands, not what it is.
+        fail(f"A setting is not valid: {error}", code=2)
+    except UnicodeDecodeError:
+        fail("A setting is not valid: .env is no text in UTF-8.", code=2)
+    except OSError as error:
+        fail(f"The settings cannot be read: {error.filename}: {error.strerror}.", code=2)
+    except ValueError as error:
+        fail(f"A setting is not valid: {error}", code=2)
+    return settings
 
 
 def said_by_database(error: Exception) -> str:
