@@ -17,7 +17,7 @@ def disable_core_dumps() -> None:
 
     The limit (RLIMIT_CORE, hard) is inherited by everything that is started. Being not dumpable ends at an
     execve(2), so each process calls this for itself. It costs the user's own debuggers: attaching takes root
-    (CAP_SYS_PTRACE), and /proc/PID belongs to root. May be called again; where the kernel does not know it,
+    (CAP_SYS_PTRACE), and the files in /proc/PID belong to root. May be called again; where the kernel does not know it,
     the limit remains.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

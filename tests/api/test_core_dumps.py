@@ -147,7 +147,7 @@ def test_another_user_runs_all_of_it_and_its_processes_are_not_dumpable(
         with httpx2.Client(base_url=url, headers={"X-API-Key": key}, trust_env=False, timeout=60) as client:
             assert client.get("/health/ready").json()["status"] == "ready"
             assert client.get("/metrics").status_code == 200
-            # A program that starts another one: the threads of the gateway count among those of its user.
+            # A program that starts another one: PROGRAM_PROCESSES come on top of the gateway's own threads.
             code = (
                 "import subprocess; print(subprocess.run(['/bin/echo', 'two'], capture_output=True).stdout)"
             )
