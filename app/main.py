@@ -1,8 +1,8 @@
 """`create_app()` and the typed lifespan state: the only file that knows every room."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -205,13 +205,25 @@ async def _import_providers(path: Path, state: State) -> None:
         log.warning("the providers file cannot be used", file=str(path), reason=reason)
 
 
+@contextmanager
+def _start_failure(app: FastAPI) -> Iterator[None]:
+    """Note why the start fails (a key that the ring lacks, say) for one line in the log."""
+    try:
+        yield
+    except GatewayError as error:
+        if isinstance(app, Gateway):
+            app.start_failure = f"The gateway cannot start: {error.detail}"
+        raise
+
+
 def lifespan(settings: Settings, metrics: Metrics, admission: Admission) -> Callable[[FastAPI], Any]:
     """The lifespan of an application with these settings."""
 
     @asynccontextmanager
-    async def run(_app: FastAPI) -> AsyncIterator[State]:
+    async def run(app: FastAPI) -> AsyncIterator[State]:
         async with AsyncExitStack() as stack:
-            state = await _open_state(settings, metrics, stack)
+            with _start_failure(app):
+                state = await _open_state(settings, metrics, stack)
             starts: list[tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]] = [
                 (state[name].start, state[name].aclose)
                 for name in ("feed", "search", "keys", "calls", "quota", "converter")

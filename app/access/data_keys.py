@@ -27,9 +27,19 @@ async def open_vault(database: Database, ring: KeyRing) -> Vault:
         for purpose in ("data", "digest"):
             if not any(row.purpose == purpose for row in rows):
                 rows.append(_to_row(vault.new_data_key(purpose)))
+        # Before anything is stored: a ring that lacks a key must not leave data keys of its own.
+        vault.load([_to_key(row) for row in rows])
         session.add_all(rows)
-    vault.load([_to_key(row) for row in rows])
     return vault
+
+
+async def check_ring(database: Database, ring: KeyRing) -> None:
+    """Raise SealBroken, with the id of the missing key, where a stored data key does not open with the ring.
+
+    Nothing is made and nothing is stored.
+    """
+    async with database.reading() as session:
+        Vault(ring).load([_to_key(row) for row in await _rows(session)])
 
 
 async def rewrap(database: Database, ring: KeyRing) -> int:
@@ -41,7 +51,10 @@ async def rewrap(database: Database, ring: KeyRing) -> int:
     changed = 0
     async with database.writing() as session:
         await _lock(session)
-        for row in await _rows(session):
+        rows = await _rows(session)
+        # Those of the first key, too: nothing may be called rotated that does not open.
+        vault.load([_to_key(row) for row in rows])
+        for row in rows:
             if row.kek_id != ring.first:
                 fresh = vault.rewrap(_to_key(row))
                 row.kek_id, row.wrapped = fresh.kek_id, fresh.wrapped

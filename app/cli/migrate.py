@@ -1,27 +1,61 @@
 """`utcp-gateway migrate`: brings the database's schema up to this version, or down."""
 
 import asyncio
+import sys
 from typing import Annotated
 
 import typer
 
 from app.cli.operator import DatabaseUrl, fail, operator_errors, settings_with
+from app.database import SchemaMove, schema_move
 from app.database import migrate as migrate_database
 
 
 def migrate(
     database_url: DatabaseUrl = None,
     revision: Annotated[
-        str, typer.Option(help="`head`, `base` (drops all tables), or a revision's id.")
+        str,
+        typer.Option(
+            help="`head`, `base` (drops all tables), a revision's id, or steps from the schema's own (`-1`)."
+        ),
     ] = "head",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before tables are dropped.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before columns and tables are dropped.")
+    ] = False,
 ) -> None:
-    """Bring the database's schema to this version. Safe to run by several replicas at once."""
+    """Bring the database's schema to this version. Safe to run by several replicas at once.
+
+    A revision below the schema's own takes migrations back, which drops columns and tables with what they
+    hold: that is asked first, and without a terminal done with --yes only.
+    """
     settings = settings_with(database_url=database_url)
     if settings.database_url is None:
         fail("Name the database with --database-url or DATABASE_URL. The embedded one migrates by itself.")
-    if revision == "base" and not yes:
-        typer.confirm("This drops all tables of the gateway with what they hold. Go on?", abort=True)
+    dsn = settings.database_url.get_secret_value()
     with operator_errors():
-        asyncio.run(migrate_database(settings.database_url.get_secret_value(), revision=revision))
-    typer.echo(f"The schema is at {revision}.", err=True)
+        planned = asyncio.run(schema_move(dsn, revision))
+        if planned.reverted and not yes:
+            _confirm(planned)
+        moved = asyncio.run(migrate_database(dsn, revision=revision, reverts=bool(planned.reverted)))
+    typer.echo(_told(moved), err=True)
+
+
+def _confirm(planned: SchemaMove) -> None:
+    """Ask; ends the command where the response is no, and where nobody is there to give one."""
+    typer.echo(
+        "This takes back these migrations, and drops their columns and tables with what they hold:", err=True
+    )
+    for text in planned.reverted:
+        typer.echo(f"  {text}", err=True)
+    if not sys.stdin.isatty():
+        fail("Nothing was changed: there is no terminal to confirm this on. Give --yes to go down.", code=2)
+    typer.confirm("Go on?", abort=True, err=True)
+
+
+def _told(moved: SchemaMove) -> str:
+    at = moved.target or "base (empty)"
+    if moved.reverted:
+        return f"The schema is at {at}: {len(moved.reverted)} migrations were taken back."
+    if moved.applied:
+        return f"The schema is at {at}: {len(moved.applied)} migrations were applied."
+    return f"The schema is at {at}, as it was before."

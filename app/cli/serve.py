@@ -14,13 +14,14 @@ import typer
 import uvicorn
 from redis.exceptions import AuthenticationError, AuthorizationError
 
+from app.access.data_keys import check_ring
 from app.cache import AWAY, connect
 from app.cli.listener import Listener, listening
 from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with, warn
 from app.cli.server import Server
 from app.cli.welcome import Welcome, welcome
 from app.cli.workers import Workers
-from app.database import migrate, schema_state
+from app.database import Database, migrate, schema_state
 from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
 from app.sample import sample_process
 from app.security.vault import KeyRing
@@ -119,14 +120,14 @@ def watched(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
 
 
 def check_servers(settings: Settings) -> Welcome:
-    """The key ring is good, PostgreSQL answers, and its schema is at this version.
+    """The key ring is good, PostgreSQL answers, its schema is at this version, and the ring opens its keys.
 
     Without PostgreSQL no key can be checked: whoever supervises the process starts it again. Redis may be
     away, as at any other time.
     """
     assert settings.database_url is not None  # noqa: S101 - decided by the caller
     assert settings.redis_url is not None  # noqa: S101
-    KeyRing.parse(settings.key_ring())
+    ring = KeyRing.parse(settings.key_ring())
     redis, database = settings.redis_url.get_secret_value(), settings.database_url.get_secret_value()
 
     async def check() -> str:
@@ -135,7 +136,17 @@ def check_servers(settings: Settings) -> Welcome:
     state = asyncio.run(check())
     if state != "current":
         raise OperatorError(f"The database's schema is {state}: run `utcp-gateway migrate` first.")
+    asyncio.run(check_sealing(database, ring))
     return Welcome(address=settings.base_url, local=local_address(settings))
+
+
+async def check_sealing(dsn: str, ring: KeyRing) -> None:
+    """Raise SealBroken where the ring lacks a key that the database's data keys need (a restored dump)."""
+    database = Database(dsn, pool_size=1)
+    try:
+        await check_ring(database, ring)
+    finally:
+        await database.aclose()
 
 
 async def check_redis(url: str) -> None:

@@ -16,6 +16,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from app.cli.listener import Listener
 from app.cli.server import Server
+from app.security.dumps import disable_core_dumps
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +50,7 @@ class Worker(Process):
 
     def target(self, sockets: list[Listener] | None = None) -> None:
         """What the process does."""
+        disable_core_dumps()
         signal.signal(signal.SIGQUIT, lambda *_: self.server.end_now())
         super().target(sockets)
 

@@ -23,18 +23,22 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.pool import QueuePool
 
-from app.database.dsn import asyncpg_dsn, sqlalchemy_url
+from app.database.dsn import asyncpg_dsn, check_dsn, sqlalchemy_url
 from app.database.presence import Presence
-from app.database.schema import migrate, schema_state
+from app.database.schema import SchemaError, SchemaMove, migrate, schema_move, schema_state
 from app.errors import Unavailable
 
 __all__ = [
     "Database",
+    "SchemaError",
+    "SchemaMove",
     "asyncpg_dsn",
+    "check_dsn",
     "each_that_can",
     "is_about_a_row",
     "is_away",
     "migrate",
+    "schema_move",
     "schema_state",
     "sqlalchemy_url",
 ]

@@ -1,8 +1,20 @@
 """The spellings of a DSN that SQLAlchemy and asyncpg understand."""
 
+import inspect
+from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+import asyncpg
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
 _ASYNCPG = "postgresql+asyncpg"
+_SCHEMES: Final = ("postgresql", "postgres", _ASYNCPG)
+# Those of SQLAlchemy's own beside those of asyncpg.
+_OPTIONS: Final = frozenset(inspect.signature(asyncpg.connect).parameters) | {
+    "async_fallback", "prepared_statement_cache_size", "prepared_statement_name_func",
+}  # fmt: skip
 
 
 def sqlalchemy_url(dsn: str) -> str:
@@ -17,3 +29,21 @@ def sqlalchemy_url(dsn: str) -> str:
 def asyncpg_dsn(dsn: str) -> str:
     """The same server for asyncpg itself (LISTEN needs a bare connection)."""
     return sqlalchemy_url(dsn).replace(_ASYNCPG, "postgresql", 1).replace("ssl=", "sslmode=", 1)
+
+
+def check_dsn(dsn: str) -> None:
+    """Raise ValueError, which holds no part of a password, for a DSN that no connection can be made with."""
+    how = "give postgresql://user:password@host:port/database, with special characters percent-encoded"
+    try:
+        scheme = urlsplit(dsn).scheme
+        _, options = PGDialect_asyncpg().create_connect_args(make_url(sqlalchemy_url(dsn)))
+    except (ArgumentError, ValueError):
+        # What these say may be a part of a password that has a `/` or an `@` in it.
+        raise ValueError(f"DATABASE_URL cannot be read: {how}.") from None
+    if scheme not in _SCHEMES:
+        raise ValueError(f"DATABASE_URL is not one of PostgreSQL: {how}.")
+    for name in options:
+        if name not in _OPTIONS:
+            raise ValueError(
+                f"DATABASE_URL has an option that PostgreSQL's driver does not know: {name[:100]!r}."
+            )

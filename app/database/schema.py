@@ -1,5 +1,7 @@
 """The schema: which one a database has, and how it is brought to ours."""
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -26,18 +28,26 @@ def _alembic() -> Config:
     return config
 
 
+class SchemaError(Exception):
+    """The schema cannot be brought where it was asked to go; the text is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMove:
+    """The way from one revision to another, None being the empty schema; told by the chain of migrations.
+
+    `applied` are those to go up, `reverted` those to go down, in order, each as `0007: What it does.`
+    """
+
+    current: str | None
+    target: str | None
+    applied: tuple[str, ...] = ()
+    reverted: tuple[str, ...] = ()
+
+
 async def schema_state(dsn: str) -> Literal["current", "empty", "older than this version", "unknown"]:
     """How the database's schema compares with this version's migrations."""
-
-    def read(connection: Connection) -> tuple[str, ...]:
-        return MigrationContext.configure(connection).get_current_heads()
-
-    engine = create_async_engine(sqlalchemy_url(dsn), hide_parameters=True, connect_args={"timeout": 5})
-    try:
-        async with engine.connect() as connection:
-            heads = await connection.run_sync(read)
-    finally:
-        await engine.dispose()
+    heads = await _heads(dsn)
     script = ScriptDirectory.from_config(_alembic())
     if set(heads) == set(script.get_heads()):
         return "current"
@@ -47,24 +57,89 @@ async def schema_state(dsn: str) -> Literal["current", "empty", "older than this
     return "older than this version" if set(heads) <= known else "unknown"
 
 
-async def migrate(dsn: str, *, revision: str = "head") -> None:
-    """Brings the schema to `revision` (`head`, `base` or an id); the whole step is one transaction.
+async def schema_move(dsn: str, revision: str) -> SchemaMove:
+    """What `migrate` to `revision` would do; raises SchemaError as it does."""
+    return _move(await _heads(dsn), revision)
+
+
+async def migrate(dsn: str, *, revision: str = "head", reverts: bool = False) -> SchemaMove:
+    """Brings the schema to `revision` and gives the way there; the whole of it is one transaction.
+
+    `revision` is `head`, `base`, an id or the beginning of one, or steps from here (`-1`, `+2`). The chain of
+    migrations tells whether it lies above the schema's own or below. Down, which drops columns and tables, it
+    goes with `reverts` only. Raises SchemaError for that, and for revisions that this version does not have.
 
     An advisory lock makes replicas that start together wait for one another.
     """
     config = _alembic()
 
-    def run(connection: Connection) -> None:
+    def run(connection: Connection) -> SchemaMove:
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7233)")
         config.attributes["connection"] = connection
-        if revision == "base":
-            command.downgrade(config, revision)
-        else:
-            command.upgrade(config, revision)
+        move = _move(MigrationContext.configure(connection).get_current_heads(), revision)
+        if move.reverted and not reverts:
+            raise SchemaError(f"The revision {revision} lies below the schema's own, {move.current}.")
+        if move.reverted:
+            command.downgrade(config, move.target or "base")
+        elif move.applied:
+            command.upgrade(config, move.target or "head")
+        return move
 
     engine = create_async_engine(sqlalchemy_url(dsn), hide_parameters=True)
     try:
         async with engine.begin() as connection:
-            await connection.run_sync(run)
+            return await connection.run_sync(run)
     finally:
         await engine.dispose()
+
+
+async def _heads(dsn: str) -> tuple[str, ...]:
+    def read(connection: Connection) -> tuple[str, ...]:
+        return MigrationContext.configure(connection).get_current_heads()
+
+    engine = create_async_engine(sqlalchemy_url(dsn), hide_parameters=True, connect_args={"timeout": 5})
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(read)
+    finally:
+        await engine.dispose()
+
+
+def _move(heads: tuple[str, ...], revision: str) -> SchemaMove:
+    script = ScriptDirectory.from_config(_alembic())
+    newest_first = list(script.walk_revisions())
+    chain = [one.revision for one in reversed(newest_first)]
+    texts = [f"{one.revision}: {one.doc}" for one in reversed(newest_first)]
+    unknown = [head for head in heads if head not in chain]
+    if unknown:
+        raise SchemaError(
+            f"The database's schema is at revision {unknown[0]}, which this version does not have: "
+            "another version of the gateway made it."
+        )
+    here = max((chain.index(head) + 1 for head in heads), default=0)
+    there = _position(revision, chain, here)
+    return SchemaMove(
+        current=chain[here - 1] if here else None,
+        target=chain[there - 1] if there else None,
+        applied=tuple(texts[here:there]),
+        reverted=tuple(reversed(texts[there:here])),
+    )
+
+
+def _position(revision: str, chain: list[str], here: int) -> int:
+    """How many migrations of the chain a revision has behind it, itself included."""
+    if revision in ("head", "heads"):
+        return len(chain)
+    if revision == "base":
+        return 0
+    if re.fullmatch(r"[+-][0-9]{1,4}", revision):
+        there = here + int(revision)
+        if not 0 <= there <= len(chain):
+            raise SchemaError(
+                f"There are no {revision} revisions from here: {here} lie below, {len(chain) - here} above."
+            )
+        return there
+    found = [number for number, name in enumerate(chain, 1) if name.startswith(revision)]
+    if len(found) != 1 or not revision:
+        raise SchemaError(f"This version has no revision {revision!r}; it has {chain[0]} to {chain[-1]}.")
+    return found[0]

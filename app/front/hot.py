@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from fastapi import FastAPI
 from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import AnswerCut, CallerStalled
 from app.front.admission import Admission
@@ -131,6 +131,8 @@ class Gateway(FastAPI):
     hot: HotRoute | None = None
     admission: Admission
     shortcut = True
+    start_failure: str | None = None
+    """Why the application could not start, where a sentence says it: logged in place of a traceback."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """The layers of the app; the hot route stays behind those that do what it does not."""
@@ -142,7 +144,7 @@ class Gateway(FastAPI):
         """See ASGI. The first request finds the stack built: the lifespan went through it."""
         hot = self.hot
         if hot is None or self.middleware_stack is None:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, self._lifespan_send(send))
             return
         if self.root_path:
             scope["root_path"] = self.root_path
@@ -162,3 +164,13 @@ class Gateway(FastAPI):
                 await super().__call__(scope, receive, send)
         finally:
             admission.running -= 1
+
+    def _lifespan_send(self, send: Send) -> Send:
+        """`send` for the lifespan, which comes before all else: a failed start is told as `start_failure`."""
+
+        async def told(message: Message) -> None:
+            if message["type"] == "lifespan.startup.failed" and self.start_failure is not None:
+                message = {**message, "message": self.start_failure}
+            await send(message)
+
+        return told

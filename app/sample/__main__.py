@@ -13,6 +13,7 @@ import uvicorn
 
 from app.sample.api import create_sample
 from app.sample.credentials import SampleCredentials
+from app.security.dumps import disable_core_dumps
 
 
 class _Server(uvicorn.Server):
@@ -28,6 +29,7 @@ class _Server(uvicorn.Server):
 
 def main(host: str, port: int) -> int:
     """Serves until it is told to stop, or until the parent ends. The exit code is 1 for a port in use."""
+    disable_core_dumps()
     credentials = SampleCredentials.from_json(sys.stdin.readline())
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -116,7 +116,8 @@ class KeyRing:
         cipher = self._ciphers.get(row.kek_id)
         if cipher is None:
             raise SealBroken(
-                f"The key ring has no key with the id {row.kek_id!r}, which a stored data key needs."
+                f"The key ring has no key with the id {row.kek_id!r}, which a stored data key needs: "
+                "put that key into SEALING_KEYS, too."
             )
         try:
             return cipher.decrypt(
@@ -124,7 +125,8 @@ class KeyRing:
             )
         except (InvalidTag, ValueError):
             raise SealBroken(
-                f"A data key does not open with the key {row.kek_id!r} of the key ring."
+                f"A stored data key does not open with the key {row.kek_id!r} of the key ring: "
+                "it was wrapped with another key of this id, or is damaged."
             ) from None
 
 
@@ -176,7 +178,7 @@ class Vault:
         """Decrypt; raises SealBroken where key, context or bytes are not those that sealed."""
         cipher = self._ciphers.get(blob[_KEY_ID])
         if cipher is None or blob[:1] != _VERSION or len(blob) < _HEADER:
-            raise SealBroken("The value was sealed with a data key that is not loaded.")
+            raise SealBroken(_not_loaded(blob))
         try:
             return cipher.decrypt(blob[_NONCE], blob[_HEADER:], _associated(context))
         except InvalidTag:
@@ -191,6 +193,16 @@ class Vault:
         if self._digest_key is None:
             raise SealBroken("No digest key is loaded.")
         return hmac.digest(self._digest_key, _prefixed((purpose.encode(), *parts)), "sha256")
+
+
+def _not_loaded(blob: bytes) -> str:
+    """Why a blob does not open whose data key is none of ours, e.g. after a dump was restored meanwhile."""
+    if len(blob) < _HEADER or blob[:1] != _VERSION:
+        return "The sealed value is damaged."
+    return (
+        f"The value was sealed with the data key {UUID(bytes=blob[_KEY_ID])}, which is not loaded: "
+        "it came into the database after the start of the gateway, which needs another start."
+    )
 
 
 def _prefixed(parts: Iterable[bytes]) -> bytes:

@@ -137,6 +137,11 @@ class Settings(OutgoingSettings, ProgramSettings, OperationSettings):
         if self.sealing_keys is not None:
             return self.sealing_keys.get_secret_value()
         if self.sealing_keys_file is not None:
-            return self.sealing_keys_file.read_text().strip()
+            try:
+                return self.sealing_keys_file.read_text().strip()
+            except (OSError, UnicodeDecodeError):
+                # Of a file that is no text, the error would quote a byte.
+                msg = f"SEALING_KEYS_FILE cannot be read: {self.sealing_keys_file}."
+                raise ValueError(msg) from None
         msg = "Set SEALING_KEYS or SEALING_KEYS_FILE: `utcp-gateway bootstrap --new-sealing-key` prints one."
         raise ValueError(msg)

@@ -21,8 +21,9 @@ class ProgramSettings(BaseSettings):
     )
     program_env_names: Words = Field(
         (),
-        description="Environment variables of the gateway that these programs may inherit. One that makes"
-        " programs load other code (PYTHONPATH, NODE_OPTIONS) may be given to them only if it stands here.",
+        description="Environment variables of the gateway that these programs may inherit. One by"
+        " which programs choose code, configuration, where they connect or whom they trust (PATH, HOME,"
+        " GIT_*, npm_config_*, *_PROXY) may be given to them only if it stands here.",
     )
     program_user: str | None = Field(
         None,

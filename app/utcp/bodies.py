@@ -24,7 +24,7 @@ Encoded = tuple[bytes, str]
 BodyEncoder = Callable[[Any], Encoded]
 
 _MEDIA_TYPE: Final = re.compile(
-    r"[\w!#$&^.+*-]{1,127}/[\w!#$&^.+*-]{1,127}(\s*;[\x20-\x7e]{0,255})?", re.ASCII
+    r"[\w!#$&^.+*-]{1,127}/[\w!#$&^.+*-]{1,127}([ \t]*;[\x20-\x7e]{0,255})?", re.ASCII
 )
 _CONCRETE: Final = {
     "*/*": "application/json", "application/*": "application/json", "text/*": "text/plain",

@@ -299,6 +299,7 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
     ({"response_byte_format": "a\x00b"}, "/response_byte_format"),
     ({"message_delimiter": "\\x0"}, "/message_delimiter"),
     ({"message_delimiter": "\\ud800"}, "/message_delimiter"),
+    ({"message_delimiter": "\\\n"}, "/message_delimiter"),
     ({"host": "a b"}, "/host"),
     ({"host": "a.example:80"}, "/host"),
     ({"port": 0}, "/port"),

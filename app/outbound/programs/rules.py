@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Final
 
 from app.errors import Fault, InvalidInput, UpstreamUnreachable
+from app.outbound.programs.environment import is_reserved
 from app.settings.programs import ProgramSettings
 from app.utcp.text import pointer
 
@@ -32,16 +33,6 @@ SHELLS: Final = frozenset(
 """Programs whose words are programs themselves: no argument of a caller may stand in them."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What has loaders, shells and interpreters run other code than the program's, in the main from sudo's list
-# (env.c, initial_badenv_table).
-_LOADS_CODE: Final = re.compile(
-    r"(LD_|DYLD_|_RLD|BASH_FUNC_|GIT_(SSH|EXEC_PATH|EXTERNAL_DIFF|ASKPASS|CONFIG|PAGER|EDITOR|PROXY_COMMAND))\w*"
-    r"|IFS|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|GLOBIGNORE|FPATH|NULLCMD|READNULLCMD|ZDOTDIR"
-    r"|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS|TERMINFO|TERMINFO_DIRS|TERMCAP"
-    r"|PERLIO_DEBUG|PERLLIB|PERL5LIB|PERL5OPT|PERL5DB|PYTHON[A-Z]+|RUBYLIB|RUBYOPT|NODE_OPTIONS|NODE_PATH"
-    r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|LUA_INIT|LUA_PATH|LUA_CPATH|OPENSSL_CONF|OPENSSL_MODULES"
-    r"|PAGER|EDITOR|VISUAL|BROWSER|LESSOPEN|LESSCLOSE"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +95,16 @@ class ProgramRules:
         return {name: os.environ[name] for name in inherit if name in os.environ} | dict(given)
 
     def check_names(self, names: Iterable[str], *, at: str) -> None:
-        """Refuse names that are none, and those of variables that make programs load other code."""
+        """Refuse names that are none, and those that only the operator may give to programs."""
         for name in names:
             if not _NAME.fullmatch(name):
                 fault = Fault(pointer(at, name), "A variable's name has letters, digits and _ only.")
                 raise InvalidInput("This is no name of an environment variable.", errors=[fault])
-            if _LOADS_CODE.fullmatch(name) and name not in self.settings.program_env_names:
-                detail = "It makes programs load other code; the operator can allow it in PROGRAM_ENV_NAMES."
+            if is_reserved(name) and name not in self.settings.program_env_names:
+                detail = (
+                    "By it programs choose code, configuration, where they connect or whom they trust; the "
+                    "operator can allow it in PROGRAM_ENV_NAMES."
+                )
                 raise InvalidInput("The variable may not be set.", errors=[Fault(pointer(at, name), detail)])
 
     def account(self) -> Account | None:

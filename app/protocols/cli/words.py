@@ -78,7 +78,7 @@ def options(arguments: Mapping[str, Any]) -> Iterator[str]:
             if one is True:
                 yield f"--{name}"
                 continue
-            text = as_text(one)
+            text = _without_nul(as_text(one), name)
             if text.startswith("-"):
                 yield f"--{name}={text}"
             else:
@@ -89,13 +89,20 @@ def _text(piece: Piece, arguments: Mapping[str, Any], outputs: Mapping[int, str]
     if isinstance(piece, str):
         return piece
     if isinstance(piece, Output):
-        return outputs.get(piece.step, f"$CMD_{piece.step}_OUTPUT")
+        output = outputs.get(piece.step, f"$CMD_{piece.step}_OUTPUT")
+        if "\x00" in output:
+            raise UpstreamMalformed(f"The output of command {piece.step} holds U+0000, which no word can.")
+        return output
     if piece.name not in arguments:
         fault = Fault(f"/{piece.name}", "The command of this tool needs it.")
         raise InvalidArguments("An argument is missing.", errors=[fault])
-    text = as_text(arguments[piece.name])
+    return _without_nul(as_text(arguments[piece.name]), piece.name)
+
+
+def _without_nul(text: str, name: str) -> str:
+    """The text; InvalidArguments where it holds the character that ends a word (execve)."""
     if "\x00" in text:
-        fault = Fault(f"/{piece.name}", "A command cannot hold U+0000.")
+        fault = Fault(f"/{name}", "A command cannot hold U+0000.")
         raise InvalidArguments("The argument cannot be given to a program.", errors=[fault])
     return text
 

@@ -3,8 +3,8 @@
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -18,24 +18,40 @@ DISCOVERY: Final = b'{"type": "utcp"}'
 _QUOTES: Final = re.compile(r'\\.|"', re.DOTALL)
 
 
-def fill_message(template: str, arguments: Mapping[str, Any]) -> str:
-    """A text with each argument in its place; raises InvalidArguments for one that is not given.
+class Piece(NamedTuple):
+    """A part of a message. `argument` is the name of the argument that it is made of; None: the template's
+    own text. `is_json`: it is written as JSON, or escaped within a JSON string.
+    """
+
+    text: str
+    argument: str | None = None
+    is_json: bool = False
+
+
+def message_pieces(template: str, arguments: Mapping[str, Any]) -> list[Piece]:
+    """The parts of a text with each argument in its place; raises InvalidArguments for one that is not given.
 
     Where the text is JSON but for its placeholders, JSON comes out of it, too: within its strings arguments
     are escaped, elsewhere they are written as JSON. In other texts they stand as they are.
     """
-    if not _is_json(template):
-        return PLACEHOLDER.sub(lambda found: plain_text(given(found[1], arguments)), template)
-    pieces: list[str] = []
+    is_json = _is_json(template)
+    pieces: list[Piece] = []
     quoted, begin = False, 0
     for found in PLACEHOLDER.finditer(template):
         before = template[begin : found.start()]
-        quoted ^= sum(mark[0] == '"' for mark in _QUOTES.finditer(before)) % 2 == 1
         value = given(found[1], arguments)
-        text = json_text(plain_text(value))[1:-1] if quoted else json_text(value)
-        pieces += before, text
+        text = plain_text(value)
+        if is_json:
+            quoted ^= sum(mark[0] == '"' for mark in _QUOTES.finditer(before)) % 2 == 1
+            text = json_text(text)[1:-1] if quoted else json_text(value)
+        pieces += Piece(before), Piece(text, found[1], is_json)
         begin = found.end()
-    return "".join([*pieces, template[begin:]])
+    return [*pieces, Piece(template[begin:])]
+
+
+def joined(pieces: Iterable[Piece]) -> str:
+    """The message that the pieces make."""
+    return "".join([piece.text for piece in pieces])
 
 
 def json_text(value: Any) -> str:

@@ -11,8 +11,23 @@ from app.outbound.framing import Event
 from app.outbound.network import Place
 from app.protocols.base import Call, Result
 from app.protocols.shared.answers import BYTES, TEXT, body_answer
+from app.protocols.shared.boundaries import (
+    check_control_characters,
+    check_delimiter,
+    check_length,
+    check_not_empty,
+    has_control_characters,
+)
 from app.protocols.shared.fields import field_values
-from app.protocols.shared.messages import fill_message, json_text, plain_text, refuse_credentials, writable
+from app.protocols.shared.messages import (
+    Piece,
+    joined,
+    json_text,
+    message_pieces,
+    plain_text,
+    refuse_credentials,
+    writable,
+)
 from app.utcp.templates.sockets import TcpTemplate, UdpTemplate
 
 _QUADRATIC: Final = frozenset({"punycode", "idna"})
@@ -46,19 +61,26 @@ def check_codec(name: str | None) -> None:
         raise InvalidInput("The encoding of the answer is not known.", errors=[fault])
 
 
-def request_of(model: TcpTemplate | UdpTemplate, call: Call, *, masked: bool = False) -> bytes:
+def request_of(
+    model: TcpTemplate | UdpTemplate, call: Call, *, delimiter: bytes = b"", masked: bool = False
+) -> bytes:
     """The request without framing: JSON of all arguments, or the text template with arguments in it.
 
     Without a template, text is the values with blanks between them, as in the released clients. Raises
-    InvalidArguments, and CredentialMissing for a credential that has no place.
+    InvalidArguments, also for arguments that would change where the message ends (`delimiter`: what ends it
+    in the framing of that name), and CredentialMissing for a credential that has no place.
     """
     refuse_credentials(call, model.call_template_type)
     refuse_tls(call, model.call_template_type)
     with writable():
         if model.request_data_format == "json":
-            return json_text(call.arguments).encode()
-        sealed = field_values(call.credentials, masked=masked)
-        return _text(sealed.get(_TEMPLATE, model.request_data_template), call.arguments).encode()
+            pieces = _json(call.arguments)
+        else:
+            sealed = field_values(call.credentials, masked=masked)
+            pieces = _text(sealed.get(_TEMPLATE, model.request_data_template), call.arguments)
+        if model.enforces_boundaries:
+            _check_boundaries(model, pieces, delimiter)
+        return joined(pieces).encode()
 
 
 def refuse_tls(call: Call, protocol: str) -> None:
@@ -86,17 +108,54 @@ async def decoded_manual(raw: bytes, codec: str | None) -> bytes:
     return raw if text is None else text
 
 
-def shown(model: TcpTemplate | UdpTemplate, origin: str, call: Call, *, verb: str) -> dict[str, Any]:
+def shown(
+    model: TcpTemplate | UdpTemplate, origin: str, call: Call, *, verb: str, delimiter: bytes = b""
+) -> dict[str, Any]:
     """The request as JSON, secrets as `***`; framing is not shown."""
-    body = request_of(model, call, masked=True).decode()
+    body = request_of(model, call, delimiter=delimiter, masked=True).decode()
     is_json = model.request_data_format == "json"
     return {"method": verb, "url": origin, "headers": {}, "body": json.loads(body) if is_json else body}
 
 
-def _text(template: str | None, arguments: Mapping[str, Any]) -> str:
+def _json(arguments: Mapping[str, Any]) -> list[Piece]:
+    """As `json_text` of all of them, each a piece of its own."""
+    pieces: list[Piece] = []
+    for name, value in arguments.items():
+        begin = ", " if pieces else "{"
+        pieces.append(Piece(begin + json_text({name: value})[1:-1], name, is_json=True))
+    return [*pieces, Piece("}")] if pieces else [Piece("{}")]
+
+
+def _text(template: str | None, arguments: Mapping[str, Any]) -> list[Piece]:
     if template:
-        return fill_message(template, arguments)
-    return " ".join(plain_text(value) for value in arguments.values())
+        return message_pieces(template, arguments)
+    values = [Piece(plain_text(value), name) for name, value in arguments.items()]
+    return [piece for value in values for piece in (Piece(" "), value)][1:]
+
+
+def _check_boundaries(model: TcpTemplate | UdpTemplate, pieces: list[Piece], delimiter: bytes) -> None:
+    """Raise InvalidArguments for arguments that would change the number or the ends of messages.
+
+    A length before the message lets it hold anything. A delimiter does but for itself, unless it is one of
+    line protocols (CR LF, ETX): their upstreams take other control characters for ends as well. Fixed-length
+    frames bound text only: JSON says itself where it ends.
+    """
+    framing = model.framing_strategy if isinstance(model, TcpTemplate) else "stream"
+    if framing == "length_prefix":
+        return
+    if framing == "delimiter":
+        check_delimiter(pieces, delimiter)
+        if not has_control_characters(delimiter.strip(b"\x00").decode("utf-8", "replace")):
+            return
+    else:
+        check_not_empty(pieces)
+    check_control_characters(pieces)
+    if framing == "fixed_length" and isinstance(model, TcpTemplate) and not _all_json(pieces):
+        check_length(pieces, model.fixed_message_length or 0)
+
+
+def _all_json(pieces: list[Piece]) -> bool:
+    return all(piece.is_json for piece in pieces if piece.argument is not None)
 
 
 def _decoded(raw: bytes, codec: str | None) -> bytes | None:

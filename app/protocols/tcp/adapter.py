@@ -67,7 +67,9 @@ class TcpAdapter(Opaque):
     async def call(self, call: Call) -> Result:
         """Send the message. An answer in the framing `stream` comes as events where the call takes them."""
         target: TcpTarget = call.target
-        request = framed_request(target.model, request_of(target.model, call), target.delimiter)
+        request = framed_request(
+            target.model, request_of(target.model, call, delimiter=target.delimiter), target.delimiter
+        )
         stream, incoming = await self._asked(target, request, call)
         if call.ends is not None and target.model.framing_strategy == "stream":
             return await _streamed(stream, incoming, target.model.response_byte_format, call)
@@ -92,7 +94,8 @@ class TcpAdapter(Opaque):
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The message as JSON."""
-        return shown(call.target.model, call.target.origin, call, verb="SEND")
+        target: TcpTarget = call.target
+        return shown(target.model, target.origin, call, verb="SEND", delimiter=target.delimiter)
 
     async def _asked(self, target: TcpTarget, request: bytes, call: Call) -> tuple[Stream, Incoming]:
         """A connection on which the request was sent."""

@@ -26,10 +26,14 @@ def delimiter_of(model: TcpTemplate) -> bytes:
     try:
         if model.interpret_escape_sequences:
             text = text.encode("ascii", "backslashreplace").decode("unicode_escape")
-        return text.encode()
+        delimiter = text.encode()
     except UnicodeError:
         fault = Fault("/message_delimiter", "Its escape sequences are not complete.")
         raise InvalidInput("The delimiter cannot be read.", errors=[fault]) from None
+    if not delimiter:
+        fault = Fault("/message_delimiter", "Its escape sequences stand for nothing.")
+        raise InvalidInput("The delimiter is empty.", errors=[fault])
+    return delimiter
 
 
 def framed_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> bytes:

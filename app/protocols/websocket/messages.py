@@ -8,18 +8,26 @@ import orjson
 from app.outbound.framing import Event
 from app.protocols.base import Call, Result
 from app.protocols.shared.answers import BYTES, JSON, TEXT, body_answer
+from app.protocols.shared.boundaries import check_control_characters
 from app.protocols.shared.fields import filled
-from app.protocols.shared.messages import fill_message, json_text, writable
+from app.protocols.shared.messages import joined, json_text, message_pieces, writable
 from app.protocols.shared.texts import fill_json
 from app.utcp.templates.remote import WebsocketTemplate
 
 
 def message_of(model: WebsocketTemplate, placed: frozenset[str], call: Call, *, masked: bool = False) -> str:
-    """What is sent: the template with arguments in it, or what no header and no URL took, as JSON."""
+    """What is sent: the template with arguments in it, or what no header and no URL took, as JSON.
+
+    Raises InvalidArguments, also for control characters in a message of text: what reads it may take them for
+    the end of a line or of a message.
+    """
     template = filled({"message": model.message}, call.credentials, masked=masked)["message"]
     with writable():
         if isinstance(template, str):
-            return fill_message(template, call.arguments)
+            pieces = message_pieces(template, call.arguments)
+            if model.enforce_message_boundaries is not False:
+                check_control_characters(pieces)
+            return joined(pieces)
         if template is not None:
             return json_text(fill_json(template, call.arguments))
         rest = {name: value for name, value in call.arguments.items() if name not in placed}

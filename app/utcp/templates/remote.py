@@ -32,7 +32,8 @@ class WebsocketTemplate(CallTemplate):
 
     `message` is what is sent, text or JSON, with `UTCP_ARG_name_UTCP_ARG` in it; without it the arguments
     are sent as JSON. `responses` (our own) is how many messages make the answer where the caller does not
-    take events; absent: 1.
+    take events; absent: 1. `enforce_message_boundaries` (our own) false: arguments within a `message` of text
+    may hold control characters.
     """
 
     may_be_secret: ClassVar[tuple[str, ...]] = ("/message", "/message/**")
@@ -47,6 +48,7 @@ class WebsocketTemplate(CallTemplate):
     response_format: Literal["json", "text", "raw"] | None = None
     timeout: float = Field(default=30, gt=0, le=86_400)
     responses: int = Field(default=1, ge=1, le=100_000)
+    enforce_message_boundaries: bool | None = None
 
     @field_validator("headers", "header_fields", "keep_alive", "timeout", "responses", mode="before")
     @classmethod

@@ -12,6 +12,8 @@ Framing = Literal["stream", "length_prefix", "delimiter", "fixed_length"]
 class _Socket(CallTemplate):
     """A host, a port, and how arguments become bytes: as JSON, or as text with
     `UTCP_ARG_name_UTCP_ARG` in it. `response_byte_format` None means raw bytes.
+
+    `enforce_message_boundaries` (our own) false: arguments may hold what ends a message.
     """
 
     may_be_secret: ClassVar[tuple[str, ...]] = ("/request_data_template",)
@@ -22,11 +24,17 @@ class _Socket(CallTemplate):
     request_data_template: str | None = None
     response_byte_format: str | None = "utf-8"
     timeout: int = Field(default=30_000, ge=1, le=86_400_000)
+    enforce_message_boundaries: bool | None = None
 
     @field_validator("request_data_format", "timeout", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
         return cls.default_of(info.field_name) if value is None else value
+
+    @property
+    def enforces_boundaries(self) -> bool:
+        """Whether arguments that could end a message are rejected; True unless the template says false."""
+        return self.enforce_message_boundaries is not False
 
     def stored(self) -> dict[str, Any]:
         """Raw bytes are said by null: the default is another."""

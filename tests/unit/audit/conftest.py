@@ -20,7 +20,7 @@ async def database(own_database_url):
     database = Database(own_database_url, pool_size=4)
     yield database
     await database.aclose()
-    await migrate(own_database_url, revision="base")
+    await migrate(own_database_url, revision="base", reverts=True)
 
 
 @pytest.fixture

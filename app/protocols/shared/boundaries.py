@@ -1,0 +1,94 @@
+"""Message boundaries: an argument neither ends the message that it stands in nor begins another one.
+
+Judged is what is sent, not what was given: JSON escapes control characters, so that a line break within a
+JSON string is legal where messages end with a line break. `enforce_message_boundaries: false` in a call
+template lifts all of it for one tool.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from app.errors import Fault, InvalidArguments
+from app.protocols.shared.messages import Piece, joined
+from app.utcp.text import pointer
+
+# What text protocols read as the end of a line, a record or a message: the control characters of ASCII but
+# the tab, those of Latin-1 (among them NEL), and Unicode's line and paragraph separators.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_LIFTED_BY: Final = "enforce_message_boundaries: false in its call template allows that."
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether a text holds characters that end lines, records or messages in text protocols."""
+    return _CONTROL.search(text) is not None
+
+
+def check_control_characters(pieces: Sequence[Piece]) -> None:
+    """Raise InvalidArguments for an argument that puts control characters other than the tab into a text, and
+    for an empty one that would make one end of line (CR LF) of two.
+    """
+    for index, piece in enumerate(pieces):
+        if piece.argument is None or piece.is_json:
+            continue
+        if not piece.text and joined(pieces[:index])[-1:] == "\r" and joined(pieces[index:])[:1] == "\n":
+            raise _ends_message(piece, f"Give more: without it the message has a line less; {_LIFTED_BY}")
+        found = _CONTROL.search(piece.text)
+        if found is not None:
+            held = f"It holds U+{ord(found[0]):04X}, which may end a message of this tool; {_LIFTED_BY}"
+            raise _ends_message(piece, held)
+
+
+def check_delimiter(pieces: Sequence[Piece], delimiter: bytes) -> None:
+    """Raise InvalidArguments where an argument has a part in a delimiter, also in one that it makes together
+    with the text around it or with the delimiter that ends the message. The template itself may hold it.
+    """
+    starts: list[int] = []
+    raw = bytearray()
+    for piece in pieces:
+        starts.append(len(raw))
+        raw += piece.text.encode()
+    length = len(raw)
+    raw += delimiter
+    position = 0
+    while 0 <= (position := raw.find(delimiter, position)) < length:
+        end = position + len(delimiter)
+        touched = [
+            piece
+            for piece, start, following in zip(pieces, starts, [*starts[1:], length], strict=True)
+            # An empty argument counts, too, where the delimiter reaches over it.
+            if piece.argument is not None and (start < end and following > position)
+        ]
+        if touched:
+            held = f"With the text beside it, it holds the delimiter that ends a message; {_LIFTED_BY}"
+            raise _ends_message(touched[0], held)
+        position = end
+
+
+def check_not_empty(pieces: Sequence[Piece]) -> None:
+    """Raise InvalidArguments where arguments leave nothing to send: no message would go out."""
+    placed = [piece for piece in pieces if piece.argument is not None]
+    if placed and not any(piece.text for piece in pieces):
+        fault = Fault(pointer("", placed[0].argument or ""), "Give more: nothing would be sent.")
+        raise InvalidArguments("The arguments make an empty message.", errors=[fault])
+
+
+def check_length(pieces: Sequence[Piece], length: int) -> None:
+    """Raise InvalidArguments where arguments make a message longer than its frame of `length` bytes."""
+    size = sum(len(piece.text.encode()) for piece in pieces)
+    if size <= length:
+        return
+    placed = [piece for piece in pieces if piece.argument is not None]
+    if not placed:
+        return
+    longest = max(placed, key=lambda piece: len(piece.text))
+    fault = Fault(
+        pointer("", longest.argument or ""),
+        f"Give less: the message has {size} bytes, and one of this tool {length}; {_LIFTED_BY}",
+    )
+    raise InvalidArguments("The arguments make more than one message.", errors=[fault])
+
+
+def _ends_message(piece: Piece, detail: str) -> InvalidArguments:
+    fault = Fault(pointer("", piece.argument or ""), detail)
+    return InvalidArguments("An argument could end the message that it stands in.", errors=[fault])
