@@ -26,10 +26,11 @@ from sqlalchemy.pool import QueuePool
 from app.database.dsn import asyncpg_dsn, sqlalchemy_url
 from app.database.presence import Presence
 from app.database.schema import migrate, schema_state
-from app.errors import Unavailable
+from app.errors import Overloaded, Unavailable
 
 __all__ = [
     "Database",
+    "PoolBusy",
     "asyncpg_dsn",
     "each_that_can",
     "is_about_a_row",
@@ -59,8 +60,12 @@ def _json(value: Any) -> str:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether an error means that PostgreSQL is not there (as opposed to a wrong statement)."""
-    if isinstance(error, PoolTimeout | OSError | TimeoutError):
+    """Whether an error means that PostgreSQL is not there (as opposed to a wrong statement, or to a queue in
+    this process: a pool without a free connection says nothing about the server).
+    """
+    if isinstance(error, PoolTimeout):
+        return False
+    if isinstance(error, OSError | TimeoutError):
         return True
     if isinstance(error, OperationalError | InterfaceError):
         return True
@@ -73,6 +78,13 @@ def _is_lost(error: BaseException) -> bool:
         return False
     state = str(getattr(error.orig, "sqlstate", None))
     return error.connection_invalidated or state.startswith(_LOST)
+
+
+class PoolBusy(Overloaded):
+    """`Overloaded`: PostgreSQL is there, but every connection of this process was in use for too long."""
+
+    def __init__(self) -> None:
+        super().__init__("All connections to the database are in use; try again.")
 
 
 class _Lost(Unavailable):
@@ -112,7 +124,7 @@ class Database:
     """One pool per worker. `reading()`, `writing()` and `committing()` are the only ways to a session.
 
     They raise `Unavailable` within a second where PostgreSQL is away: gone, or silent. While it is there, a
-    connection of a busy pool is waited for longer.
+    connection of a busy pool is waited for longer, and its lack is `PoolBusy`.
     """
 
     dsn: str
@@ -164,22 +176,32 @@ class Database:
                 yield session
             finally:
                 await asyncio.shield(session.close())
-        except (PoolTimeout, DBAPIError, OSError, TimeoutError) as error:
+        except PoolTimeout:
+            raise PoolBusy from None
+        except (DBAPIError, OSError, TimeoutError) as error:
             if is_away(error):
                 raise _away(lost=_is_lost(error)) from None
             raise
 
-    async def read(self, work: Callable[[AsyncSession], Awaitable[_Result]]) -> _Result:
+    async def read(
+        self, work: Callable[[AsyncSession], Awaitable[_Result]], *, autocommit: bool = False
+    ) -> _Result:
         """What `work` reads, once more on a fresh connection where the first was lost meanwhile.
 
         A server that ends its sessions (a failover, a pooler, an operator) is there all the same. `work` must
-        have no effects. Raises `Unavailable` as `reading` does.
+        have no effects; with `autocommit` its statements are transactions of their own, which saves two round
+        trips. Raises `Unavailable` as `reading` does.
         """
+        sessions = self._committing if autocommit else self._sessions
         with contextlib.suppress(_Lost):
-            async with self.reading() as session:
+            async with self._session(sessions) as session:
                 return await work(session)
-        async with self.reading() as session:
+        async with self._session(sessions) as session:
             return await work(session)
+
+    async def answers(self) -> bool:
+        """Whether PostgreSQL answers, asked beside the pool; whoever asks meanwhile hears the same."""
+        return not self._presence.away and await self._presence.answers()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncSession]:
