@@ -48,6 +48,7 @@ _PATIENCE_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
 # Connection exceptions, and ends of a session by an operator, a crash or a start of the server.
 _LOST = ("08", "57P")
+_TOO_MANY_CONNECTIONS = "53300"
 
 
 def _json(value: Any) -> str:
@@ -76,12 +77,18 @@ def _is_lost(error: BaseException) -> bool:
     """Whether the connection ended while it was used or made; another one may work."""
     if not isinstance(error, DBAPIError):
         return False
-    state = str(getattr(error.orig, "sqlstate", None))
-    return error.connection_invalidated or state.startswith(_LOST)
+    return error.connection_invalidated or _state(error).startswith(_LOST)
+
+
+def _state(error: BaseException) -> str:
+    """The SQLSTATE of an error of PostgreSQL's, or some other text."""
+    return str(getattr(getattr(error, "orig", None), "sqlstate", None))
 
 
 class PoolBusy(Overloaded):
-    """`Overloaded`: PostgreSQL is there, but every connection of this process was in use for too long."""
+    """`Overloaded`: PostgreSQL is there, but every connection of this process was in use for too long, or
+    PostgreSQL takes no more of them.
+    """
 
     def __init__(self) -> None:
         super().__init__("All connections to the database are in use; try again.")
@@ -179,6 +186,8 @@ class Database:
         except PoolTimeout:
             raise PoolBusy from None
         except (DBAPIError, OSError, TimeoutError) as error:
+            if _state(error) == _TOO_MANY_CONNECTIONS:
+                raise PoolBusy from None
             if is_away(error):
                 raise _away(lost=_is_lost(error)) from None
             raise
