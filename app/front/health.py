@@ -79,7 +79,8 @@ class Probes:
 
     async def _ask(self) -> tuple[Part, Part]:
         try:
-            return await asyncio.gather(self._ask_database(), self._ask_redis())
+            database, redis = await asyncio.gather(self._ask_database(), self._ask_redis())
+            return database, redis
         finally:
             self._asked_at = time.monotonic()
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from typing import Self
 
 import aiohttp
 import pytest
 
-from app.security.keys import mint
+from app.security.keys import _checksum, mint
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 
@@ -36,7 +37,7 @@ class Strangers:
         self._key = key
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> "Strangers":
+    async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False)
         self._tasks = [asyncio.create_task(self._hammer()) for _ in range(_CONNECTIONS)]
         await asyncio.sleep(1)
@@ -89,8 +90,6 @@ async def test_cold_keys_are_served_while_strangers_hammer(attacked: RunningGate
 async def test_cold_keys_are_served_while_a_known_id_is_tried_with_a_wrong_secret(
     attacked: RunningGateway,
 ) -> None:
-    from app.security.keys import _checksum  # noqa: PLC0415
-
     keys = await asyncio.to_thread(made, attacked, _COLD + 1)
     body = keys[0]["key"][:17] + mint().text.reveal()[17:49]
     async with Strangers(attacked, key=body + _checksum(body)) as strangers:

@@ -15,7 +15,7 @@ from app.catalog.feed import Change
 from app.database import Database, PoolBusy
 from app.errors import Unauthenticated, Unavailable
 from app.rates import RateLimit
-from app.security.keys import mint
+from app.security.keys import _checksum, mint
 from tests.faults.proxy import Toxic, proxied
 from tests.unit.database.test_presence import address_of
 
@@ -257,11 +257,15 @@ class TestLimit:
         assert responses[1].headers["www-authenticate"] == "Bearer"
 
 
+async def until_complete(keys):
+    async with asyncio.timeout(5):
+        while not keys._ids.is_complete:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 def resigned(body: str) -> str:
     """A key of this text with a right checksum."""
-    from app.security import keys as form  # noqa: PLC0415
-
-    return body + form._checksum(body)
+    return body + _checksum(body)
 
 
 class TestIds:
@@ -293,9 +297,7 @@ class TestIds:
         assert minted.key_id not in gateway.keys._ids
         await gateway.keys.on_changes([Change("all")])
         assert not gateway.keys._ids.is_complete
-        async with asyncio.timeout(5):
-            while not gateway.keys._ids.is_complete:
-                await asyncio.sleep(0.01)
+        await until_complete(gateway.keys)
         assert minted.key_id in gateway.keys._ids
 
     async def test_and_until_then_nobody_is_over_a_limit(self, gateway):
@@ -305,7 +307,11 @@ class TestIds:
             assert await gateway.keys.verify(await gateway.key(), host="192.0.2.1")
 
     def test_a_set_of_many(self):
-        ids, present, absent = KeyIds(), [mint().key_id for _ in range(3000)], [mint().key_id for _ in range(3000)]
+        ids, present, absent = (
+            KeyIds(),
+            [mint().key_id for _ in range(3000)],
+            [mint().key_id for _ in range(3000)],
+        )
         for key_id in [*present, *present]:
             ids.add(key_id)
         assert len(ids) == 3000
@@ -317,10 +323,15 @@ async def test_the_index_serves_a_look_up_by_ids_alone(gateway):
     async with gateway.database.reading() as session:
         await session.execute(text("SET LOCAL enable_seqscan = off"))
         plan = (
-            await session.execute(
-                text("EXPLAIN SELECT * FROM keys WHERE key_id = ANY(CAST(:ids AS text[]))"), {"ids": ["a", "b"]}
+            (
+                await session.execute(
+                    text("EXPLAIN SELECT * FROM keys WHERE key_id = ANY(CAST(:ids AS text[]))"),
+                    {"ids": ["a", "b"]},
+                )
             )
-        ).scalars().all()
+            .scalars()
+            .all()
+        )
     assert any("keys_key_id" in line for line in plan), plan
 
 
