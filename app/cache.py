@@ -12,7 +12,7 @@ A token or a counter is never worth a wait, so whoever uses Redis can do without
 import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import (
@@ -25,10 +25,29 @@ from redis.asyncio.connection import (
 from redis.exceptions import ConnectionError as RedisAway
 from redis.exceptions import RedisError
 
-__all__ = ["AWAY", "Cache", "connect"]
+__all__ = ["AWAY", "Cache", "PoolBusy", "connect"]
 
+# What redis-py's pool says, as an error of its own kind, when its queue was waited in for too long.
+_NO_CONNECTION: Final = "No connection available."
 AWAY = (RedisError, OSError)
 """What a command raises where Redis cannot be used: refused, timed out, loading, read-only, out of memory."""
+
+
+class PoolBusy(RedisError):
+    """No connection of this process's pool became free in time, which says nothing about Redis."""
+
+
+class _Pool(BlockingConnectionPool):
+    """A pool that tells a wait in its own queue from a server that does not answer."""
+
+    async def get_connection(self, *_: Any, **__: Any) -> Any:
+        """A connection that works; raises `PoolBusy`, and errors of Redis."""
+        try:
+            return await super().get_connection()  # type: ignore[no-untyped-call]
+        except RedisAway as error:
+            if str(error) == _NO_CONNECTION:
+                raise PoolBusy(_NO_CONNECTION) from None
+            raise
 
 
 class _Sending(AbstractConnection):
@@ -64,7 +83,7 @@ def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis"
     redis-py's default retries turn a black-holed server into 5.7 s per command; with `retry=None` it is
     the timeout itself.
     """
-    pool = BlockingConnectionPool.from_url(
+    pool = _Pool.from_url(
         url,
         max_connections=connections,
         timeout=timeout,
@@ -84,7 +103,7 @@ class Cache:
     that succeeds closes it. `client` None means that there is no Redis. Use it in one event loop.
     """
 
-    __slots__ = ("_client", "_off_seconds", "_retry_at", "away", "failures")
+    __slots__ = ("_client", "_off_seconds", "_retry_at", "away", "busy", "failures")
 
     def __init__(self, client: "Redis | None", *, off_seconds: float = 3.0) -> None:
         self._client = client
@@ -94,6 +113,8 @@ class Cache:
         """Whether Redis did not answer when it was last asked, or there is none."""
         self.failures = 0
         """Commands that failed, since the start."""
+        self.busy = 0
+        """Commands that were not sent, because every connection of this process was in use."""
 
     def redis(self) -> "Redis | None":
         """The client, or None while Redis is left alone.
@@ -115,13 +136,17 @@ class Cache:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
-        """Closes the breaker after a command that was answered, opens it after one of `AWAY`."""
+        """Closes the breaker after a command that was answered, opens it after one of `AWAY`, but for
+        `PoolBusy`: that command was never sent."""
         if kind is None:
             if self.away:
                 self.away = False
             return False
         if not issubclass(kind, AWAY):
             return False
+        if issubclass(kind, PoolBusy):
+            self.busy += 1
+            return True
         self.failures += 1
         self.away = True
         self._retry_at = time.monotonic() + self._off_seconds

@@ -128,8 +128,11 @@ class UnsetVariable(InvalidInput):
 class Unauthenticated(GatewayError):
     status, slug, title = 401, "unauthenticated", "A valid API key is required"
 
-    def __init__(self, detail: str = "") -> None:
-        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
+    def __init__(self, detail: str = "", *, retry_after: int | None = None) -> None:
+        headers = {"WWW-Authenticate": "Bearer"}
+        if retry_after is not None:
+            headers["Retry-After"] = str(retry_after)
+        super().__init__(detail, headers=headers)
 
 
 class Forbidden(GatewayError):

@@ -100,6 +100,7 @@ class State(TypedDict):
     calls: Recorder
     converter: Converter
     readiness: Readiness
+    probes: health.Probes
     origins: Origins
     rooms: Rooms
     quota: Quota
@@ -121,13 +122,15 @@ def _engine(settings: Settings, identity: str) -> Engine:
     return Engine(guard, connections=settings.max_calls + 100, connections_per_origin=None, identity=identity)
 
 
-def _keys(settings: Settings, database: Database, vault: Vault) -> KeyVerifier:
+def _keys(settings: Settings, database: Database, vault: Vault, feed: Feed) -> KeyVerifier:
     return KeyVerifier(
         database,
         vault,
         cache_seconds=settings.key_cache_seconds,
         stale_seconds=settings.auth_stale_seconds,
         rate=settings.usual_rate(),
+        failures=settings.failure_rate(),
+        feed=feed,
     )
 
 
@@ -174,7 +177,7 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     )
     search = SearchIndex(database, base_url=settings.base_url)
     manuals = Manuals(database, base_url=settings.base_url, identity=identity)
-    keys = _keys(settings, database, vault)
+    keys = _keys(settings, database, vault, feed)
     calls = recorder_for(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
     stopping = asyncio.Event()
@@ -192,7 +195,7 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         metrics=metrics, tracer=tracer, engine=engine, adapters=adapters, tokens=tokens,
         resolver=resolver, feed=feed, catalog=catalog, search=search, manuals=manuals, keys=keys, calls=calls,
         converter=Converter(settings), readiness=Readiness(), origins=origins, rooms=rooms,
-        stopping=stopping, quota=quota,
+        stopping=stopping, quota=quota, probes=health.Probes(database, redis),
     )  # fmt: skip
 
 
@@ -232,6 +235,7 @@ def lifespan(settings: Settings, metrics: Metrics, admission: Admission) -> Call
                 await start()
                 stack.push_async_callback(close)
             stack.callback(figures.start(metrics, state, admission))
+            admission.unverified = lambda: state["keys"].unverified_calls
             collector.settle()
             admission.start()
             stack.callback(admission.stop)

@@ -75,7 +75,11 @@ async def _admit(connection: HTTPConnection, text: str, scope: Scope) -> Princip
     # The mapping behind `connection.state`, whose attributes cost ten times as much.
     state = connection.scope["state"]
     keys = state["keys"]
-    principal: Principal = keys.verify_cached(text) or await keys.verify(text)
+    principal: Principal | None = keys.verify_cached(text)
+    if principal is None:
+        client = connection.scope.get("client")
+        host = client[0] if client else ""
+        principal = await keys.verify(text, host=host, is_call=scope == "tools:call")
     state["principal"] = principal
     if not principal.has(scope):
         raise Forbidden(f"The API key lacks the scope `{scope}`.", extra={"missing_scopes": [scope]})

@@ -1,10 +1,10 @@
 """The stored API keys: making, finding, listing, revoking. A key's text is in no column, only its digest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Select, Text, or_, select, text, type_coerce
+from sqlalchemy import Select, Text, any_, func, literal, or_, select, text, type_coerce
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -101,6 +101,24 @@ async def find_key(session: AsyncSession, key_id: str) -> Key | None:
     """The key that has this id, revoked or not."""
     query = select(Key).where(Key.key_id == key_id)  # type: ignore[arg-type]
     return (await session.scalars(query)).one_or_none()
+
+
+async def find_keys(session: AsyncSession, key_ids: Sequence[str]) -> dict[str, Key]:
+    """The keys that have these ids, revoked or not, by their ids: one statement, whatever the number."""
+    query = select(Key).where(Key.key_id == any_(literal([*key_ids], ARRAY(Text))))  # type: ignore[arg-type]
+    return {key.key_id: key for key in (await session.scalars(query)).all()}
+
+
+async def page_of_ids(session: AsyncSession, *, after: UUID | None, limit: int) -> list[tuple[UUID, str]]:
+    """Row id and key id of keys that may be valid, in the order of the row ids; those after `after`."""
+    query = select(Key.id, Key.key_id).where(  # type: ignore[call-overload]
+        Key.revoked_at.is_(None),  # type: ignore[union-attr]
+        or_(Key.expires_at.is_(None), Key.expires_at > func.now()),  # type: ignore[union-attr]
+    )
+    if after is not None:
+        query = query.where(Key.id > after)
+    rows = (await session.execute(query.order_by(Key.id).limit(limit))).all()
+    return [(row[0], row[1]) for row in rows]
 
 
 async def find_visible(

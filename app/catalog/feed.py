@@ -143,15 +143,18 @@ class Feed:
         """Ends the background tasks and the listening connection."""
         await end_tasks(self._tasks)
 
-    async def catch_up(self) -> None:
+    async def catch_up(self) -> bool:
         """Delivers everything that is committed by now; a service calls it between its commit and its answer.
 
-        Never raises for a database that is away: what was committed is committed, and the poll comes later.
+        False where the database is away, which it never raises: what was committed is committed, and the poll
+        comes later.
         """
         try:
             await self._advance()
         except Unavailable:
             _log.warning("changes could not be read; the poll will")
+            return False
+        return True
 
     async def _advance(self) -> None:
         async with self._turn:

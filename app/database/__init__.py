@@ -26,10 +26,11 @@ from sqlalchemy.pool import QueuePool
 from app.database.dsn import asyncpg_dsn, check_dsn, sqlalchemy_url
 from app.database.presence import Presence
 from app.database.schema import SchemaError, SchemaMove, migrate, schema_move, schema_state
-from app.errors import Unavailable
+from app.errors import Overloaded, Unavailable
 
 __all__ = [
     "Database",
+    "PoolBusy",
     "SchemaError",
     "SchemaMove",
     "asyncpg_dsn",
@@ -51,6 +52,7 @@ _PATIENCE_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
 # Connection exceptions, and ends of a session by an operator, a crash or a start of the server.
 _LOST = ("08", "57P")
+_TOO_MANY_CONNECTIONS = "53300"
 
 
 def _json(value: Any) -> str:
@@ -63,8 +65,12 @@ def _json(value: Any) -> str:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether an error means that PostgreSQL is not there (as opposed to a wrong statement)."""
-    if isinstance(error, PoolTimeout | OSError | TimeoutError):
+    """Whether an error means that PostgreSQL is not there (as opposed to a wrong statement, or to a queue in
+    this process: a pool without a free connection says nothing about the server).
+    """
+    if isinstance(error, PoolTimeout):
+        return False
+    if isinstance(error, OSError | TimeoutError):
         return True
     if isinstance(error, OperationalError | InterfaceError):
         return True
@@ -75,8 +81,21 @@ def _is_lost(error: BaseException) -> bool:
     """Whether the connection ended while it was used or made; another one may work."""
     if not isinstance(error, DBAPIError):
         return False
-    state = str(getattr(error.orig, "sqlstate", None))
-    return error.connection_invalidated or state.startswith(_LOST)
+    return error.connection_invalidated or _state(error).startswith(_LOST)
+
+
+def _state(error: BaseException) -> str:
+    """The SQLSTATE of an error of PostgreSQL's, or some other text."""
+    return str(getattr(getattr(error, "orig", None), "sqlstate", None))
+
+
+class PoolBusy(Overloaded):
+    """`Overloaded`: PostgreSQL is there, but every connection of this process was in use for too long, or
+    PostgreSQL takes no more of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("All connections to the database are in use; try again.")
 
 
 class _Lost(Unavailable):
@@ -116,7 +135,7 @@ class Database:
     """One pool per worker. `reading()`, `writing()` and `committing()` are the only ways to a session.
 
     They raise `Unavailable` within a second where PostgreSQL is away: gone, or silent. While it is there, a
-    connection of a busy pool is waited for longer.
+    connection of a busy pool is waited for longer, and its lack is `PoolBusy`.
     """
 
     dsn: str
@@ -168,22 +187,34 @@ class Database:
                 yield session
             finally:
                 await asyncio.shield(session.close())
-        except (PoolTimeout, DBAPIError, OSError, TimeoutError) as error:
+        except PoolTimeout:
+            raise PoolBusy from None
+        except (DBAPIError, OSError, TimeoutError) as error:
+            if _state(error) == _TOO_MANY_CONNECTIONS:
+                raise PoolBusy from None
             if is_away(error):
                 raise _away(lost=_is_lost(error)) from None
             raise
 
-    async def read(self, work: Callable[[AsyncSession], Awaitable[_Result]]) -> _Result:
+    async def read(
+        self, work: Callable[[AsyncSession], Awaitable[_Result]], *, autocommit: bool = False
+    ) -> _Result:
         """What `work` reads, once more on a fresh connection where the first was lost meanwhile.
 
         A server that ends its sessions (a failover, a pooler, an operator) is there all the same. `work` must
-        have no effects. Raises `Unavailable` as `reading` does.
+        have no effects; with `autocommit` its statements are transactions of their own, which saves two round
+        trips. Raises `Unavailable` as `reading` does.
         """
+        sessions = self._committing if autocommit else self._sessions
         with contextlib.suppress(_Lost):
-            async with self.reading() as session:
+            async with self._session(sessions) as session:
                 return await work(session)
-        async with self.reading() as session:
+        async with self._session(sessions) as session:
             return await work(session)
+
+    async def answers(self) -> bool:
+        """Whether PostgreSQL answers, asked beside the pool; whoever asks meanwhile hears the same."""
+        return not self._presence.away and await self._presence.answers()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncSession]:

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import asyncpg
-from asyncpg.exceptions import InterfaceError, PostgresError
+from asyncpg.exceptions import InterfaceError, PostgresError, TooManyConnectionsError
 
 from app.database.dsn import asyncpg_dsn
 
@@ -43,6 +43,9 @@ class Presence:
             async with asyncio.timeout(_ASKING_SECONDS):
                 connection = await asyncpg.connect(self._dsn, timeout=_ASKING_SECONDS)  # type: ignore[no-untyped-call]
             connection.terminate()
+        except TooManyConnectionsError:
+            # Who says that has too many clients, and is there.
+            return True
         except (OSError, TimeoutError, PostgresError, InterfaceError) as error:
             if isinstance(error, TimeoutError) and time.monotonic() > until + _LATE_SECONDS:
                 # This process was late itself, and cannot tell whose silence it was.

@@ -8,6 +8,7 @@ growing share of new calls is refused, until the loop is in time again.
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -22,11 +23,17 @@ _FALL: Final = 0.02
 _MOST_REFUSED: Final = 0.95
 
 
+def _none() -> int:
+    return 0
+
+
 class Admission:
     """Of one worker. `running` and `refused` count; `pressure` is the share of new calls that is refused.
 
     `most` bounds the calls under way; `lag` (seconds) is how late the loop may be. The lag does not count
-    while fewer than `fewest` calls are under way: then it is not they who keep it busy.
+    while fewer than `fewest` calls are under way: then it is not they who keep it busy. `unverified` tells
+    how many of those under way wait for their key to be looked up: anybody can make any number of them, so
+    they count in neither measure.
     """
 
     __slots__ = (
@@ -40,6 +47,7 @@ class Admission:
         "pressure",
         "refused",
         "running",
+        "unverified",
     )
 
     def __init__(self, *, most: int, lag: float, fewest: int = 64) -> None:
@@ -48,6 +56,7 @@ class Admission:
         self.running = 0
         self.refused = 0
         self.pressure = 0.0
+        self.unverified: Callable[[], int] = _none
         self._lag = lag
         self._late = [0.0] * _SAMPLES
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -57,6 +66,9 @@ class Admission:
     def refuses(self) -> bool:
         """Whether a new call must not be taken; counts it if so."""
         running = self.running
+        if running < self.most and not (self.pressure and running >= self.fewest):
+            return False
+        running -= self.unverified()
         if running < self.most and not (
             self.pressure and running >= self.fewest and random.random() < self.pressure  # noqa: S311
         ):

@@ -30,6 +30,7 @@ def start(metrics: Metrics, state: Mapping[str, Any], admission: Admission) -> C
     ends that."""
     catalog, keys, tokens = state["catalog"], state["keys"], state["tokens"]
     metrics.source(lambda: _caches(catalog, keys, tokens))
+    metrics.source(lambda: _lookups(keys))
     metrics.source(lambda: _records(state["calls"]))
     metrics.source(lambda: _feed(state["feed"]))
     metrics.source(lambda: _database(state["database"]))
@@ -65,6 +66,19 @@ def _caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator
     yield of.TOKEN_FAILURES, (), tokens.failures
 
 
+def _lookups(keys: KeyVerifier) -> Iterator[Sample]:
+    lookups = keys.lookups
+    yield of.KEY_IDS, (), keys.known_ids
+    for kind, number in lookups.asked.items():
+        yield of.KEY_LOOKUPS, (kind,), number
+    yield of.KEY_LOOKUPS, ("rejected_address",), keys.rejected
+    yield of.KEY_LOOKUPS, ("rejected_queue",), lookups.rejected
+    for kind, number in lookups.statements().items():
+        yield of.KEY_STATEMENTS, (kind,), number
+    for kind, number in lookups.waiting().items():
+        yield of.KEY_WAITING, (kind,), number
+
+
 def _records(calls: Recorder) -> Iterator[Sample]:
     yield of.RECORDS_WAITING, (), len(calls)
     yield of.RECORDS_LOST, (), calls.lost
@@ -85,6 +99,7 @@ def _database(database: Database) -> Iterator[Sample]:
 def _redis(cache: Cache) -> Iterator[Sample]:
     yield of.REDIS_UP, (), 0 if cache.away else 1
     yield of.REDIS_FAILURES, (), cache.failures
+    yield of.REDIS_BUSY, (), cache.busy
 
 
 def _connections(pool: Pool) -> Iterator[Sample]:

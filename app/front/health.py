@@ -1,22 +1,28 @@
 """`/health/live`, `/health/ready` and `/metrics`."""
 
 import asyncio
-from typing import Annotated, Literal
+import contextlib
+import math
+import time
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
-from redis.exceptions import RedisError
+from redis.asyncio import Redis
 from sqlalchemy import text
 
 from app.access import openly, requires
+from app.cache import AWAY, PoolBusy
 from app.catalog.tools import providers_seen
-from app.errors import Unavailable
+from app.database import Database
+from app.errors import Overloaded, Unavailable
 from app.schemas import problems
 from app.security.principal import Principal
 
 router = APIRouter(tags=["operation"])
 
 Part = Literal["ok", "away"]
+_PROBE_SECONDS: Final = 0.5
 
 
 class Live(BaseModel):
@@ -49,25 +55,57 @@ async def ready(request: Request) -> Ready:
     """503 while starting and stopping; afterwards the state of both servers."""
     if not request.state.readiness.open:
         raise Unavailable("The gateway is starting or stopping.")
-    database, redis = await asyncio.gather(_database(request), _redis(request))
+    database, redis = await request.state.probes.parts()
     return Ready(status="ready" if database == "ok" else "degraded", database=database, redis=redis)
 
 
-async def _database(request: Request) -> Part:
-    try:
-        async with asyncio.timeout(1), request.state.database.reading() as session:
-            await session.execute(text("SELECT 1"))
-    except (Unavailable, TimeoutError):
-        return "away"
-    return "ok"
+class Probes:
+    """What PostgreSQL and Redis said when they were last asked: at most twice a second, however many clients
+    want to know, since anybody may ask.
+    """
 
+    def __init__(self, database: Database, redis: "Redis") -> None:
+        self._database = database
+        self._redis = redis
+        self._asking: asyncio.Task[tuple[Part, Part]] | None = None
+        self._asked_at = -math.inf
 
-async def _redis(request: Request) -> Part:
-    try:
-        await request.state.redis.ping()
-    except (RedisError, OSError, TimeoutError):
-        return "away"
-    return "ok"
+    async def parts(self) -> tuple[Part, Part]:
+        """PostgreSQL and Redis, as they were within the last half second."""
+        asking = self._asking
+        # One that is under way is waited for; what is old is asked again.
+        if asking is None or (asking.done() and time.monotonic() - self._asked_at > _PROBE_SECONDS):
+            asking = self._asking = asyncio.create_task(self._ask(), name="health-probe")
+        return await asyncio.shield(asking)
+
+    async def _ask(self) -> tuple[Part, Part]:
+        try:
+            database, redis = await asyncio.gather(self._ask_database(), self._ask_redis())
+            return database, redis
+        finally:
+            self._asked_at = time.monotonic()
+
+    async def _ask_database(self) -> Part:
+        with contextlib.suppress(Overloaded, TimeoutError):
+            try:
+                async with asyncio.timeout(1), self._database.reading() as session:
+                    await session.execute(text("SELECT 1"))
+            except Overloaded:
+                raise
+            except Unavailable:
+                return "away"
+            return "ok"
+        # It may be this process that has no connection free.
+        return "ok" if await self._database.answers() else "away"
+
+    async def _ask_redis(self) -> Part:
+        try:
+            await self._redis.ping()
+        except PoolBusy:
+            return "ok"
+        except AWAY:
+            return "away"
+        return "ok"
 
 
 @router.get(

@@ -209,7 +209,10 @@ class Key(Row, table=True):
     """A caller's API key: only an HMAC of it is stored."""
 
     __tablename__ = "keys"
-    __table_args__ = (UniqueConstraint("tenant_id", "key_id"),)
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "key_id"),
+        Index("keys_key_id", "key_id", unique=True),
+    )
     key_id: str
     name: str
     digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

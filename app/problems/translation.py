@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import Match, Mount
 
 from app.access.authorise import every_route
-from app.database import is_away
+from app.database import PoolBusy, is_away
 from app.errors import (
     BadRequest,
     Conflict,
@@ -127,6 +127,8 @@ def _allowed(connection: HTTPConnection) -> str:
 
 def _from_database(error: DBAPIError | PoolTimeout) -> GatewayError | None:
     """By SQLSTATE (PostgreSQL, appendix A)."""
+    if isinstance(error, PoolTimeout):
+        return PoolBusy()
     if is_away(error):
         return Unavailable("The database cannot be reached.")
     state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")

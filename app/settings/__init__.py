@@ -68,6 +68,11 @@ class Settings(OutgoingSettings, ProgramSettings, OperationSettings):
     auth_stale_seconds: float = Field(
         900, ge=0, le=86400, description="How long a remembered key works while PostgreSQL is away."
     )
+    key_failure_rate_limit: str | None = Field(
+        "300/60:100",
+        description="API keys that are not valid which one client address (IPv6: a /64) may send, per worker:"
+        " REQUESTS/SECONDS or REQUESTS/SECONDS:BURST; `off`: any number. Valid keys never count.",
+    )
 
     # Registry
     providers_file: Path | None = Field(None, description="A providers.json to import at every start.")
@@ -101,6 +106,11 @@ class Settings(OutgoingSettings, ProgramSettings, OperationSettings):
             RateLimit.parse(value)
         return value
 
+    @field_validator("key_failure_rate_limit")
+    @classmethod
+    def _readable_or_off(cls, value: str | None) -> str | None:
+        return None if value is None or value.strip().lower() == "off" else cls._readable(value)
+
     @model_validator(mode="after")
     def _one_key_source(self) -> Self:
         if self.sealing_keys is not None and self.sealing_keys_file is not None:
@@ -111,6 +121,10 @@ class Settings(OutgoingSettings, ProgramSettings, OperationSettings):
     def usual_rate(self) -> RateLimit | None:
         """The rate limit of keys that have none of their own."""
         return None if self.key_rate_limit is None else RateLimit.parse(self.key_rate_limit, own=False)
+
+    def failure_rate(self) -> RateLimit | None:
+        """How many API keys that are not valid one client address may send; None: any number."""
+        return None if self.key_failure_rate_limit is None else RateLimit.parse(self.key_failure_rate_limit)
 
     @property
     def base_url(self) -> str:

@@ -10,7 +10,7 @@ import uvloop
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from app.cache import connect
+from app.cache import Cache, PoolBusy, connect
 from tests.faults.proxy import FaultProxy, Toxic, proxied
 from tests.harness.servers import Pair
 
@@ -65,3 +65,37 @@ def test_a_black_hole_costs_the_time_out_and_no_more(servers):
 def test_every_kind_of_url_gets_a_connection_that_maps_its_errors(url):
     kind = connect(url).connection_pool.connection_class
     assert kind.send_packed_command.__module__ == "app.cache"
+
+
+def test_a_wait_for_the_own_pool_is_no_absence_of_redis(servers):
+    async def run() -> None:
+        client = connect(servers.redis_url, timeout=2, connections=1)
+        client.connection_pool.timeout = 0.05
+        cache = Cache(client)
+        held = await client.connection_pool.get_connection()
+        try:
+            with pytest.raises(PoolBusy):
+                await client.ping()
+            with cache:
+                await client.ping()
+            assert (cache.busy, cache.failures, cache.away) == (1, 0, False)
+            assert cache.redis() is client
+        finally:
+            await client.connection_pool.release(held)
+        with cache:
+            assert await client.ping()
+        await client.aclose()
+
+    uvloop.run(run())
+
+
+def test_a_server_that_is_not_there_is_away(servers):
+    async def run() -> None:
+        client = connect("redis://127.0.0.1:1/0")
+        cache = Cache(client)
+        with cache:
+            await client.ping()
+        assert (cache.busy, cache.failures, cache.away) == (0, 1, True)
+        await client.aclose()
+
+    uvloop.run(run())

@@ -14,6 +14,7 @@ from tests.faults.scenarios import (
     rolling,
     rotation,
     stampede,
+    strangers,
     streams,
     toxics,
 )
@@ -23,6 +24,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "M": cancels,
     "L": toxics,
     "N": limiter,
+    "S": strangers,
     "E": redis_away,
     "X": neighbours,
     "Y": overload,
@@ -34,7 +36,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "D": kills,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
-dead upstream beside nine, Y: overload, A: schemathesis."""
+dead upstream beside nine, Y: overload, A: schemathesis, S: made-up keys."""
 
-SLICE = ("H", "M", "L", "E", "I", "G", "F", "D")
+SLICE = ("H", "M", "L", "S", "E", "I", "G", "F", "D")
 """What `make test` runs in the short form; the others need minutes to mean anything."""

@@ -28,11 +28,12 @@ class Switchable(Database):
     __slots__ = ("_plugged",)
 
     def unplug(self) -> None:
-        self._plugged = self._sessions
-        self._sessions = Database("postgresql://postgres@127.0.0.1:1/nothing")._sessions
+        self._plugged = self._sessions, self._committing
+        nothing = Database("postgresql://postgres@127.0.0.1:1/nothing")
+        self._sessions, self._committing = nothing._sessions, nothing._committing
 
     def plug(self) -> None:
-        self._sessions = self._plugged
+        self._sessions, self._committing = self._plugged
 
 
 @dataclass

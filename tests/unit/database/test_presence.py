@@ -2,38 +2,42 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.database import Database
+from app.database import Database, PoolBusy
 from app.errors import Unavailable
 from tests.faults.proxy import FaultProxy, Toxic, proxied
 from tests.harness.servers import Pair
 
 
-@pytest.fixture
-async def link(servers: Pair) -> AsyncIterator[FaultProxy]:
-    """A way to the server that can be broken."""
-    parts = urlsplit(servers.database_url)
+def address_of(dsn: str) -> tuple[tuple[str, int] | str, Callable[[str], str]]:
+    """Where the server of a DSN listens, and the same DSN for another address."""
+    parts = urlsplit(dsn)
     query = parse_qs(parts.query)
     if "host" in query:
         port = query.get("port", ["5432"])[0]
         target: tuple[str, int] | str = f"{query['host'][0]}/.s.PGSQL.{port}"
     else:
         target = (parts.hostname or "127.0.0.1", parts.port or 5432)
-    async with proxied(target) as proxy:
+    user = parts.netloc.rpartition("@")[0] or "postgres"
+    return target, lambda address: f"postgresql://{user}@{address}{parts.path}"
+
+
+@pytest.fixture
+async def link(servers: Pair) -> AsyncIterator[FaultProxy]:
+    """A way to the server that can be broken."""
+    async with proxied(address_of(servers.database_url)[0]) as proxy:
         yield proxy
 
 
 @pytest.fixture
 async def database(link: FaultProxy, servers: Pair) -> AsyncIterator[Database]:
-    parts = urlsplit(servers.database_url)
-    user = parts.netloc.rpartition("@")[0] or "postgres"
-    running = Database(f"postgresql://{user}@{link.address}{parts.path}", pool_size=2)
+    running = Database(address_of(servers.database_url)[1](link.address), pool_size=2)
     assert await one(running) == 1
     yield running
     await link.heal()
@@ -77,6 +81,35 @@ async def test_a_busy_pool_is_no_absence(database):
         return await one(database, "SELECT 1 FROM pg_sleep(1.5)")
 
     assert await asyncio.gather(*(long() for _ in range(2)), *(one(database) for _ in range(4))) == [1] * 6
+
+
+async def test_the_end_of_patience_with_a_busy_pool_is_no_absence(database):
+    database.engine.sync_engine.pool._timeout = 0.5
+    async with database.reading(), database.reading():
+        with pytest.raises(PoolBusy) as caught:
+            await one(database)
+        assert caught.value.headers["Retry-After"] == "1"
+        assert await database.answers()
+    assert await one(database) == 1
+
+
+async def test_a_server_that_has_too_many_clients_is_there(servers):
+    admin = Database(servers.database_url, pool_size=1)
+    async with admin.committing() as session:
+        await session.execute(text("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0"))
+    target, dsn = address_of(servers.database_url)
+    try:
+        async with proxied(target) as proxy:
+            parts = urlsplit(dsn(proxy.address))
+            full = Database(f"postgresql://crowded@{proxy.address}{parts.path}")
+            with pytest.raises(PoolBusy):
+                await one(full)
+            assert await full.answers()
+            await full.aclose()
+    finally:
+        async with admin.committing() as session:
+            await session.execute(text("DROP ROLE crowded"))
+        await admin.aclose()
 
 
 async def test_a_caller_that_leaves_while_it_waits_leaves_no_connection_behind(database, link):

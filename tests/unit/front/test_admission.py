@@ -81,3 +81,14 @@ async def test_a_busy_loop_is_noticed_and_an_idle_one_too():
     finally:
         admission.stop()
     assert admission.pressure == 0
+
+
+def test_calls_whose_key_is_being_looked_up_do_not_shut_out_others():
+    admission = Admission(most=100, lag=0.05)
+    admission.running = 300
+    admission.unverified = lambda: 299
+    for _ in range(100):
+        admission.sample(0.5)
+    assert refused(admission) == 0
+    admission.unverified = lambda: 200
+    assert refused(admission) == 1000

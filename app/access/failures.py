@@ -1,0 +1,61 @@
+"""How many keys that are not valid one address may show: a limit per worker, in the memory of this process.
+
+What is beyond the limit is not looked up. Keys that are valid never count, so that nobody behind the same
+address is locked out.
+"""
+
+import time
+from collections import OrderedDict
+from typing import Final
+
+from app.client_address import address_group
+from app.quota.gcra import MICROS, Bucket, admit
+from app.rates import RateLimit
+
+_CAPACITY: Final = 10_000
+
+
+class FailureLimit:
+    """The failures of each address group (`client_address`); `limit` None limits nothing.
+
+    Of at most 10,000 groups is known how they stand; the one that failed longest ago begins anew.
+    """
+
+    def __init__(self, limit: RateLimit | None) -> None:
+        self._limit = limit
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, host: str) -> bool:
+        """Count a failure of the client at `host`; False, and not counted, where its limit is used up."""
+        bucket = self._bucket(host)
+        return bucket is None or admit((bucket,), time.monotonic() * MICROS, share=1).admitted
+
+    def give_back(self, host: str) -> None:
+        """Count a failure less: it was none."""
+        bucket = self._bucket(host)
+        if bucket is not None:
+            bucket.tat -= bucket.interval
+
+    def retry_after(self, host: str) -> int:
+        """Whole seconds until the client at `host` may fail again, at least one."""
+        bucket = self._bucket(host)
+        if bucket is None:
+            return 1
+        ahead = max(bucket.tat - time.monotonic() * MICROS, 0.0)
+        return max(1, -int(-(ahead + bucket.interval - bucket.tolerance) // MICROS))
+
+    def _bucket(self, host: str) -> Bucket | None:
+        if self._limit is None:
+            return None
+        group = address_group(host)
+        bucket = self._buckets.get(group)
+        if bucket is None:
+            bucket = self._buckets[group] = Bucket("", self._limit, kind="address")
+            while len(self._buckets) > _CAPACITY:
+                self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(group)
+        return bucket

@@ -1,0 +1,28 @@
+"""Addresses of clients as the keys of limits: one network of one client, one group."""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+UNKNOWN: Final = "unknown"
+"""The group of clients without an address, e.g. those of a Unix socket whose proxy names none."""
+_IPV6_PREFIX: Final = 64
+
+
+def address_group(host: str) -> str:
+    """Return the group of a client address in which all requests count together.
+
+    IPv4: the address. IPv6: its /64 (RFC 6177: what a single site gets at least), written `2001:db8::/64`;
+    an IPv4-mapped address (RFC 4291 section 2.5.5.2) counts as IPv4, and a zone is left out. Any text that is
+    no IP address: `unknown`, so that nobody gets groups by making up names.
+    """
+    try:
+        address: IPv4Address | IPv6Address = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return UNKNOWN
+    if isinstance(address, IPv6Address):
+        mapped = address.ipv4_mapped
+        if mapped is None:
+            shift = 128 - _IPV6_PREFIX
+            return f"{IPv6Address(int(address) >> shift << shift)}/{_IPV6_PREFIX}"
+        address = mapped
+    return str(address)

@@ -1,0 +1,98 @@
+"""Made-up keys that look right, in their hundreds: keys that exist are looked up all the same."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Self
+
+import aiohttp
+import pytest
+
+from app.security.keys import _checksum, mint
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
+
+_CONNECTIONS = 300
+_COLD = 30
+
+
+@pytest.fixture(scope="module")
+def attacked(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """A gateway with few connections to PostgreSQL, which looks at a cached key again after a second.
+
+    LISTEN is of no use on this DSN, so that nothing but the second ends a revoked key that is cached.
+    """
+    with serve(
+        servers, tmp_path_factory.mktemp("attacked"), DATABASE_POOL_SIZE="3", KEY_CACHE_SECONDS="1"
+    ) as running:
+        yield running
+
+
+class Strangers:
+    """Requests without a pause on so many connections, each with another key that nobody has ever made."""
+
+    def __init__(self, gateway: RunningGateway, *, key: str | None = None) -> None:
+        self.found: Counter[int] = Counter()
+        self._gateway = gateway
+        self._key = key
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False)
+        self._tasks = [asyncio.create_task(self._hammer()) for _ in range(_CONNECTIONS)]
+        await asyncio.sleep(1)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+
+    async def _hammer(self) -> None:
+        while True:
+            headers = {"Authorization": f"Bearer {self._key or mint().text.reveal()}"}
+            url = f"{self._gateway.url}/tools/nothing/call"
+            async with self._session.post(url, json={}, headers=headers) as response:
+                await response.read()
+                self.found[response.status] += 1
+
+
+async def status_of(gateway: RunningGateway, key: str) -> int:
+    async with (
+        aiohttp.ClientSession(trust_env=False) as session,
+        session.post(
+            f"{gateway.url}/tools/nothing/call", json={}, headers={"Authorization": f"Bearer {key}"}
+        ) as response,
+    ):
+        return response.status
+
+
+def made(gateway: RunningGateway, number: int) -> list[dict[str, str]]:
+    with gateway.client() as client:
+        found = [
+            client.post("/keys", json={"name": f"cold {index}", "scopes": ["tools:call"]})
+            for index in range(number)
+        ]
+    assert {one.status_code for one in found} == {201}
+    return [one.json() for one in found]
+
+
+async def test_cold_keys_are_served_while_strangers_hammer(attacked: RunningGateway) -> None:
+    keys = await asyncio.to_thread(made, attacked, _COLD)
+    async with Strangers(attacked) as strangers:
+        # There is no such tool: who hears that has been let in.
+        statuses = Counter([await status_of(attacked, key["key"]) for key in keys])
+    assert statuses == {404: _COLD}
+    assert set(strangers.found) == {401}
+
+
+async def test_cold_keys_are_served_while_a_known_id_is_tried_with_a_wrong_secret(
+    attacked: RunningGateway,
+) -> None:
+    keys = await asyncio.to_thread(made, attacked, _COLD + 1)
+    body = keys[0]["key"][:17] + mint().text.reveal()[17:49]
+    async with Strangers(attacked, key=body + _checksum(body)) as strangers:
+        statuses = Counter([await status_of(attacked, key["key"]) for key in keys[1:]])
+    assert statuses == {404: _COLD}
+    assert set(strangers.found) == {401}
