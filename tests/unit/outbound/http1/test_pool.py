@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.outbound.http1.connection import Connection
-from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, Pool
+from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, Key, Pool
 from tests.unit.outbound.http1.test_connection import OK, Wire, hear
 
 
@@ -29,6 +29,10 @@ class Upstream:
         return connection
 
 
+def key(origin: str, scope: bytes = b"one") -> Key:
+    return (origin, b"", scope)
+
+
 def finish(connection: Connection) -> None:
     connection.send(b"", None)
     hear(connection, OK)
@@ -39,33 +43,33 @@ def now() -> float:
 
 
 async def test_a_freed_connection_is_used_again_and_an_old_one_is_not() -> None:
-    pool, upstream = Pool(most=10, most_per_lane=10), Upstream()
-    connection = await pool.open_one("a", upstream.dial)
-    assert pool.take("a", now()) is None
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    connection = await pool.open_one(key("a"), upstream.dial)
+    assert pool.take(key("a"), now()) is None
     finish(connection)
     assert pool.idle == 1
-    assert pool.take("b", now()) is None
-    assert pool.take("a", now()) is connection
+    assert pool.take(key("b"), now()) is None
+    assert pool.take(key("a"), now()) is connection
     finish(connection)
-    assert pool.take("a", now() + KEEP_ALIVE_SECONDS) is None
+    assert pool.take(key("a"), now() + KEEP_ALIVE_SECONDS) is None
     assert (pool.open, pool.idle) == (0, 0)
     pool.close()
 
 
 async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None:
-    pool, upstream = Pool(most=10, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
+    pool, upstream = Pool(most=10, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
     order: list[int] = []
 
     async def wait(number: int) -> None:
-        connection = await pool.open_one("a", upstream.dial)
+        connection = await pool.open_one(key("a"), upstream.dial)
         order.append(number)
         finish(connection)
 
     waiting = [asyncio.create_task(wait(number)) for number in range(5)]
     await asyncio.sleep(0)
     assert pool.waiting == 5
-    other = await pool.open_one("b", upstream.dial)
+    other = await pool.open_one(key("b"), upstream.dial)
     finish(first)
     await asyncio.gather(*waiting)
     assert order == [0, 1, 2, 3, 4]
@@ -76,10 +80,10 @@ async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None
 
 @pytest.mark.parametrize("turn", ["before", "after"])
 async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
-    pool, upstream = Pool(most=10, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    leaver = asyncio.create_task(pool.open_one("a", upstream.dial))
-    stayer = asyncio.create_task(pool.open_one("a", upstream.dial))
+    pool, upstream = Pool(most=10, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    leaver = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
+    stayer = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
     await asyncio.sleep(0)
     if turn == "before":
         leaver.cancel()
@@ -94,12 +98,12 @@ async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
 
 
 async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
     upstream.refuse = True
     with pytest.raises(OSError, match="refused"):
-        await pool.open_one("a", upstream.dial)
+        await pool.open_one(key("a"), upstream.dial)
     upstream.gate.clear()
-    dialling = asyncio.create_task(pool.open_one("a", upstream.dial))
+    dialling = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
     await asyncio.sleep(0)
     assert pool.open == 1
     dialling.cancel()
@@ -108,17 +112,17 @@ async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
     assert pool.open == 0
     upstream.gate.set()
     upstream.refuse = False
-    assert (await pool.open_one("a", upstream.dial)).usable
+    assert (await pool.open_one(key("a"), upstream.dial)).usable
     pool.close()
 
 
 async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() -> None:
-    pool, upstream = Pool(most=2, most_per_lane=2), Upstream()
-    old, young = await pool.open_one("a", upstream.dial), await pool.open_one("b", upstream.dial)
+    pool, upstream = Pool(most=2, most_per_origin=2, probation=0), Upstream()
+    old, young = await pool.open_one(key("a"), upstream.dial), await pool.open_one(key("b"), upstream.dial)
     finish(old)
     await asyncio.sleep(0.01)
     finish(young)
-    await pool.open_one("c", upstream.dial)
+    await pool.open_one(key("c"), upstream.dial)
     assert not old.usable
     assert young.usable
     assert pool.open == 2
@@ -127,23 +131,23 @@ async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() 
 
 
 async def test_who_waits_for_the_whole_pool_is_woken_by_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    waiting = asyncio.create_task(pool.open_one("b", upstream.dial))
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    waiting = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
     await asyncio.sleep(0)
     first.abort()
     assert (await asyncio.wait_for(waiting, 1)).usable
     finish(await_free := waiting.result())
-    other = asyncio.create_task(pool.open_one("c", upstream.dial))
+    other = asyncio.create_task(pool.open_one(key("c"), upstream.dial))
     assert (await asyncio.wait_for(other, 1)).usable
     assert not await_free.usable
     pool.close()
 
 
 async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    waiting = asyncio.create_task(pool.open_one("b", upstream.dial))
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    waiting = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
     await asyncio.sleep(0)
     finish(first)
     assert (await asyncio.wait_for(waiting, 1)).usable
@@ -151,10 +155,10 @@ async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lan
 
 
 async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    leaver = asyncio.create_task(pool.open_one("a", upstream.dial))
-    stayer = asyncio.create_task(pool.open_one("b", upstream.dial))
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    leaver = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
+    stayer = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
     await asyncio.sleep(0)
     finish(first)
     leaver.cancel()
@@ -166,8 +170,8 @@ async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
 
 async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.outbound.http1.pool.KEEP_ALIVE_SECONDS", 0.05)
-    pool, upstream = Pool(most=2, most_per_lane=2), Upstream()
-    finish(await pool.open_one("a", upstream.dial))
+    pool, upstream = Pool(most=2, most_per_origin=2, probation=0), Upstream()
+    finish(await pool.open_one(key("a"), upstream.dial))
     await asyncio.sleep(0.2)
     assert (pool.open, pool.idle) == (0, 0)
     pool.close()
