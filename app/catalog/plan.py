@@ -23,8 +23,8 @@ class Plan:
 
     `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan holds no secret in the
     open. `origin` is where `target` sends to, `upstream` what guards it. `safe` says that its method has no
-    effects (RFC 9110, 9.2.1), `repeatable` that it may be sent again though it may have been carried out. `scope` and
-    `reuse` are those of its `Call`s.
+    effects (RFC 9110, 9.2.1), `repeatable` that it may be sent again though it may have been carried out.
+    `scope` and `reuse` are those of its `Call`s.
     """
 
     tool_id: UUID

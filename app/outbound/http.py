@@ -31,10 +31,10 @@ _MOST_ROUTES: Final = 64
 class OutboundRequest:  # made at each call; a frozen one costs twice as much
     """One request. `url` is sent as it is given: already percent-encoded, ASCII, without userinfo.
 
-    `deadline` is a `loop.time()` that overrides `limits.total`. `scope` is what `connection_scope` gives: only
-    requests of one scope share connections, and without one a request has a connection of its own. `resend` allows a
-    GET, HEAD or OPTIONS to be sent a second time, once, where a reused connection turns out to be closed; `resent` says
-    afterwards whether it was.
+    `deadline` is a `loop.time()` that overrides `limits.total`. `scope` is what `connection_scope` gives:
+    only requests of one scope share connections, and without one a request has a connection of its own.
+    `resend` allows a GET, HEAD or OPTIONS to be sent a second time, once, where a reused connection turns out
+    to be closed; `resent` says afterwards whether it was.
     """
 
     method: str

@@ -167,7 +167,8 @@ def broken(why: Broken) -> UpstreamError:
         return UpstreamMalformed(HTTP2_ONLY)
     if why is Broken.TRANSFER_CODING:
         return UpstreamMalformed(
-            "The upstream's response has a Transfer-Encoding that was not asked for: only `chunked` alone is decoded."
+            "The upstream's response has a Transfer-Encoding that was not asked for: "
+            "only `chunked` alone is decoded."
         )
     if why is Broken.MALFORMED:
         return UpstreamMalformed("The upstream's answer is not well-formed HTTP, or ends too early.")

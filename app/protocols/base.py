@@ -30,9 +30,10 @@ class Call:  # made at each call; a frozen one costs twice as much
     them. `ends` is set where the caller takes the answer as events: the `loop.time()` until which they may
     come, while `deadline` holds until the first sign of the upstream.
 
-    `scope` is what `outbound.scope.connection_scope` gives: calls of one scope may share connections and sessions, and
-    with `reuse` False each has a connection of its own. `resend` allows a safe request to be sent a second time, once,
-    where a reused connection turns out to be closed; `resent` says afterwards that it was.
+    `scope` is what `outbound.scope.connection_scope` gives: calls of one scope may share connections and
+    sessions, and with `reuse` False each has a connection of its own. `resend` allows a safe request to be
+    sent a second time, once, where a reused connection turns out to be closed; `resent` says afterwards that
+    it was.
     """
 
     target: Any

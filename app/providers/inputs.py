@@ -110,8 +110,8 @@ class OptionsInput(Closed):
     client_certificate: Text | None = Field(default=None, description="PEM chain for mutual TLS.")
     reuse: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
-        description="`false`: a new connection for each call, for an upstream whose responses get out of step with "
-        "its requests. Default: connections are reused for the same credentials.",
+        description="`false`: a new connection for each call, for an upstream whose responses get out of "
+        "step with its requests. Default: connections are reused for the same credentials.",
     )
     direct: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,

@@ -156,7 +156,8 @@ async def _again(
     """The answer of a later attempt; raises the last error where there is none."""
     renewed = False
     tries = 1 + call.resent
-    # Once per call is enough: each connection that turns out to be closed would add one to what is counted here.
+    # Once per call is enough: each connection that turns out to be closed would add one to what is counted
+    # here.
     call.resend = False
     while True:
         attempt.blame(error)

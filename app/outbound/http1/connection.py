@@ -4,8 +4,8 @@ The parser is llhttp, which Node.js and uvicorn use. What it accepts beyond the 
 real servers send: bare line feeds, and blanks after a chunk's size. All that arrives is bounded: a head by
 count and length, a body by pausing the transport while 32 KiB wait to be read.
 
-HTTP/1.1 does not say which request a response belongs to but by its order. So a connection is reused only after
-an exchange in which the upstream did nothing that could put it out of step: see `_end_exchange`.
+HTTP/1.1 does not say which request a response belongs to but by its order. So a connection is reused only
+after an exchange in which the upstream did nothing that could put it out of step: see `_end_exchange`.
 """
 
 import array
@@ -51,9 +51,10 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffer", "_exchange", "_fd", "_finished", "_head_bytes", "_headers", "_in_body", "_interim", "_keep",
-        "_loop", "_lost", "_on_free", "_on_lost", "_parser", "_paused", "_poll", "_sends_much", "_transport", "idle_since",
-        "out_of_step", "rests_until", "speaks_http2", "used",
+        "_buffer", "_exchange", "_fd", "_finished", "_had_body", "_head_bytes", "_headers", "_held_back",
+        "_held_timer", "_in_body", "_interim", "_keep", "_loop", "_lost", "_on_free", "_on_lost", "_parser",
+        "_paused", "_poll", "_sends_much", "_transport", "idle_since", "out_of_step", "probe_seconds",
+        "rests_until", "speaks_http2", "used",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +72,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._fd = -1
-        self._sends_much = False
+        self._sends_much = self._had_body = False
+        self._held_back: bytes | None = None
+        self._held_timer: asyncio.TimerHandle | None = None
         self._parser = _parser(self)
         self._exchange: Exchange | None = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -86,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         """`loop.time()` of when it was last given back."""
         self.rests_until = 0.0
         """`loop.time()` before which it is not to be used again."""
+        self.probe_seconds = 0.0
+        """How long a request's body is held back, to see whether the upstream responds to the head alone."""
         self.used = False
         """Whether an exchange on it has ended: only then it may have been closed by its other side unseen."""
         self.out_of_step = False
@@ -100,7 +105,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def quiet(self) -> bool:
-        """Whether the socket has nothing to read, neither bytes nor an end, that the event loop has not read yet."""
+        """Whether the socket has nothing to read, neither bytes nor an end, that the event loop has not read
+        yet.
+        """
         return self._poll is None or not self._poll.poll(0)
 
     def send(self, head: bytes, body: bytes | None, *, no_body: bool = False) -> Exchange:
@@ -111,10 +118,15 @@ class Connection(asyncio.BufferedProtocol):
         exchange = self._exchange = Exchange(self, self._loop.create_future(), no_body=no_body)
         self._head_bytes = self._interim = 0
         self._keep = False
+        self._had_body = bool(body)
         self._sends_much = body is not None and len(body) >= _MUCH
         self._headers = []
         if body is None:
             transport.write(head)
+        elif body and self.probe_seconds:
+            transport.write(head)
+            self._held_back = body
+            self._held_timer = self._loop.call_later(self.probe_seconds, self._send_held)
         elif len(body) < HIGH:
             transport.write(head + body)
         else:
@@ -157,6 +169,8 @@ class Connection(asyncio.BufferedProtocol):
         if first:
             exchange.heard = True
             exchange.early = self._unsent()
+            if self._held_back is not None:
+                self._send_held()
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -211,7 +225,8 @@ class Connection(asyncio.BufferedProtocol):
             if status == 101 or self._interim > _MOST_INTERIM:
                 raise _Unacceptable
             return
-        # llhttp lets blanks stand between a name and its colon, where a proxy has to take them out (RFC 9112, 5.1).
+        # llhttp lets blanks stand between a name and its colon, where a proxy has to take them out (RFC 9112,
+        # 5.1).
         headers = CIMultiDict(
             (
                 name.rstrip().decode("utf-8", "surrogateescape"),
@@ -259,9 +274,9 @@ class Connection(asyncio.BufferedProtocol):
     def _check_transfer_coding(self, version: str, headers: CIMultiDict[str]) -> None:
         """Raise _Unacceptable unless it is `chunked`, exactly once: what llhttp and RFC 9112 read alike.
 
-        llhttp takes the end of the text for the coding, so that `gzip, chunked` would be passed on still packed, and
-        `chunked<TAB>` with its frames. No TE was sent, so nothing else may come (RFC 9112 section 7.4), and nothing at
-        all from HTTP/1.0 (section 6.1).
+        llhttp takes the end of the text for the coding, so that `gzip, chunked` would be passed on still
+        packed, and `chunked<TAB>` with its frames. No TE was sent, so nothing else may come (RFC 9112 section
+        7.4), and nothing at all from HTTP/1.0 (section 6.1).
         """
         raw = [value for name, value in self._headers if name.rstrip().lower() == b"transfer-encoding"]
         if (
@@ -272,18 +287,29 @@ class Connection(asyncio.BufferedProtocol):
         ):
             raise _Unacceptable(Broken.TRANSFER_CODING)
 
+    def _send_held(self) -> None:
+        """Send the body that was held back, if it still is."""
+        body, self._held_back = self._held_back, None
+        if self._held_timer is not None:
+            self._held_timer.cancel()
+            self._held_timer = None
+        if body is not None and self._transport is not None:
+            self._transport.write(body)
+
     def _unsent(self) -> bool:
         """Whether some of the request has not reached the other side's kernel yet.
 
-        A response brings the acknowledgement of what it responds to, so one that arrives now is early. It leaves the rest
-        of the request on its way, which an upstream that does not read it takes for the next request.
+        A response brings the acknowledgement of what it responds to, so one that arrives now is early. It
+        leaves the rest of the request on its way, which an upstream that does not read it takes for the next
+        request.
         """
         transport = self._transport
-        if transport is None or transport.get_write_buffer_size():
+        if transport is None or self._held_back is not None or transport.get_write_buffer_size():
             return True
         if not self._sends_much or self._fd < 0:
             return False
-        # Over TLS the transport does not count what lies in the one below it; the kernel's queue is full then.
+        # Over TLS the transport does not count what lies in the one below it; the kernel's queue is full
+        # then.
         left = array.array("i", [0])
         with contextlib.suppress(OSError):  # Not every system counts it.
             fcntl.ioctl(self._fd, termios.TIOCOUTQ, left)
@@ -304,9 +330,9 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _end_exchange(self, *, drained: bool) -> None:
-        """The response is whole. The connection is reused only where nothing hints at bytes to come that belong to no
-        request: HTTP/1.1, framed by its length or by `chunked`, no interim response, not to HEAD, begun after the whole
-        request was sent, and nothing after it."""
+        """The response is whole. The connection is reused only where nothing hints at bytes to come that
+        belong to no request: HTTP/1.1, framed by its length or by `chunked`, no interim response, not to
+        HEAD, begun after the whole request was sent, and nothing after it."""
         exchange, self._exchange = self._exchange, None
         self._finished = self._in_body = False
         self.used = True
@@ -315,14 +341,14 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._lost:
             return
-        early = exchange is None or exchange.early
-        if (
-            not self._keep
-            or early
-            or not drained
-            or transport.is_closing()
-            or transport.get_write_buffer_size()
-        ):
+        reusable = self._keep and drained and not transport.is_closing() and exchange is not None
+        if exchange is not None and exchange.early:
+            # What responds to the head alone may not read the body; an error is often found without it.
+            reusable = False
+            self.out_of_step = exchange.status < 400
+        elif self._had_body and exchange is not None and exchange.status >= 400:
+            reusable = False
+        if not reusable or transport.get_write_buffer_size():
             self.abort()
             return
         self.resume()
@@ -333,6 +359,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._lost = True
         self._transport = None
+        self._send_held()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             ended = exchange.until_close and exc is None and exchange.status != 0

@@ -1,7 +1,7 @@
 """Content codings of a response (RFC 9110 section 8.4.1), decoded in steps of bounded size.
 
-What a decoder holds is bounded, too: 32 KiB for gzip and deflate, 8 MiB for zstd (the most that RFC 9659 lets a
-response use), 16 MiB for br (RFC 7932 section 9.1; its large windows are not accepted).
+What a decoder holds is bounded, too: 32 KiB for gzip and deflate, 8 MiB for zstd (the most that RFC 9659 lets
+a response use), 16 MiB for br (RFC 7932 section 9.1; its large windows are not accepted).
 """
 
 import sys

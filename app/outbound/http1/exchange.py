@@ -48,8 +48,8 @@ class Exchange:
     """A request that was sent and its answer, as far as it has arrived."""
 
     __slots__ = (
-        "_connection", "_decoder", "_pieces", "_waiter", "complete", "early", "error", "head", "headers", "heard",
-        "held", "no_body", "status", "until_close",
+        "_connection", "_decoder", "_pieces", "_waiter", "complete", "early", "error", "head", "headers",
+        "heard", "held", "no_body", "status", "until_close",
     )  # fmt: skip
 
     def __init__(self, connection: Source, head: "asyncio.Future[None]", *, no_body: bool) -> None:

@@ -1,7 +1,7 @@
 """Connections that wait to be used again, and how many may be open: in all, and to each origin.
 
-A connection belongs to a scope, which stands for a provider with its credentials: requests of another scope never
-use it. Within one, an upstream that is out of step is guarded against: see `Conduct`.
+A connection belongs to a scope, which stands for a provider with its credentials: requests of another scope
+never use it. Within one, an upstream that is out of step is guarded against: see `Conduct`.
 """
 
 import asyncio
@@ -21,7 +21,11 @@ KEEP_ALIVE_SECONDS: Final = 4.5
 PROBATION_SECONDS: Final = 1.0
 """How long an origin is on probation, from its first response."""
 REST_SECONDS: Final = 0.05
-"""How long a connection to an origin on probation rests after each response, so that late bytes arrive meanwhile."""
+"""How long a connection to an origin on probation rests after each response, so that late bytes arrive
+meanwhile.
+"""
+MAX_PROBE_SECONDS: Final = 0.3
+"""The longest that a body is held back from an origin on probation."""
 DISTRUST_SECONDS: Final = 600.0
 """How long connections to an origin that was out of step are not reused."""
 
@@ -29,6 +33,7 @@ _BUFFER_BYTES: Final = 64 << 10
 _MAX_ORIGINS: Final = 4096
 # A connection with something to read is closed by the event loop when it has read that, or after so long.
 _UNREAD_SECONDS: Final = 1.0
+_PROBE_SECONDS: Final = 0.02
 
 _log = structlog.get_logger(__name__)
 
@@ -41,8 +46,9 @@ Key = tuple[str, bytes, bytes]
 class Conduct:
     """How an origin has behaved, reached in one way, and its connections of all scopes.
 
-    `open` counts those being opened, too. `trusted_at` is the `loop.time()` from which connections are reused at once,
-    0.0 before the first response. Bytes that belong to no request set `distrusted_until`, and nothing is reused before.
+    `open` counts those being opened, too. `trusted_at` is the `loop.time()` from which connections are reused
+    at once, 0.0 before the first response. Bytes that belong to no request set `distrusted_until`, and
+    nothing is reused before.
     """
 
     origin: str
@@ -97,7 +103,8 @@ class Pool:
         return sum(len(conduct.waiting) for conduct in self._conduct.values())
 
     def take(self, key: Key, now: float) -> Connection | None:
-        """An idle connection of this scope on which nothing has arrived, the one used last; None where there is none.
+        """An idle connection of this scope on which nothing has arrived, the one used last; None where there
+        is none.
 
         The socket is polled, because the event loop may not have read yet what arrived a moment ago.
         """
@@ -117,6 +124,8 @@ class Pool:
             if not connection.usable or now - connection.idle_since >= KEEP_ALIVE_SECONDS:
                 connection.abort()
             elif connection.quiet:
+                if connection.probe_seconds and lane.conduct.trusted_at <= now:
+                    connection.probe_seconds = 0.0
                 return connection
             else:
                 # It reads an end, or bytes that belong to no request, and then closes itself.
@@ -156,6 +165,7 @@ class Pool:
         conduct.open += 1
         self._open += 1
         made: list[Connection] = []
+        began = loop.time()
 
         def make() -> Connection:
             connection = Connection(
@@ -177,6 +187,10 @@ class Pool:
             raise
         if connection.usable:
             self._all.add(connection)
+        now = loop.time()
+        if key[2] and self._on_probation(conduct, now):
+            # To connect has taken a round trip at least.
+            connection.probe_seconds = min(now - began + _PROBE_SECONDS, MAX_PROBE_SECONDS)
         return connection
 
     def close(self) -> None:
@@ -205,6 +219,11 @@ class Pool:
             if not conduct.open and not conduct.waiting:
                 del self._conduct[place]
                 return
+
+    def _on_probation(self, conduct: Conduct, now: float) -> bool:
+        """Whether its connections are reused, but not yet at once."""
+        trusted = bool(conduct.trusted_at) and conduct.trusted_at <= now
+        return bool(self._probation) and not trusted and conduct.distrusted_until <= now
 
     def _lane(self, key: Key, conduct: Conduct) -> Lane:
         lane = self._lanes.get(key)
