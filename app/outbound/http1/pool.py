@@ -20,7 +20,7 @@ KEEP_ALIVE_SECONDS: Final = 4.5
 
 PROBATION_SECONDS: Final = 1.0
 """How long an origin is on probation, from its first response."""
-REST_SECONDS: Final = 0.05
+REST_SECONDS: Final = 0.25
 """How long a connection to an origin on probation rests after each response, so that late bytes arrive
 meanwhile.
 """
@@ -141,23 +141,8 @@ class Pool:
         conduct = self._conduct_of(key)
         first = True
         while not self._has_room(conduct):
-            turn = loop.create_future()
-            if first:
-                conduct.waiting.append(turn)
-            else:
-                conduct.waiting.appendleft(turn)
+            await self._turn(conduct, first=first)
             first = False
-            self._turns += 1
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled() and not self._wake(conduct):
-                    self._wake_another()  # It had its turn, and leaves it to the next.
-                raise
-            finally:
-                self._turns -= 1
-                if turn in conduct.waiting:
-                    conduct.waiting.remove(turn)
             if not fresh and (connection := self.take(key, loop.time())) is not None:
                 return connection
         lane = self._lane(key, conduct)
@@ -192,6 +177,25 @@ class Pool:
             # To connect has taken a round trip at least.
             connection.probe_seconds = min(now - began + _PROBE_SECONDS, MAX_PROBE_SECONDS)
         return connection
+
+    async def _turn(self, conduct: Conduct, *, first: bool) -> None:
+        """Wait until something has become free; who was woken for nothing is the next to be woken again."""
+        turn = asyncio.get_running_loop().create_future()
+        if first:
+            conduct.waiting.append(turn)
+        else:
+            conduct.waiting.appendleft(turn)
+        self._turns += 1
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and not self._wake(conduct):
+                self._wake_another()  # It had its turn, and leaves it to the next.
+            raise
+        finally:
+            self._turns -= 1
+            if turn in conduct.waiting:
+                conduct.waiting.remove(turn)
 
     def close(self) -> None:
         """Close all connections, those in use included."""

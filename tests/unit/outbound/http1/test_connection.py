@@ -470,3 +470,23 @@ async def test_only_an_answer_that_is_not_whole_costs_its_connection() -> None:
     first.abort()
     second.abort()
     assert (whole.wire.closed, half.wire.closed) == (False, True)
+
+
+@pytest.mark.parametrize(("early", "status"), [(True, 200), (True, 413), (False, 200), (False, 422)])
+async def test_a_body_is_held_back_to_see_whether_the_head_alone_is_responded_to(
+    early: bool, status: int
+) -> None:
+    opened = Opened()
+    opened.connection.probe_seconds = 30 if early else 0.001
+    exchange = opened.connection.send(b"HEAD|", b"body")
+    assert opened.wire.written == b"HEAD|"
+    if not early:
+        await asyncio.sleep(0.05)
+        assert opened.wire.written == b"HEAD|body"
+    opened.hear(OK.replace(b"200", b"%d" % status))
+    assert opened.wire.written == b"HEAD|body"
+    assert (body_of(exchange), exchange.status, exchange.early) == (b"ok", status, early)
+    reused = not early and status == 200
+    assert (opened.freed, opened.wire.closed) == (reused, not reused)
+    # An early error is what RFC 9110 lets a server send; an early success has not seen the body.
+    assert opened.connection.out_of_step is (early and status == 200)

@@ -1,12 +1,13 @@
 """The pool never opens more than it may, loses no place, and gives connections back to who waited longest."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import pytest
 
 from app.outbound.http1.connection import Connection
-from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, Key, Pool
+from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, REST_SECONDS, Key, Pool
 from tests.unit.outbound.http1.test_connection import OK, Wire, hear
 
 
@@ -174,4 +175,115 @@ async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.Mon
     finish(await pool.open_one(key("a"), upstream.dial))
     await asyncio.sleep(0.2)
     assert (pool.open, pool.idle) == (0, 0)
+    pool.close()
+
+
+async def test_connections_belong_to_a_scope() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    connection = await pool.open_one(key("a", b"one"), upstream.dial)
+    finish(connection)
+    assert pool.take(key("a", b"two"), now()) is None
+    assert pool.take(key("a", b"one"), now()) is connection
+    pool.close()
+
+
+async def test_a_connection_without_a_scope_is_used_once() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    connection = await pool.open_one(key("a", b""), upstream.dial, fresh=True)
+    finish(connection)
+    assert (pool.open, pool.idle, connection.usable) == (0, 0, False)
+    assert pool.take(key("a", b""), now()) is None
+    pool.close()
+
+
+async def test_an_origin_is_bounded_over_all_of_its_scopes_and_gives_way_to_the_one_that_waits() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=2, probation=0), Upstream()
+    first, second = (
+        await pool.open_one(key("a", b"one"), upstream.dial),
+        await pool.open_one(key("a", b"two"), upstream.dial),
+    )
+    waiting = asyncio.create_task(pool.open_one(key("a", b"three"), upstream.dial))
+    await asyncio.sleep(0)
+    assert (pool.open, pool.waiting) == (2, 1)
+    finish(first)
+    third = await asyncio.wait_for(waiting, 1)
+    assert (pool.open, first.usable, third.usable) == (2, False, True)
+    finish(second)
+    finish(third)
+    fourth = await asyncio.wait_for(pool.open_one(key("a", b"four"), upstream.dial), 1)
+    assert (pool.open, second.usable, third.usable, fourth.usable) == (2, False, True, True)
+    pool.close()
+
+
+async def test_ten_thousand_scopes_hold_no_more_connections_than_the_pool_may() -> None:
+    pool, upstream = Pool(most=8, most_per_origin=8, probation=0), Upstream()
+    for number in range(10_000):
+        finish(await pool.open_one(key("a", number.to_bytes(4, "big")), upstream.dial))
+    assert (pool.open, pool.idle, len(pool._lanes)) == (8, 8, 8)
+    pool.close()
+    assert (pool.open, len(pool._lanes)) == (0, 0)
+
+
+async def test_many_origins_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.outbound.http1.pool._MAX_ORIGINS", 5)
+    pool, upstream = Pool(most=1, most_per_origin=1), Upstream()
+    for number in range(50):
+        finish(await pool.open_one(key(f"o{number}"), upstream.dial))
+    assert len(pool._conduct) == 5
+    pool.close()
+
+
+async def test_an_origin_on_probation_rests_its_connections_and_is_then_trusted() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=1.0), Upstream()
+    connection = await pool.open_one(key("a"), upstream.dial)
+    began = now()
+    connection.send(b"", None)
+    hear(connection, OK)
+    assert pool.idle == 1
+    assert pool.take(key("a"), began) is None
+    assert pool.take(key("a"), now() + REST_SECONDS) is connection
+    finish(connection)
+    later = now() + 1.1
+    assert pool.take(key("a"), later) is connection
+    assert connection.probe_seconds == 0
+    pool.close()
+
+
+async def test_bytes_that_nobody_asked_for_end_all_reuse_of_the_origin_for_a_while() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    odd, other, scope = [await pool.open_one(key("a", scope), upstream.dial) for scope in (b"x", b"x", b"y")]
+    elsewhere = await pool.open_one(key("b"), upstream.dial)
+    for connection in (odd, scope, elsewhere):
+        finish(connection)
+    assert pool.idle == 3
+    hear(odd, OK)
+    assert (pool.idle, scope.usable, elsewhere.usable) == (1, False, True)
+    finish(other)
+    assert (pool.idle, other.usable) == (1, False)
+    pool.close()
+
+
+async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    pool = Pool(most=10, most_per_origin=10, probation=0)
+
+    async def dial(make: Callable[[], Connection]) -> Connection:
+        _, connection = await loop.create_connection(make, sock=ours)
+        return connection
+
+    connection = await pool.open_one(key("a"), dial)
+    exchange = connection.send(b"x", None)
+    theirs.send(OK)
+    await exchange.head
+    assert pool.idle == 1
+    # The event loop has no chance to read this first.
+    theirs.send(OK)
+    assert not connection.quiet
+    assert pool.take(key("a"), now()) is None
+    async with asyncio.timeout(5):
+        while pool.open:  # noqa: ASYNC110 - the event loop reads, and nobody tells.
+            await asyncio.sleep(0.001)
+    assert connection.out_of_step
+    theirs.close()
     pool.close()
