@@ -19,6 +19,7 @@ from app.errors import Fault, GatewayError, InvalidInput, NotFound, UnsetVariabl
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
 from app.outbound.egress import EgressSettings, egress_from, without_client_certificate
+from app.outbound.scope import connection_scope
 from app.protocols.registry import Adapters
 from app.rates import RateLimit
 from app.resilience import Origins
@@ -154,6 +155,8 @@ class Loader:
             credentials=sealed,
             limits=limits_of(stored.limits, self.settings),
             egress=egress,
+            scope=connection_scope(TENANT, tool.provider_id, sealed.values()),
+            reuse=stored.options.get("reuse") is not False,
             rate=RateLimit.of(stored.limits.get("rate")),
             cache=CacheRule.of(stored.limits.get("cache"), tool=tool.name, safe=safe),
             idempotency_header=stored.limits.get("idempotency_header"),

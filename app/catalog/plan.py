@@ -35,6 +35,7 @@ class Plan:
     `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan holds no secret in the
     open. `origin` is where `target` sends to, `upstream` what guards it. `safe` says that its method has no
     effects (RFC 9110, 9.2.1), `repeatable` that it may be sent again though it may have been carried out.
+    `scope` and `reuse` are those of its `Call`s.
     """
 
     tool_id: UUID
@@ -57,6 +58,8 @@ class Plan:
     credentials: Mapping[str, SealedCredential] = field(repr=False)
     limits: Limits
     egress: EgressSettings | None = field(repr=False)
+    scope: bytes = field(default=b"", repr=False)
+    reuse: bool = True
     rate: RateLimit | None = None
     cache: CacheRule | None = None
     idempotency_header: str | None = None

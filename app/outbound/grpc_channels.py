@@ -11,6 +11,7 @@ import ssl
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import uuid4
 
 from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
@@ -44,6 +45,7 @@ class _Key:
     tls: bool
     egress: bytes
     most: int
+    scope: bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -70,10 +72,11 @@ class _Lane:
 class Lease:
     """A connected channel for one call; `release` it. May be released again."""
 
-    def __init__(self, channels: "Channels", lane: _Lane, shared: _Shared) -> None:
+    def __init__(self, channels: "Channels", lane: _Lane, shared: _Shared, *, single: bool) -> None:
         self._channels = channels
         self._lane = lane
         self._shared: _Shared | None = shared
+        self._single = single
         self.channel = shared.channel
 
     def distrust(self) -> None:
@@ -85,6 +88,8 @@ class Lease:
         """Let go of it."""
         shared, self._shared = self._shared, None
         if shared is not None:
+            if self._single:
+                self._channels.distrusted(self._lane, shared)
             self._channels.released(self._lane, shared)
 
 
@@ -98,16 +103,18 @@ class Channels:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def lease(
-        self, place: Place, *, tls: bool, egress: EgressSettings | None, most: int, by: float
+        self, place: Place, *, tls: bool, egress: EgressSettings | None, scope: bytes, most: int, by: float
     ) -> Lease:
-        """A connected channel that takes messages of at most `most` bytes.
+        """A connected channel that takes messages of at most `most` bytes, shared within its scope (see
+        `outbound.scope`); with b"" it is closed after this call.
 
         Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout, all before anything of
         the call was sent.
         """
         if egress is not None and egress.proxy_url is not None:
             raise InvalidInput("gRPC does not go through an HTTP proxy: take proxy_url out.")
-        lane = self._lane(_Key(place, tls, egress.key if egress is not None else b"", most))
+        own = scope or uuid4().bytes
+        lane = self._lane(_Key(place, tls, egress.key if egress is not None else b"", most, own))
         lane.wanted += 1
         try:
             shared = _ready(lane)
@@ -120,7 +127,7 @@ class Channels:
             lane.wanted -= 1
             self._rest(lane)
         shared.users += 1
-        return Lease(self, lane, shared)
+        return Lease(self, lane, shared, single=not scope)
 
     def distrusted(self, lane: _Lane, shared: _Shared) -> None:
         """Take the channel out of use."""

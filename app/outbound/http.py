@@ -16,8 +16,8 @@ from app.outbound.guard import Guard
 from app.outbound.http1 import head
 from app.outbound.http1.connection import Connection
 from app.outbound.http1.dialing import Dialer, Proxy
-from app.outbound.http1.exchange import Broken, Exchange, ExchangeFailed
-from app.outbound.http1.pool import Pool
+from app.outbound.http1.exchange import HTTP2_ONLY, Broken, Exchange, ExchangeFailed
+from app.outbound.http1.pool import PROBATION_SECONDS, Key, Pool
 from app.outbound.limits import Limits
 from app.outbound.network import Network
 from app.outbound.response import OutboundResponse, Patience, broken
@@ -31,7 +31,10 @@ _MOST_ROUTES: Final = 64
 class OutboundRequest:  # made at each call; a frozen one costs twice as much
     """One request. `url` is sent as it is given: already percent-encoded, ASCII, without userinfo.
 
-    `deadline` is a `loop.time()` that overrides `limits.total`.
+    `deadline` is a `loop.time()` that overrides `limits.total`. `scope` is what `connection_scope` gives:
+    only requests of one scope share connections, and without one a request has a connection of its own.
+    `resend` allows a GET, HEAD or OPTIONS to be sent a second time, once, where a reused connection turns out
+    to be closed; `resent` says afterwards whether it was.
     """
 
     method: str
@@ -41,6 +44,9 @@ class OutboundRequest:  # made at each call; a frozen one costs twice as much
     limits: Limits = field(default_factory=Limits)
     deadline: float | None = None
     egress: EgressSettings | None = None
+    scope: bytes = b""
+    resend: bool = True
+    resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class _Prepared:
     authority: head.Authority
     way: Way
     head: bytes
-    body: bytes | None
+    request: OutboundRequest
     method: str
 
 
@@ -70,6 +76,7 @@ class Engine:
     `connections` bounds the open connections, `connections_per_origin` those to one scheme, host and port
     with the same outbound settings (None: as many as in all); what waits for one waits within
     `Limits.connect`. `identity` says in each request which gateway it comes from (CDN-Loop, RFC 8586).
+    `probation`: seconds for which connections to an origin rest between two requests (see `http1.pool`).
     """
 
     def __init__(
@@ -79,12 +86,14 @@ class Engine:
         connections: int = 1000,
         connections_per_origin: int | None = 128,
         identity: str = "",
+        probation: float = PROBATION_SECONDS,
     ) -> None:
         self._own_lines = f"CDN-Loop: {identity}\r\n" if identity else ""
         self._dialer = Dialer(guard)
         self.network = Network(guard, self._dialer)
         """The same door for other protocols than HTTP."""
-        self._pool = Pool(most=connections, most_per_lane=connections_per_origin or connections)
+        per_origin = connections_per_origin or connections
+        self._pool = Pool(most=connections, most_per_origin=per_origin, probation=probation)
         self._direct: Way | None = None
         self._ways: OrderedDict[bytes, Way] = OrderedDict()
         self._clock: Timers | None = None
@@ -93,13 +102,12 @@ class Engine:
         """Send, and return once the headers of the answer are here, whatever its status.
 
         Raises BlockedAddress, InvalidInput (URL or header), UpstreamTimeout, UpstreamUnreachable and
-        UpstreamMalformed. A cancellation closes the connection. Only GET, HEAD and OPTIONS are sent a
-        second time, once, when a kept connection turns out to be closed.
+        UpstreamMalformed. A cancellation closes the connection.
         """
         method = head.checked_method(request.method)
         authority, target = head.split(request.url)
         way = self._way(request.egress)
-        extra = self._own_lines
+        extra = self._own_lines if request.scope else f"{self._own_lines}Connection: close\r\n"
         if way.proxy is not None and not authority.tls:
             target = authority.text + target
             if way.proxy.authorization is not None:
@@ -110,7 +118,7 @@ class Engine:
         limits = request.limits
         deadline = now + limits.total if request.deadline is None else request.deadline
         exchange = await self._exchange(
-            _Prepared(authority, way, lines, request.body, method),
+            _Prepared(authority, way, lines, request, method),
             answer_by=min(deadline, now + limits.first_byte),
             connect_by=min(deadline, now + min(limits.connect, limits.first_byte)),
         )
@@ -136,21 +144,22 @@ class Engine:
         self._pool.close()
         self._dialer.close()
 
-    async def _exchange(self, request: _Prepared, *, answer_by: float, connect_by: float) -> Exchange:
-        """Send on a kept or a new connection, and wait for the head of the answer."""
+    async def _exchange(self, prepared: _Prepared, *, answer_by: float, connect_by: float) -> Exchange:
+        """Send on a reused or a new connection, and wait for the head of the answer."""
         clock = self.clock
-        key = (request.authority.text, request.way.key)
-        connection = self._pool.take(key, clock.loop.time())
+        request = prepared.request
+        key = (prepared.authority.text, prepared.way.key, request.scope)
+        connection = self._pool.take(key, clock.loop.time()) if request.scope else None
         if connection is None:
-            connection = await self._connect(key, request, by=connect_by)
+            connection = await self._connect(key, prepared, by=connect_by, fresh=not request.scope)
         while True:
-            again = connection.used and request.method in _SAFE
-            exchange = connection.send(request.head, request.body, no_body=request.method == "HEAD")
+            resend = request.resend and connection.used and prepared.method in _SAFE
+            exchange = connection.send(prepared.head, request.body, no_body=prepared.method == "HEAD")
             try:
                 with Bound(clock, answer_by):
                     await exchange.head
             except ExchangeFailed as failed:
-                if not (again and failed.why is Broken.CLOSED and not failed.heard):
+                if not (resend and failed.why is Broken.CLOSED and not failed.heard):
                     raise broken(failed.why) from None
             except TimeoutError:
                 exchange.abort()
@@ -160,11 +169,10 @@ class Engine:
                 raise
             else:
                 return exchange
-            connection = await self._connect(key, request, by=connect_by, fresh=True)
+            request.resent = True
+            connection = await self._connect(key, prepared, by=connect_by, fresh=True)
 
-    async def _connect(
-        self, key: object, request: _Prepared, *, by: float, fresh: bool = False
-    ) -> Connection:
+    async def _connect(self, key: Key, request: _Prepared, *, by: float, fresh: bool = False) -> Connection:
         way, authority = request.way, request.authority
 
         async def dial(make: Callable[[], Connection]) -> Connection:
@@ -178,6 +186,8 @@ class Engine:
                 connection = await self._pool.open_one(key, dial, fresh=fresh)
         except TimeoutError:
             raise UpstreamTimeout("No connection to the upstream was made in time.", sent=False) from None
+        if connection.speaks_http2:
+            raise UpstreamUnreachable(HTTP2_ONLY, sent=False)
         if not connection.usable:
             raise UpstreamUnreachable("The upstream hung up, or spoke, before it was asked.", sent=False)
         return connection

@@ -1,7 +1,6 @@
 """The answer of an upstream: status, headers, and a body that is read within bounds or streamed."""
 
 import asyncio
-import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,8 +14,8 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.outbound.http1.decoding import DECODED
-from app.outbound.http1.exchange import Broken, Exchange
+from app.outbound.http1.decoding import DECODED, UndecodableBody
+from app.outbound.http1.exchange import HTTP2_ONLY, Broken, Exchange
 from app.outbound.timing import Bound, Timers
 
 # Decoding so much takes some 5 ms: then others have their turn.
@@ -35,7 +34,7 @@ class Patience:  # made at each call; a frozen one costs twice as much
 class OutboundResponse:
     """An upstream's answer with its headers read. Either read the body to its end or `close()`.
 
-    The body is decoded (gzip, deflate), and every limit counts decoded bytes. Reading raises
+    The body is decoded (gzip, deflate, br, zstd), and every limit counts decoded bytes. Reading raises
     ResponseTooLarge, UpstreamTimeout, UpstreamUnreachable (the connection broke) and UpstreamMalformed; after
     each of these, and after a cancellation, the connection is closed.
     """
@@ -128,7 +127,7 @@ class OutboundResponse:
         while True:
             try:
                 piece = exchange.read_nowait()
-            except zlib.error:
+            except UndecodableBody:
                 raise broken(Broken.MALFORMED) from None
             if not piece and exchange.ended:
                 if exchange.error is not None or not exchange.whole:
@@ -164,6 +163,13 @@ def _too_large(limit: int) -> ResponseTooLarge:
 
 def broken(why: Broken) -> UpstreamError:
     """The error for an answer that ended like this."""
+    if why is Broken.HTTP2:
+        return UpstreamMalformed(HTTP2_ONLY)
+    if why is Broken.TRANSFER_CODING:
+        return UpstreamMalformed(
+            "The upstream's response has a Transfer-Encoding that was not asked for: "
+            "only `chunked` alone is decoded."
+        )
     if why is Broken.MALFORMED:
         return UpstreamMalformed("The upstream's answer is not well-formed HTTP, or ends too early.")
     return UpstreamUnreachable("The upstream closed the connection before its answer was complete.")

@@ -29,6 +29,11 @@ class Call:  # made at each call; a frozen one costs twice as much
     `deadline` is a `loop.time()`. `headers` are added to the request unless the tool or a credential has
     them. `ends` is set where the caller takes the answer as events: the `loop.time()` until which they may
     come, while `deadline` holds until the first sign of the upstream.
+
+    `scope` is what `outbound.scope.connection_scope` gives: calls of one scope may share connections and
+    sessions, and with `reuse` False each has a connection of its own. `resend` allows a safe request to be
+    sent a second time, once, where a reused connection turns out to be closed; `resent` says afterwards that
+    it was.
     """
 
     target: Any
@@ -40,6 +45,10 @@ class Call:  # made at each call; a frozen one costs twice as much
     headers: tuple[tuple[str, str], ...] = ()
     egress: EgressSettings | None = None
     ends: float | None = None
+    scope: bytes = b""
+    reuse: bool = True
+    resend: bool = True
+    resent: bool = False
 
 
 @dataclass(slots=True)

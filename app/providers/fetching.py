@@ -33,6 +33,8 @@ class Fetcher:
         credentials: Mapping[str, SealedCredential],
         limits: Limits,
         egress: EgressSettings | None,
+        scope: bytes,
+        reuse: bool = True,
     ) -> Discovered:
         """What a template's upstream publishes; its variables are written out already.
 
@@ -57,6 +59,8 @@ class Fetcher:
             call_id=str(new_id()),
             headers=(_ACCEPT,) if adapter.name == "http" else (),
             egress=egress,
+            scope=scope,
+            reuse=reuse,
         )
         try:
             return await adapter.discover(call)

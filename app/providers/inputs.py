@@ -108,6 +108,11 @@ class OptionsInput(Closed):
         description="PEM certificates that replace the system's; an https proxy is believed by both.",
     )
     client_certificate: Text | None = Field(default=None, description="PEM chain for mutual TLS.")
+    reuse: Annotated[bool, Field(strict=True)] | None = Field(
+        default=None,
+        description="`false`: a new connection for each call, for an upstream whose responses get out of "
+        "step with its requests. Default: connections are reused for the same credentials.",
+    )
     direct: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
         description="Whether `/utcp?mode=direct` names its upstream, for clients with credentials of their "

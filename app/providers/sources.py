@@ -10,7 +10,9 @@ import orjson
 from app.catalog.limits import limits_of
 from app.catalog.loader import stored_form
 from app.errors import InvalidInput
+from app.models import TENANT
 from app.outbound.egress import egress_from
+from app.outbound.scope import connection_scope
 from app.protocols.base import Discovered
 from app.providers.callable import only_callable
 from app.providers.conversion import Converter
@@ -238,6 +240,8 @@ class SourceReader:
             credentials=way.credentials,
             limits=limits_of(subject.limits, self.settings),
             egress=egress_from(subject.options, subject.option_secrets),
+            scope=connection_scope(TENANT, subject.id, way.credentials.values(), purpose="discovery"),
+            reuse=subject.options.get("reuse") is not False,
         )
 
     def binding(self, named: tuple[str, ...], tools: tuple[str, ...] = ()) -> Binding:

@@ -3,7 +3,7 @@
 A call is sent again after a 401 with a token that may be stale, once. Otherwise only where nothing of it was
 sent, or where the tool is `repeatable`, or the call by a key that the upstream knows; at most
 `Policy.attempts` times, within the budget of its origin, never beyond its deadline, and never while the
-origin's breaker is open.
+origin's breaker is open. What the engine sends a second time, because a reused connection was closed, counts.
 """
 
 import asyncio
@@ -67,7 +67,10 @@ async def send(
     attempt.attempts = 1
     try:
         try:
-            result = await _sent(plan, call, attempt)
+            try:
+                result = await _sent(plan, call, attempt)
+            finally:
+                attempt.attempts += call.resent
         except UpstreamError as error:
             result = await _again(error, plan, call, resolver=resolver, longest=longest_wait, attempt=attempt)
         if result.stream is None and (result.events is None or result.body is not None):
@@ -106,6 +109,9 @@ def prepared(
         limits=plan.limits,
         call_id=call_id,
         egress=plan.egress,
+        scope=plan.scope,
+        reuse=plan.reuse,
+        resend=plan.upstream.policy.attempts > 1,
     )
 
 
@@ -121,7 +127,11 @@ async def _traced(plan: Plan, call: Call, attempt: Attempt, trace: CallTrace) ->
     span = trace.attempt(plan.adapter.verb(plan.target), plan.origin, number=attempt.attempts)
     status, error = None, CANCELLED
     try:
-        result = await plan.adapter.call(replace(call, headers=(*call.headers, *span.headers)))
+        traced = replace(call, headers=(*call.headers, *span.headers))
+        try:
+            result = await plan.adapter.call(traced)
+        finally:
+            call.resent = traced.resent
     except GatewayError as failed:
         error = failed.slug
         if isinstance(failed, UpstreamError) and failed.answer is not None:
@@ -145,7 +155,10 @@ async def _again(
 ) -> Result:
     """The answer of a later attempt; raises the last error where there is none."""
     renewed = False
-    tries = 1
+    tries = 1 + call.resent
+    # Once per call is enough: each connection that turns out to be closed would add one to what is counted
+    # here.
+    call.resend = False
     while True:
         attempt.blame(error)
         if isinstance(error, UpstreamUnauthorized) and not renewed:

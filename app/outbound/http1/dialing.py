@@ -17,12 +17,15 @@ from app.errors import BlockedAddress, GatewayError, InvalidInput, UpstreamUnrea
 from app.outbound.egress import EgressSettings, proxy_context
 from app.outbound.guard import AddressDenied, Guard, GuardedResolver, literal_addresses
 from app.outbound.http1.connection import Connection
+from app.outbound.http1.exchange import HTTP2_ONLY
 from app.security.secret import Secret
 
 _NAME_SECONDS: Final = 10.0
 _MOST_NAMES: Final = 4096
 _NEXT_ADDRESS_AFTER: Final = 0.25
 _LONGEST_PROXY_HEAD: Final = 16 << 10
+# RFC 7301 section 3.2: none of the protocols that were offered, and http/1.1 is the only one that is.
+_NO_PROTOCOL: Final = "TLSV1_ALERT_NO_APPLICATION_PROTOCOL"
 _CONNECTED: Final = re.compile(rb"HTTP/1\.[01] 2\d\d[ \r\n]")
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -254,7 +257,9 @@ def not_connected(error: Exception) -> GatewayError:
     """What a failure to connect is to a caller."""
     if isinstance(error, AddressDenied):
         return BlockedAddress("The gateway's network policy does not allow the destination.")
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) and error.reason == _NO_PROTOCOL:
+        detail = HTTP2_ONLY
+    elif isinstance(error, ssl.SSLError):
         detail = "The upstream's TLS certificate or handshake is not acceptable."
     elif isinstance(error, socket.gaierror):
         detail = "The upstream's host name cannot be resolved."

@@ -7,11 +7,12 @@ from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from app.outbound.http1.decoding import Decoder
+from app.outbound.http1.decoding import Decoder, decoder_for
 
 HIGH: Final = 32 << 10
 """Bytes that wait to be read before the connection is paused."""
 _LOW: Final = 8 << 10
+HTTP2_ONLY: Final = "The upstream speaks HTTP/2 only, and the gateway calls upstreams by HTTP/1.1."
 _NONE: Final[CIMultiDict[str]] = CIMultiDict()
 
 
@@ -20,6 +21,8 @@ class Broken(Enum):
 
     CLOSED = "the upstream closed the connection"
     MALFORMED = "what arrived is not HTTP"
+    TRANSFER_CODING = "the transfer coding is not chunked alone"
+    HTTP2 = "what arrived is HTTP/2"
 
 
 class ExchangeFailed(Exception):
@@ -45,8 +48,8 @@ class Exchange:
     """A request that was sent and its answer, as far as it has arrived."""
 
     __slots__ = (
-        "_connection", "_decoder", "_pieces", "_waiter", "complete", "error", "head", "headers", "heard",
-        "held", "no_body", "status", "until_close",
+        "_connection", "_decoder", "_pieces", "_waiter", "complete", "early", "error", "head", "headers",
+        "heard", "held", "no_body", "status", "until_close",
     )  # fmt: skip
 
     def __init__(self, connection: Source, head: "asyncio.Future[None]", *, no_body: bool) -> None:
@@ -64,15 +67,17 @@ class Exchange:
         """Whether the whole body has arrived; some of it may still wait to be read."""
         self.error: Broken | None = None
         self.heard = False
+        self.early = False
+        """Whether it began to arrive before the whole request was sent."""
         self.held = 0
         """Bytes that arrived and were not read."""
 
     def decode(self, coding: str) -> None:
         """Take this content coding off what is read; say it before the first read."""
-        self._decoder = Decoder(coding)
+        self._decoder = decoder_for(coding)
 
     def read_nowait(self) -> bytes:
-        """What is here, b"" for nothing yet or the end (see `ended`). Raises zlib.error."""
+        """What is here, b"" for nothing yet or the end (see `ended`). Raises UndecodableBody."""
         if self._decoder is None:
             return self._next_piece()
         while True:

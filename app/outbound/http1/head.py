@@ -9,6 +9,7 @@ from typing import Final
 from yarl import URL
 
 from app.errors import InvalidInput
+from app.outbound.http1.decoding import ACCEPTED
 from app.outbound.http1.dialing import Place
 
 _URL: Final = re.compile(r"(https?://[!-.0->@-\[\]-~]+)([!-\[\]-~]*)", re.IGNORECASE)
@@ -35,6 +36,7 @@ _RESERVED: Final = frozenset(
     }
 )
 _MOST_REMEMBERED: Final = 4096
+_ACCEPT_ENCODING: Final = f"Accept-Encoding: {ACCEPTED}\r\n"
 _DEFAULTS: Final = (
     ("accept", "Accept: */*\r\n"),
     ("user-agent", f"User-Agent: utcp-gateway/{version('utcp-gateway')}\r\n"),
@@ -105,7 +107,7 @@ def encode(
     for name, line in _DEFAULTS:
         if name not in present:
             lines.append(line)
-    lines.append("Accept-Encoding: gzip, deflate\r\n")
+    lines.append(_ACCEPT_ENCODING)
     if body is not None:
         lines.append(f"Content-Length: {len(body)}\r\n")
     elif method in _WITH_LENGTH:

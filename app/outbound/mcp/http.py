@@ -43,10 +43,17 @@ class McpTransport(httpx2.AsyncBaseTransport):
     """One session's. `opening` is the attempt of requests that nobody's call sends."""
 
     def __init__(
-        self, engine: Engine, *, egress: EgressSettings | None, masker: Masker, opening: Attempt
+        self,
+        engine: Engine,
+        *,
+        egress: EgressSettings | None,
+        masker: Masker,
+        opening: Attempt,
+        scope: bytes = b"",
     ) -> None:
         self._engine = engine
         self._egress = egress
+        self._scope = scope
         self._masker = masker
         self._opening = opening
 
@@ -93,6 +100,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
                 limits=limits,
                 deadline=until,
                 egress=self._egress,
+                scope=self._scope,
             )
         )
 

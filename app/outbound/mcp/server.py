@@ -8,7 +8,11 @@ from app.outbound.programs import Order
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A `url` with `headers`, or a program. `key`: equal for equal ones only; it tells no secret."""
+    """A `url` with `headers`, or a program. `key`: equal for equal ones of the same scope only; it tells no
+    secret.
+
+    `scope` is that of the engine's requests; b"" where each has a connection of its own.
+    """
 
     key: bytes
     transport: str
@@ -17,6 +21,7 @@ class Server:
     order: Order | None = None
     egress: EgressSettings | None = None
     terminate: bool = True
+    scope: bytes = b""
 
 
 class Rejected(Exception):

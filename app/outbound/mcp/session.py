@@ -247,7 +247,9 @@ class Session:
             )
 
         def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
-            transport = McpTransport(self._engine, egress=server.egress, masker=self._masker, opening=opening)
+            transport = McpTransport(
+                self._engine, egress=server.egress, masker=self._masker, opening=opening, scope=server.scope
+            )
             return httpx2.AsyncClient(transport=transport, headers=list(server.headers), trust_env=False)
 
         if server.transport == "sse":

@@ -167,7 +167,10 @@ class GrpcAdapter:
     async def _lease(self, call: Call, *, most: int) -> Lease:
         target: Target = call.target
         by = min(call.deadline, asyncio.get_running_loop().time() + call.limits.connect)
-        return await self._channels.lease(target.place, tls=target.tls, egress=call.egress, most=most, by=by)
+        scope = call.scope if call.reuse else b""
+        return await self._channels.lease(
+            target.place, tls=target.tls, egress=call.egress, scope=scope, most=most, by=by
+        )
 
     async def _reflect(self, call: Call, metadata: Pairs, *, most: int) -> Reflected:
         target: Target = call.target
@@ -195,7 +198,8 @@ class GrpcAdapter:
     async def _look_up(self, call: Call, metadata: Pairs) -> Rpc:
         """The method as the server describes it, remembered for ten minutes."""
         target: Target = call.target
-        key = (target.origin, call.egress.key if call.egress else b"", target.service, target.method)
+        egress = call.egress.key if call.egress else b""
+        key = (target.origin, egress, call.scope, target.service, target.method)
         now = asyncio.get_running_loop().time()
         known = self._looked_up.get(key)
         if known is not None and known[0] > now:

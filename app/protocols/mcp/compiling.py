@@ -79,7 +79,8 @@ def server_of(call: Call, *, masked: bool = False) -> Server:
         words = (target.program, *(str(word) for word in config.get("args", ())))
         environment = dict(config.get("env", {}))
         order = Order(words, environment, target.folder, talks=True)
-        return Server(_key(["stdio", words, environment, target.folder]), "stdio", order=order)
+        key = _key(["stdio", words, environment, target.folder, call.scope.hex()])
+        return Server(key, "stdio", order=order)
     url = str(config["url"])
     query = config.get("query") or {}
     safe = "*" if masked else ""
@@ -88,9 +89,15 @@ def server_of(call: Call, *, masked: bool = False) -> Server:
     url, headers = attach(url, list((config.get("headers") or {}).items()), wires, masked=masked)
     egress = call.egress
     kind = target.server.transport
-    key = _key([kind, url, headers, egress.key.hex() if egress else "", target.server.terminate_on_close])
+    way = [egress.key.hex() if egress else "", call.scope.hex(), call.reuse]
     return Server(
-        key, kind, url=url, headers=tuple(headers), egress=egress, terminate=target.server.terminate_on_close
+        _key([kind, url, headers, target.server.terminate_on_close, *way]),
+        kind,
+        url=url,
+        headers=tuple(headers),
+        egress=egress,
+        terminate=target.server.terminate_on_close,
+        scope=call.scope if call.reuse else b"",
     )
 
 

@@ -64,17 +64,21 @@ class OverHttp:
             headers = _merged(headers, call)
         if call.credentials:
             url, headers = attach(url, headers, call.credentials)
-        return await self._engine.request(
-            OutboundRequest(
-                method=placed.method,
-                url=url,
-                headers=headers,
-                body=placed.body,
-                limits=call.limits,
-                deadline=call.deadline,
-                egress=call.egress,
-            )
+        request = OutboundRequest(
+            method=placed.method,
+            url=url,
+            headers=headers,
+            body=placed.body,
+            limits=call.limits,
+            deadline=call.deadline,
+            egress=call.egress,
+            scope=call.scope if call.reuse else b"",
+            resend=call.resend,
         )
+        try:
+            return await self._engine.request(request)
+        finally:
+            call.resent = request.resent
 
     async def document(self, placed: PlacedRequest, call: Call) -> Discovered:
         """What a discovery asks for, whole; raises what a call does."""

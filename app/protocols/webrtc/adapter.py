@@ -210,6 +210,7 @@ def _key(call: Call) -> bytes:
         *(text for wire in call.credentials for text in (wire.location, wire.name, wire.value.reveal())),
     ]
     digest = hashlib.sha256(call.egress.key if call.egress is not None else b"")
+    digest.update(call.scope)
     for part in parts:
         raw = part.encode()
         digest.update(len(raw).to_bytes(4, "big") + raw)

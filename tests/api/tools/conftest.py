@@ -154,7 +154,7 @@ async def _state(database_url, redis_url):
     redis = cache.connect(redis_url)
     masker = Masker()
     vault = await open_vault(database, KeyRing.parse(KeyRing.generate("test")))
-    engine = Engine(Guard(allow_networks=("127.0.0.0/8",), allow_ports=None, own_addresses=()))
+    engine = Engine(Guard(allow_networks=("127.0.0.0/8",), allow_ports=None, own_addresses=()), probation=0)
     shared = cache.Cache(redis)
     tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     adapters = Adapters(Means(engine, engine.network, masker, settings))

@@ -4,6 +4,7 @@ from types import ModuleType
 
 from tests.faults.scenarios import (
     cancels,
+    foreign_responses,
     fuzzing,
     kills,
     limiter,
@@ -28,6 +29,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "E": redis_away,
     "X": neighbours,
     "Y": overload,
+    "R": foreign_responses,
     "A": fuzzing,
     "I": rolling,
     "O": rotation,
@@ -36,7 +38,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "D": kills,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
-dead upstream beside nine, Y: overload, A: schemathesis, S: made-up keys."""
+dead upstream beside nine, Y: overload, A: schemathesis, R: foreign responses, S: made-up keys."""
 
 SLICE = ("H", "M", "L", "S", "E", "I", "G", "F", "D")
 """What `make test` runs in the short form; the others need minutes to mean anything."""

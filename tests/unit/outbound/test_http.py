@@ -6,6 +6,7 @@ import resource
 import time
 import zlib
 
+import brotli
 import pytest
 import uvloop
 from aiohttp import web
@@ -19,8 +20,17 @@ from app.errors import (
 )
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
+from app.outbound.http1.decoding import zstd
 from app.outbound.limits import Limits
+from tests.unit.outbound.conftest import RawUpstream
 
+PACK = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": lambda text: brotli.compress(text, quality=3),
+    "zstd": zstd.compress,
+}
 QUICK = Limits(connect=1, first_byte=0.3, total=0.6, idle=0.2, response_bytes=2**20)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -175,17 +185,23 @@ class TestWhatIsNotKept:
         await get(engine, upstream.url)
         assert (proxy.connections, upstream.connections) == (0, 1)
 
-    async def test_connections_are_kept_alive(self, serve, engine: Engine) -> None:
+    @pytest.mark.parametrize(("scope", "connections"), [(b"one", 1), (b"", 5)])
+    async def test_connections_are_reused_within_a_scope(self, serve, scope: bytes, connections: int) -> None:
+        engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), probation=0)
         peers: set[object] = set()
+        closing: set[str | None] = set()
 
         async def handler(request: web.Request) -> web.Response:
             peers.add(request.transport.get_extra_info("peername"))
+            closing.add(request.headers.get("Connection"))
             return web.Response(text="ok")
 
         url = await serve(web.get("/", handler))
         for _ in range(5):
-            await get(engine, url)
-        assert len(peers) == 1
+            await get(engine, url, scope=scope)
+        assert len(peers) == connections
+        assert closing == ({None} if scope else {"close"})
+        await engine.aclose()
 
 
 class TestTime:
@@ -352,7 +368,51 @@ class TestSize:
         upstream = await raw(answer(head.encode() + packed))
         assert await get(engine, upstream.url) == b"hello " * 10
 
-    @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "x"])
+    @pytest.mark.parametrize("coding", ["br", "zstd"])
+    async def test_a_bomb_of_another_coding_is_stopped_within_its_window(
+        self, raw, engine: Engine, coding: str
+    ) -> None:
+        # 2 GiB of zeros. A decoder may hold what its format lets a later byte refer to: 16 MiB (br), 8 MiB (zstd).
+        bomb = PACK[coding](bytes(2**28)) if coding == "br" else PACK[coding](bytes(2**28)) * 8
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(bomb)}\r\n\r\n"
+        upstream = await raw(answer(head.encode() + bomb))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        response = await engine.request(OutboundRequest("GET", upstream.url))
+        sizes: list[int] = []
+
+        async def drain() -> None:
+            async for piece in response.iterate(2**26):
+                sizes.append(len(piece))
+
+        with pytest.raises(ResponseTooLarge):
+            await drain()
+        assert 2**26 - 2**18 < sum(sizes) <= 2**26
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 48 * 1024
+
+    @pytest.mark.parametrize("coding", ["gzip", "x-gzip", "X-GZIP", "deflate", "br", "BR", "zstd"])
+    async def test_every_coding_that_is_asked_for_is_decoded(self, raw, engine: Engine, coding: str) -> None:
+        text = bytes(range(256)) * 2000
+        packed = PACK[coding.lower()](text)
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(packed)}\r\n\r\n"
+        upstream = await raw(answer(head.encode() + packed))
+        assert await get(engine, upstream.url) == text
+        asked = upstream.heads[0].decode().lower().partition("accept-encoding: ")[2].partition("\r\n")[0]
+        assert asked == "gzip, deflate, br, zstd"
+
+    @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+    @pytest.mark.parametrize(
+        "spoil", [lambda packed: packed[:-4], lambda _: b"plain text", lambda packed: packed[4:]]
+    )
+    async def test_a_body_that_is_not_what_its_coding_says_is_malformed(
+        self, raw, engine: Engine, coding: str, spoil
+    ) -> None:
+        packed = spoil(PACK[coding](bytes(range(256)) * 20))
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(packed)}\r\n\r\n"
+        upstream = await raw(answer(head.encode() + packed))
+        with pytest.raises(UpstreamMalformed):
+            await get(engine, upstream.url)
+
+    @pytest.mark.parametrize("coding", ["gzip, gzip", "compress", "x-compress", "x-deflate", "dcb", "x"])
     async def test_a_coding_that_was_not_asked_for_is_malformed(
         self, raw, engine: Engine, coding: str
     ) -> None:
@@ -366,6 +426,87 @@ class TestSize:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\n", b"X-H: " + b"y" * 1000 + b"\r\n", every=0))
         with pytest.raises(UpstreamMalformed):
             await get(engine, upstream.url, limits=Limits())
+
+
+class TestHttp2Only:
+    # RFC 9113 section 3.4: what such a server sends first, and what it says to a request of HTTP/1.1.
+    SETTINGS = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64"
+    GOAWAY = b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"
+
+    @pytest.mark.parametrize("said", [SETTINGS, GOAWAY, SETTINGS + GOAWAY])
+    async def test_by_prior_knowledge(self, raw, engine: Engine, said: bytes) -> None:
+        upstream = await raw(answer(said))
+        with pytest.raises(UpstreamMalformed, match="HTTP/2 only"):
+            await get(engine, upstream.url)
+
+    async def test_one_that_speaks_at_once(self, engine: Engine) -> None:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(self.SETTINGS)
+            await reader.read(1)
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        with pytest.raises((UpstreamMalformed, UpstreamUnreachable), match="HTTP/2 only"):
+            await get(engine, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        server.close()
+
+    @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+    def test_by_the_handshake_of_tls(self, loop) -> None:
+        # RFC 7301 section 3.2: a server of h2 alone ends the handshake with no_application_protocol (120).
+        async def reject(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(100)
+            writer.write(b"\x15\x03\x03\x00\x02\x02\x78")
+            await writer.drain()
+            await reader.read()
+            writer.close()
+
+        async def run() -> None:
+            server = await asyncio.start_server(reject, "127.0.0.1", 0)
+            engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
+            with pytest.raises(UpstreamUnreachable, match="HTTP/2 only") as caught:
+                await get(engine, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/", limits=Limits())
+            assert not caught.value.sent
+            await engine.aclose()
+            server.close()
+
+        loop(run())
+
+
+class TestHowOftenItIsSent:
+    async def stale(self, raw) -> RawUpstream:
+        """Each connection carries one response; the second request on it is read, and the connection closed."""
+
+        async def once(reader, writer) -> None:
+            writer.write(OK)
+            await writer.drain()
+            await reader.readuntil(b"\r\n\r\n")
+
+        return await raw(once)
+
+    @pytest.mark.parametrize(("resend", "connections"), [(True, 2), (False, 1)])
+    async def test_a_connection_that_closes_on_the_request(self, raw, resend: bool, connections: int) -> None:
+        engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), probation=0)
+        upstream = await self.stale(raw)
+        await get(engine, upstream.url, scope=b"one")
+        request = OutboundRequest("GET", upstream.url, scope=b"one", resend=resend)
+        if resend:
+            await (await engine.request(request)).read(100)
+        else:
+            with pytest.raises(UpstreamUnreachable):
+                await engine.request(request)
+        assert (request.resent, upstream.connections) == (resend, connections)
+        await engine.aclose()
+
+    async def test_a_connection_that_was_closed_before_is_not_used_at_all(self, raw) -> None:
+        engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), probation=0)
+        upstream = await raw(answer(OK))
+        for _ in range(3):
+            request = OutboundRequest("POST", upstream.url, scope=b"one", resend=False)
+            await (await engine.request(request)).read(100)
+            # The end of the connection is here, though this loop has not read it.
+            await asyncio.sleep(0)
+            time.sleep(0.01)  # noqa: ASYNC251
+        await engine.aclose()
 
 
 class TestBrokenUpstreams:

@@ -128,7 +128,9 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(name: str, places: li
         assert "t" not in exchange.headers
         assert body_of(exchange) == b"hello"
         assert exchange.complete
-        assert (opened.freed, opened.gone, opened.connection.usable) == (1, 0, True)
+        # What sent an interim response that nobody asked for may have more of that kind.
+        reused = name != "interim"
+        assert (opened.freed, opened.gone, opened.connection.usable) == (reused, not reused, reused)
 
     asyncio.run(read())
 
@@ -168,15 +170,16 @@ def test_gzip_in_whatever_pieces_and_members(text: bytes, members: int, places: 
     asyncio.run(read())
 
 
-async def test_head_has_no_body_whatever_its_length_says() -> None:
+@pytest.mark.parametrize("length", [0, 500])
+async def test_head_has_no_body_whatever_its_length_says_and_its_connection_is_not_reused(
+    length: int,
+) -> None:
+    # Upstreams exist that send the body all the same, at once or later.
     opened = Opened()
     exchange = opened.send(no_body=True)
-    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n")
+    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length)
     assert exchange.complete
-    assert opened.freed == 1
-    again = opened.send()
-    opened.hear(OK)
-    assert body_of(again) == b"ok"
+    assert (opened.freed, opened.gone, opened.wire.closed) == (0, 1, True)
 
 
 async def test_a_head_that_is_answered_with_a_body_after_all_costs_the_connection() -> None:
@@ -197,11 +200,23 @@ async def test_statuses_without_a_body(status: int) -> None:
     assert opened.freed == 1
 
 
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("field", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
+async def test_one_without_a_body_that_announces_one_is_not_reused(status: int, field: bytes) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 %d X\r\n%s\r\n\r\n" % (status, field))
+    assert (exchange.complete, opened.freed, opened.wire.closed) == (True, 0, True)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 102 P\r\n\r\n" + OK,
+        b"HTTP/1.1 100 Continue\r\nContent-Length: 2\r\n\r\n" + OK,
         OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
         OK + b"rubbish",
     ],
@@ -215,13 +230,54 @@ async def test_a_connection_that_says_more_or_wants_to_close_is_not_kept(answer:
     assert (opened.freed, opened.gone, opened.wire.closed) == (0, 1, True)
 
 
-async def test_an_answer_that_nobody_asked_for_closes_the_connection() -> None:
+@pytest.mark.parametrize(
+    ("said", "out_of_step"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", True),
+        (b"rubbish", True),
+        (b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", False),
+        (b"\r\n", False),
+    ],
+)
+async def test_bytes_that_nobody_asked_for_close_the_connection(said: bytes, out_of_step: bool) -> None:
     opened = Opened()
     opened.send()
     opened.hear(OK)
-    opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+    opened.hear(said)
     assert opened.wire.closed
     assert not opened.connection.usable
+    assert opened.connection.out_of_step is out_of_step
+
+
+@pytest.mark.parametrize("after", [OK, b"rubbish"])
+async def test_bytes_after_a_whole_response_tell_that_the_upstream_is_out_of_step(after: bytes) -> None:
+    opened = Opened()
+    opened.send()
+    opened.hear(OK + after)
+    assert opened.connection.out_of_step
+
+
+async def test_a_response_that_fills_the_buffer_costs_its_connection() -> None:
+    # A TLS layer may hold more, which no poll of the socket shows.
+    opened = Opened()
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 65000\r\nX: %s\r\n\r\n"
+    whole = head % (b"x" * (65536 - len(head) + 2 - 65000)) + b"b" * 65000
+    assert len(whole) == len(opened.connection.get_buffer(-1))
+    exchange = opened.send()
+    opened.connection.get_buffer(-1)[:] = whole
+    opened.connection.buffer_updated(len(whole))
+    assert (exchange.complete, opened.freed, opened.wire.closed) == (True, 0, True)
+
+
+async def test_a_response_that_begins_before_the_request_was_sent_costs_the_connection_however_it_ends() -> (
+    None
+):
+    opened = Opened(unsent=10)
+    exchange = opened.send()
+    opened.hear(OK[:10])
+    opened.wire.unsent = 0
+    opened.hear(OK[10:])
+    assert (body_of(exchange), opened.freed, opened.wire.closed) == (b"ok", 0, True)
 
 
 async def test_an_answer_before_the_request_was_sent_is_given_but_the_connection_is_not_kept() -> None:
@@ -264,8 +320,7 @@ async def test_an_end_before_the_head_says_whether_anything_was_heard() -> None:
 
 
 async def test_a_body_cut_off_is_an_error_after_what_came() -> None:
-    chunked = b"Transfer-Encoding: chunked\r\n"
-    for head in (b"Content-Length: 10\r\n", chunked, b"Transfer-Encoding: identity\r\n" + chunked):
+    for head in (b"Content-Length: 10\r\n", b"Transfer-Encoding: chunked\r\n"):
         opened = Opened()
         exchange = opened.send()
         opened.hear(
@@ -274,6 +329,91 @@ async def test_a_body_cut_off_is_an_error_after_what_came() -> None:
         opened.wire.lost()
         assert body_of(exchange) == b"abc"
         assert (exchange.complete, exchange.error, exchange.ended) == (False, Broken.CLOSED, True)
+
+
+CHUNKS = b"2\r\nok\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("value", [b"chunked", b"Chunked", b" chunked ", b"\tCHUNKED"])
+async def test_chunked_is_decoded_in_whatever_case_and_blanks(value: bytes) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 200 OK\r\nTransfer-Encoding:%s\r\n\r\n" % value + CHUNKS)
+    assert (body_of(exchange), exchange.complete, opened.freed) == (b"ok", True, 1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Transfer-Encoding: chunked\t",
+        b"Transfer-Encoding: chunked \t ",
+        b"Transfer-Encoding: xchunked",
+        b"Transfer-Encoding: gzip, chunked",
+        b"Transfer-Encoding: gzip,chunked",
+        b"Transfer-Encoding: chunked, chunked",
+        b"Transfer-Encoding: chunked, identity",
+        b"Transfer-Encoding: identity",
+        b"Transfer-Encoding: gzip",
+        b"Transfer-Encoding: , chunked",
+        b"Transfer-Encoding: chunked,",
+        b"Transfer-Encoding: chunked;a=b",
+        b'Transfer-Encoding: "chunked"',
+        b"Transfer-Encoding: chunked\x0b",
+        b"Transfer-Encoding:",
+        b"Transfer-Encoding : gzip, chunked",
+        b"Transfer-Encoding: gzip,\r\n chunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 2",
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked",
+        b"Content-Length: 12\r\nTransfer-Encoding: xchunked",
+    ],
+)
+async def test_no_other_transfer_coding_ends_as_a_body_with_framing_in_it(fields: bytes) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n" + CHUNKS)
+    opened.wire.lost()
+    assert why(exchange) in (Broken.TRANSFER_CODING, Broken.MALFORMED)
+    assert (exchange.held, opened.freed) == (0, 0)
+
+
+async def test_an_http_1_0_response_has_no_transfer_coding() -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS)
+    assert why(exchange) is Broken.TRANSFER_CODING
+
+
+# RFC 9113 section 4.1: length, type, flags, stream.
+SETTINGS = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64"
+GOAWAY = b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+        SETTINGS,
+        GOAWAY,
+        SETTINGS + GOAWAY,
+        SETTINGS[:7],
+        b"HTTP/2.0 200 OK\r\n\r\n",
+    ],
+)
+async def test_http2_is_recognized(said: bytes) -> None:
+    opened = Opened()
+    exchange = opened.send()
+    opened.hear(said)
+    assert why(exchange) is Broken.HTTP2
+    assert opened.wire.closed
+
+
+async def test_http2_before_the_request_is_recognized() -> None:
+    opened = Opened()
+    opened.hear(SETTINGS)
+    assert (opened.connection.speaks_http2, opened.connection.out_of_step, opened.gone) == (True, False, 1)
 
 
 @pytest.mark.parametrize("more", [b"0\r\nA: ", b"0\r\n", b"9;a="], ids=["trailer", "trailers", "extension"])
@@ -330,3 +470,23 @@ async def test_only_an_answer_that_is_not_whole_costs_its_connection() -> None:
     first.abort()
     second.abort()
     assert (whole.wire.closed, half.wire.closed) == (False, True)
+
+
+@pytest.mark.parametrize(("early", "status"), [(True, 200), (True, 413), (False, 200), (False, 422)])
+async def test_a_body_is_held_back_to_see_whether_the_head_alone_is_responded_to(
+    early: bool, status: int
+) -> None:
+    opened = Opened()
+    opened.connection.probe_seconds = 30 if early else 0.001
+    exchange = opened.connection.send(b"HEAD|", b"body")
+    assert opened.wire.written == b"HEAD|"
+    if not early:
+        await asyncio.sleep(0.05)
+        assert opened.wire.written == b"HEAD|body"
+    opened.hear(OK.replace(b"200", b"%d" % status))
+    assert opened.wire.written == b"HEAD|body"
+    assert (body_of(exchange), exchange.status, exchange.early) == (b"ok", status, early)
+    reused = not early and status == 200
+    assert (opened.freed, opened.wire.closed) == (reused, not reused)
+    # An early error is what RFC 9110 lets a server send; an early success has not seen the body.
+    assert opened.connection.out_of_step is (early and status == 200)

@@ -1,12 +1,13 @@
 """The pool never opens more than it may, loses no place, and gives connections back to who waited longest."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import pytest
 
 from app.outbound.http1.connection import Connection
-from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, Pool
+from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, REST_SECONDS, Key, Pool
 from tests.unit.outbound.http1.test_connection import OK, Wire, hear
 
 
@@ -29,6 +30,10 @@ class Upstream:
         return connection
 
 
+def key(origin: str, scope: bytes = b"one") -> Key:
+    return (origin, b"", scope)
+
+
 def finish(connection: Connection) -> None:
     connection.send(b"", None)
     hear(connection, OK)
@@ -39,33 +44,33 @@ def now() -> float:
 
 
 async def test_a_freed_connection_is_used_again_and_an_old_one_is_not() -> None:
-    pool, upstream = Pool(most=10, most_per_lane=10), Upstream()
-    connection = await pool.open_one("a", upstream.dial)
-    assert pool.take("a", now()) is None
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    connection = await pool.open_one(key("a"), upstream.dial)
+    assert pool.take(key("a"), now()) is None
     finish(connection)
     assert pool.idle == 1
-    assert pool.take("b", now()) is None
-    assert pool.take("a", now()) is connection
+    assert pool.take(key("b"), now()) is None
+    assert pool.take(key("a"), now()) is connection
     finish(connection)
-    assert pool.take("a", now() + KEEP_ALIVE_SECONDS) is None
+    assert pool.take(key("a"), now() + KEEP_ALIVE_SECONDS) is None
     assert (pool.open, pool.idle) == (0, 0)
     pool.close()
 
 
 async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None:
-    pool, upstream = Pool(most=10, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
+    pool, upstream = Pool(most=10, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
     order: list[int] = []
 
     async def wait(number: int) -> None:
-        connection = await pool.open_one("a", upstream.dial)
+        connection = await pool.open_one(key("a"), upstream.dial)
         order.append(number)
         finish(connection)
 
     waiting = [asyncio.create_task(wait(number)) for number in range(5)]
     await asyncio.sleep(0)
     assert pool.waiting == 5
-    other = await pool.open_one("b", upstream.dial)
+    other = await pool.open_one(key("b"), upstream.dial)
     finish(first)
     await asyncio.gather(*waiting)
     assert order == [0, 1, 2, 3, 4]
@@ -76,10 +81,10 @@ async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None
 
 @pytest.mark.parametrize("turn", ["before", "after"])
 async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
-    pool, upstream = Pool(most=10, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    leaver = asyncio.create_task(pool.open_one("a", upstream.dial))
-    stayer = asyncio.create_task(pool.open_one("a", upstream.dial))
+    pool, upstream = Pool(most=10, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    leaver = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
+    stayer = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
     await asyncio.sleep(0)
     if turn == "before":
         leaver.cancel()
@@ -94,12 +99,12 @@ async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
 
 
 async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
     upstream.refuse = True
     with pytest.raises(OSError, match="refused"):
-        await pool.open_one("a", upstream.dial)
+        await pool.open_one(key("a"), upstream.dial)
     upstream.gate.clear()
-    dialling = asyncio.create_task(pool.open_one("a", upstream.dial))
+    dialling = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
     await asyncio.sleep(0)
     assert pool.open == 1
     dialling.cancel()
@@ -108,17 +113,17 @@ async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
     assert pool.open == 0
     upstream.gate.set()
     upstream.refuse = False
-    assert (await pool.open_one("a", upstream.dial)).usable
+    assert (await pool.open_one(key("a"), upstream.dial)).usable
     pool.close()
 
 
 async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() -> None:
-    pool, upstream = Pool(most=2, most_per_lane=2), Upstream()
-    old, young = await pool.open_one("a", upstream.dial), await pool.open_one("b", upstream.dial)
+    pool, upstream = Pool(most=2, most_per_origin=2, probation=0), Upstream()
+    old, young = await pool.open_one(key("a"), upstream.dial), await pool.open_one(key("b"), upstream.dial)
     finish(old)
     await asyncio.sleep(0.01)
     finish(young)
-    await pool.open_one("c", upstream.dial)
+    await pool.open_one(key("c"), upstream.dial)
     assert not old.usable
     assert young.usable
     assert pool.open == 2
@@ -127,23 +132,23 @@ async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() 
 
 
 async def test_who_waits_for_the_whole_pool_is_woken_by_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    waiting = asyncio.create_task(pool.open_one("b", upstream.dial))
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    waiting = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
     await asyncio.sleep(0)
     first.abort()
     assert (await asyncio.wait_for(waiting, 1)).usable
     finish(await_free := waiting.result())
-    other = asyncio.create_task(pool.open_one("c", upstream.dial))
+    other = asyncio.create_task(pool.open_one(key("c"), upstream.dial))
     assert (await asyncio.wait_for(other, 1)).usable
     assert not await_free.usable
     pool.close()
 
 
 async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    waiting = asyncio.create_task(pool.open_one("b", upstream.dial))
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    waiting = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
     await asyncio.sleep(0)
     finish(first)
     assert (await asyncio.wait_for(waiting, 1)).usable
@@ -151,10 +156,10 @@ async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lan
 
 
 async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_lane=1), Upstream()
-    first = await pool.open_one("a", upstream.dial)
-    leaver = asyncio.create_task(pool.open_one("a", upstream.dial))
-    stayer = asyncio.create_task(pool.open_one("b", upstream.dial))
+    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
+    first = await pool.open_one(key("a"), upstream.dial)
+    leaver = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
+    stayer = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
     await asyncio.sleep(0)
     finish(first)
     leaver.cancel()
@@ -166,8 +171,119 @@ async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
 
 async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.outbound.http1.pool.KEEP_ALIVE_SECONDS", 0.05)
-    pool, upstream = Pool(most=2, most_per_lane=2), Upstream()
-    finish(await pool.open_one("a", upstream.dial))
+    pool, upstream = Pool(most=2, most_per_origin=2, probation=0), Upstream()
+    finish(await pool.open_one(key("a"), upstream.dial))
     await asyncio.sleep(0.2)
     assert (pool.open, pool.idle) == (0, 0)
+    pool.close()
+
+
+async def test_connections_belong_to_a_scope() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    connection = await pool.open_one(key("a", b"one"), upstream.dial)
+    finish(connection)
+    assert pool.take(key("a", b"two"), now()) is None
+    assert pool.take(key("a", b"one"), now()) is connection
+    pool.close()
+
+
+async def test_a_connection_without_a_scope_is_used_once() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    connection = await pool.open_one(key("a", b""), upstream.dial, fresh=True)
+    finish(connection)
+    assert (pool.open, pool.idle, connection.usable) == (0, 0, False)
+    assert pool.take(key("a", b""), now()) is None
+    pool.close()
+
+
+async def test_an_origin_is_bounded_over_all_of_its_scopes_and_gives_way_to_the_one_that_waits() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=2, probation=0), Upstream()
+    first, second = (
+        await pool.open_one(key("a", b"one"), upstream.dial),
+        await pool.open_one(key("a", b"two"), upstream.dial),
+    )
+    waiting = asyncio.create_task(pool.open_one(key("a", b"three"), upstream.dial))
+    await asyncio.sleep(0)
+    assert (pool.open, pool.waiting) == (2, 1)
+    finish(first)
+    third = await asyncio.wait_for(waiting, 1)
+    assert (pool.open, first.usable, third.usable) == (2, False, True)
+    finish(second)
+    finish(third)
+    fourth = await asyncio.wait_for(pool.open_one(key("a", b"four"), upstream.dial), 1)
+    assert (pool.open, second.usable, third.usable, fourth.usable) == (2, False, True, True)
+    pool.close()
+
+
+async def test_ten_thousand_scopes_hold_no_more_connections_than_the_pool_may() -> None:
+    pool, upstream = Pool(most=8, most_per_origin=8, probation=0), Upstream()
+    for number in range(10_000):
+        finish(await pool.open_one(key("a", number.to_bytes(4, "big")), upstream.dial))
+    assert (pool.open, pool.idle, len(pool._lanes)) == (8, 8, 8)
+    pool.close()
+    assert (pool.open, len(pool._lanes)) == (0, 0)
+
+
+async def test_many_origins_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.outbound.http1.pool._MAX_ORIGINS", 5)
+    pool, upstream = Pool(most=1, most_per_origin=1), Upstream()
+    for number in range(50):
+        finish(await pool.open_one(key(f"o{number}"), upstream.dial))
+    assert len(pool._conduct) == 5
+    pool.close()
+
+
+async def test_an_origin_on_probation_rests_its_connections_and_is_then_trusted() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=1.0), Upstream()
+    connection = await pool.open_one(key("a"), upstream.dial)
+    began = now()
+    connection.send(b"", None)
+    hear(connection, OK)
+    assert pool.idle == 1
+    assert pool.take(key("a"), began) is None
+    assert pool.take(key("a"), now() + REST_SECONDS) is connection
+    finish(connection)
+    later = now() + 1.1
+    assert pool.take(key("a"), later) is connection
+    assert connection.probe_seconds == 0
+    pool.close()
+
+
+async def test_bytes_that_nobody_asked_for_end_all_reuse_of_the_origin_for_a_while() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
+    odd, other, scope = [await pool.open_one(key("a", scope), upstream.dial) for scope in (b"x", b"x", b"y")]
+    elsewhere = await pool.open_one(key("b"), upstream.dial)
+    for connection in (odd, scope, elsewhere):
+        finish(connection)
+    assert pool.idle == 3
+    hear(odd, OK)
+    assert (pool.idle, scope.usable, elsewhere.usable) == (1, False, True)
+    finish(other)
+    assert (pool.idle, other.usable) == (1, False)
+    pool.close()
+
+
+async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    pool = Pool(most=10, most_per_origin=10, probation=0)
+
+    async def dial(make: Callable[[], Connection]) -> Connection:
+        _, connection = await loop.create_connection(make, sock=ours)
+        return connection
+
+    connection = await pool.open_one(key("a"), dial)
+    exchange = connection.send(b"x", None)
+    theirs.send(OK)
+    await exchange.head
+    assert pool.idle == 1
+    # The event loop has no chance to read this first.
+    theirs.send(OK)
+    assert not connection.quiet
+    assert pool.take(key("a"), now()) is None
+    async with asyncio.timeout(5):
+        while pool.open:  # noqa: ASYNC110 - the event loop reads, and nobody tells.
+            await asyncio.sleep(0.001)
+    assert connection.out_of_step
+    theirs.close()
     pool.close()
