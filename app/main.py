@@ -29,6 +29,7 @@ from app.discovery import router as discovery_router
 from app.errors import GatewayError, Overloaded
 from app.front import collector, contract, docs, figures, health
 from app.front.admission import Admission
+from app.front.connections import Connections, EdgeLimits
 from app.front.hot import Gateway, HotRoute
 from app.front.middleware import AllowedHosts, BodyLimit, Observe
 from app.outbound.credentials import CredentialResolver
@@ -103,6 +104,8 @@ class State(TypedDict):
     origins: Origins
     rooms: Rooms
     quota: Quota
+    connections: Connections
+    """Those of clients, which the HTTP server counts and bounds."""
     stopping: asyncio.Event
     """Set when streams must end: the gateway stops, and their time is nearly over."""
 
@@ -192,7 +195,7 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         metrics=metrics, tracer=tracer, engine=engine, adapters=adapters, tokens=tokens,
         resolver=resolver, feed=feed, catalog=catalog, search=search, manuals=manuals, keys=keys, calls=calls,
         converter=Converter(settings), readiness=Readiness(), origins=origins, rooms=rooms,
-        stopping=stopping, quota=quota,
+        stopping=stopping, quota=quota, connections=Connections(EdgeLimits.of(settings)),
     )  # fmt: skip
 
 
