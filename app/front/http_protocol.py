@@ -7,13 +7,15 @@ a request that has begun, and responds to a malformed pipelined request in the m
 
 import asyncio
 import re
+from collections import deque
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from app.client_address import address_group
@@ -30,6 +32,8 @@ _CLOSING: Final = 3
 # What is given to the parser at once while a head is being read: what a head has too much is at most this.
 _SLICE: Final = 8 << 10
 _LARGE: Final = 64 << 10
+# What is still read after a response to a message that cannot be read.
+_LAST_BYTES: Final = 1 << 20
 # Of a request line without its target, and the empty line.
 _LINE_SIZE: Final = 16
 # Memory of one header field beside its text.
@@ -56,10 +60,65 @@ class _Discarded(list[tuple[bytes, bytes]]):
 
 
 _DISCARDED: Final = _Discarded()
+# Of every connection without pipelined requests; never changed.
+_NO_PIPELINE: Final[deque[Any]] = deque()
+
+
+class _Flow(FlowControl):
+    """uvicorn's, with an event only while there is something to wait for."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.read_paused = False
+        self.write_paused = False
+        self._writable: asyncio.Event | None = None
+
+    async def drain(self) -> None:
+        """Wait until the transport takes more."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        """Let writers wait from now on."""
+        if not self.write_paused:
+            self.write_paused = True
+            self._writable = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """Wake those who wait."""
+        if self._writable is not None:
+            self.write_paused = False
+            self._writable.set()
+            self._writable = None
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection; limits and counts are those of `Connections`."""
+    """One connection; limits and counts are those of `Connections`.
+
+    Thousands of them may be idle: slots, because instances with more than 30 attributes pay 1 kB for a
+    dictionary of their own, and no queue or event before there is something to wait for.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_body",
+        "_chunked",
+        "_framing",
+        "_head_bytes",
+        "_is_proxy",
+        "_last",
+        "_linger",
+        "_phase",
+        "_received",
+        "_rejection",
+        "_root",
+        "_running",
+        "_table",
+        "counted",
+        "group",
+        "head_cost",
+        "url",
+    )
 
     def __init__(
         self,
@@ -73,6 +132,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.counted = False
         self.head_cost = 0
         self.headers = _DISCARDED
+        self.pipeline = _NO_PIPELINE
         self.url = b""
         self._table: Connections = connections_of(server_state, app_state)
         self._root = self.root_path.encode("ascii")
@@ -93,7 +153,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection; one too many gets a response and ends."""
-        super().connection_made(transport)
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = _Flow(transport)
+        self.server = get_local_addr(transport)
+        self.client = get_remote_addr(transport)
+        self.scheme = "https" if is_ssl(transport) else "http"
         host = None if self.client is None else self.client[0]
         if host is None or self._table.trusts(host):
             self._is_proxy = True
@@ -112,7 +177,7 @@ class HttpProtocol(HttpToolsProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
                 self._leave(cycle)
-        self.pipeline.clear()
+        self.pipeline = _NO_PIPELINE
         self._table.release(self)
         self._phase = _CLOSING
         super().connection_lost(exc)
@@ -268,6 +333,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
         else:
             self.flow.pause_reading()
+            if not self.pipeline:
+                self.pipeline = deque()
             self.pipeline.appendleft((cycle, app))
 
     def _check_head(self, version: str, method: bytes) -> str | None:
@@ -425,7 +492,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._table.count(rejection)
         in_body = self._phase == _BODY
         self._phase = _CLOSING
-        self._linger = LINGER_BYTES
+        self._linger = _LAST_BYTES
         self._table.head_ended(self)
         self._table.bodies.discard(self)
         self.headers = _DISCARDED
@@ -450,9 +517,7 @@ class HttpProtocol(HttpToolsProtocol):
         if cycle is self._running:
             self._running = None
         else:
-            waiting = [pair for pair in self.pipeline if pair[0] is not cycle]
-            self.pipeline.clear()
-            self.pipeline.extend(waiting)
+            self.pipeline = deque(pair for pair in self.pipeline if pair[0] is not cycle)
         return True
 
     def _end(self, rejection: Rejection) -> None:
