@@ -184,7 +184,8 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     quota = Quota.of(settings, database=database, cache=shared, vault=vault, clock=engine.clock)
     rooms = Rooms(
         catalog=catalog, resolver=resolver, clock=engine.clock, calls=calls, metrics=metrics, tracer=tracer,
-        body_bytes=settings.max_request_bytes, longest_wait=settings.retry_after_most,
+        body_bytes=settings.max_request_bytes, argument_values=settings.max_argument_values,
+        longest_wait=settings.retry_after_most,
         streams=_streams(settings, engine, stopping), quota=quota,
         bodies=bodies_for(settings, vault), identity=identity,
     )  # fmt: skip

@@ -40,6 +40,8 @@ class Call:  # made at each call; a frozen one costs twice as much
     headers: tuple[tuple[str, str], ...] = ()
     egress: EgressSettings | None = None
     ends: float | None = None
+    large: bool = False
+    """Whether the arguments take so long to encode that it is done beside the loop."""
 
 
 @dataclass(slots=True)

@@ -34,3 +34,8 @@ class EdgeSettings(BaseSettings):
     max_pipelined_requests: int = Field(
         16, ge=1, le=1000, description="Requests of one connection that may wait for the response of another."
     )
+    max_argument_values: int = Field(
+        400_000,
+        ge=1000,
+        description="Values in a call's arguments (413); a list or an object counts as 5, a member as 7.",
+    )

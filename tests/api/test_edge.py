@@ -162,7 +162,10 @@ def test_rejections_are_counted_by_reason(edge: RunningGateway) -> None:
 
 
 def test_a_limit_per_address_spares_the_others(servers: Pair, tmp_path: Path) -> None:
-    with serve(servers, tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5") as running, contextlib.ExitStack() as stack:
+    with (
+        serve(servers, tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5") as running,
+        contextlib.ExitStack() as stack,
+    ):
         for _ in range(5):
             stack.enter_context(connect(running, source="127.0.0.2")).sendall(LIVE + b"\r\n")
         time.sleep(0.5)

@@ -9,8 +9,8 @@ import pytest
 import uvicorn
 from aiohttp import web
 
-from app.cli.server import server_config
 from app.access.repository import create_key
+from app.cli.server import server_config
 from app.database import Database
 from app.main import create_app
 from app.security.vault import KeyRing

@@ -12,7 +12,6 @@ from aiohttp import web
 from fastapi import FastAPI
 
 from app import cache, problems
-from app.cli.server import server_config
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
@@ -20,6 +19,7 @@ from app.audit.calls import CallWriter
 from app.catalog import Catalog
 from app.catalog.feed import Change, Feed, record_change
 from app.catalog.loader import Loader
+from app.cli.server import server_config
 from app.database import Database
 from app.discovery import Manuals
 from app.discovery import router as discovery_router

@@ -259,7 +259,10 @@ async def test_many_chunks_of_a_usual_size_are_no_flood() -> None:
         response = await site.exchange(CHUNKED, b"10\r\n" + b"a" * 16 + b"\r\n", seconds=0.1)
         assert response == b""
         body = (b"10\r\n" + b"a" * 16 + b"\r\n") * 40_000
-        assert status(await site.exchange(CHUNKED + body + b"0\r\n\r\n" + CHUNKED + b"0\r\n\r\n", seconds=1)) == 200
+        assert (
+            status(await site.exchange(CHUNKED + body + b"0\r\n\r\n" + CHUNKED + b"0\r\n\r\n", seconds=1))
+            == 200
+        )
         assert [len(one["body"]) for one in site.seen] == [640_000, 0]
 
 
