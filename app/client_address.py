@@ -1,5 +1,6 @@
 """Addresses of clients as the keys of limits: one network of one client, one group."""
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -8,6 +9,7 @@ UNKNOWN: Final = "unknown"
 _IPV6_PREFIX: Final = 64
 
 
+@lru_cache(maxsize=4096)
 def address_group(host: str) -> str:
     """Return the group of a client address in which all requests count together.
 

@@ -29,6 +29,7 @@ from app.discovery import router as discovery_router
 from app.errors import GatewayError, Overloaded
 from app.front import collector, contract, docs, figures, health
 from app.front.admission import Admission
+from app.front.connections import Connections, EdgeLimits
 from app.front.hot import Gateway, HotRoute
 from app.front.middleware import AllowedHosts, BodyLimit, Observe
 from app.outbound.credentials import CredentialResolver
@@ -104,6 +105,8 @@ class State(TypedDict):
     origins: Origins
     rooms: Rooms
     quota: Quota
+    connections: Connections
+    """Those of clients, which the HTTP server counts and bounds."""
     stopping: asyncio.Event
     """Set when streams must end: the gateway stops, and their time is nearly over."""
 
@@ -184,7 +187,8 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     quota = Quota.of(settings, database=database, cache=shared, vault=vault, clock=engine.clock)
     rooms = Rooms(
         catalog=catalog, resolver=resolver, clock=engine.clock, calls=calls, metrics=metrics, tracer=tracer,
-        body_bytes=settings.max_request_bytes, longest_wait=settings.retry_after_most,
+        body_bytes=settings.max_request_bytes, argument_values=settings.max_argument_values,
+        longest_wait=settings.retry_after_most,
         streams=_streams(settings, engine, stopping), quota=quota,
         bodies=bodies_for(settings, vault), identity=identity,
     )  # fmt: skip
@@ -196,6 +200,7 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         resolver=resolver, feed=feed, catalog=catalog, search=search, manuals=manuals, keys=keys, calls=calls,
         converter=Converter(settings), readiness=Readiness(), origins=origins, rooms=rooms,
         stopping=stopping, quota=quota, probes=health.Probes(database, redis),
+        connections=Connections(EdgeLimits.of(settings)),
     )  # fmt: skip
 
 

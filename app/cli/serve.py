@@ -1,7 +1,9 @@
 """`utcp-gateway serve`: the gateway itself, on servers that exist or on the embedded pair."""
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import tempfile
 import threading
@@ -11,14 +13,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
 from redis.exceptions import AuthenticationError, AuthorizationError
 
 from app.access.data_keys import check_ring
 from app.cache import AWAY, connect
 from app.cli.listener import Listener, listening
 from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with, warn
-from app.cli.server import Server
+from app.cli.server import Server, server_config
 from app.cli.welcome import Welcome, welcome
 from app.cli.workers import Workers
 from app.database import Database, migrate, schema_state
@@ -30,6 +31,7 @@ from app.telemetry.tracing import require_tracing
 
 LOOPBACK = "127.0.0.0/8,::1/128"
 _REDIS_SECONDS = 3.0
+_FILES = 65_536
 
 
 def serve(
@@ -183,22 +185,8 @@ def hand_over(settings: Settings) -> None:
 
 def run(settings: Settings, listener: Listener) -> None:
     """Runs uvicorn until it is told to stop; answers when all workers have ended."""
-    config = uvicorn.Config(
-        "app.main:create_app",
-        factory=True,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        workers=settings.workers,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=True,
-        forwarded_allow_ips=settings.forwarded_allow_ips,
-        root_path=settings.root_path,
-        timeout_keep_alive=75,
-        h11_max_incomplete_event_size=64 << 10,
-    )
+    raise_file_limit()
+    config = server_config("app.main:create_app", settings, factory=True)
     grace, seconds = settings.grace_seconds, settings.shutdown_seconds
     server: Workers | Server
     if settings.workers > 1:
@@ -209,6 +197,15 @@ def run(settings: Settings, listener: Listener) -> None:
         server.run(sockets=[listener])
     if not server.started:
         raise OperatorError("The gateway could not start; the reason stands above.")
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard one, at most 65,536: connections take one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager

@@ -15,6 +15,8 @@ import structlog
 import uvicorn
 
 from app.cli.listener import Listener
+from app.front.http_protocol import HttpProtocol
+from app.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
@@ -23,6 +25,26 @@ _LOOK_SECONDS = 0.05
 _LAST_EVENT_SECONDS = 5.0
 _CANCEL_SECONDS = 2.0
 _LAST_REQUEST_SECONDS = 0.5
+
+
+def server_config(application: Any, settings: Settings, **options: Any) -> uvicorn.Config:
+    """Return how `serve` serves an application (or its import string); tests and benchmarks use the same.
+
+    `options` are further ones of uvicorn.Config, or replace those given here.
+    """
+    given: dict[str, Any] = {
+        "loop": "uvloop",
+        "http": HttpProtocol,
+        "ws": "none",
+        "workers": settings.workers,
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": True,
+        "forwarded_allow_ips": settings.forwarded_allow_ips,
+        "root_path": settings.root_path,
+    }
+    return uvicorn.Config(application, **(given | options))
 
 
 class Server(uvicorn.Server):

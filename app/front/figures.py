@@ -15,6 +15,7 @@ from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.database import Database
 from app.front.admission import Admission
+from app.front.connections import Connections
 from app.outbound.http1.pool import Pool
 from app.outbound.tokens import TokenCache
 from app.quota import Quota
@@ -42,6 +43,7 @@ def start(metrics: Metrics, state: Mapping[str, Any], admission: Admission) -> C
     if tracer is not None:
         metrics.source(tracer.samples)
     metrics.source(lambda: _admission(admission))
+    metrics.source(lambda: _edge(state["connections"]))
     pulse = Pulse(metrics)
     pulse.start()
     return pulse.aclose
@@ -50,6 +52,15 @@ def start(metrics: Metrics, state: Mapping[str, Any], admission: Admission) -> C
 def _admission(admission: Admission) -> Iterator[Sample]:
     yield of.SHED, (), admission.refused
     yield of.PRESSURE, (), admission.pressure
+
+
+def _edge(connections: Connections) -> Iterator[Sample]:
+    idle = len(connections.idle) + len(connections.fresh)
+    yield of.CLIENT_CONNECTIONS, ("idle",), idle
+    yield of.CLIENT_CONNECTIONS, ("head",), len(connections.heads)
+    yield of.CLIENT_CONNECTIONS, ("busy",), connections.open - idle - len(connections.heads)
+    for reason, number in connections.rejected.items():
+        yield of.EDGE_REJECTED, (reason,), number
 
 
 def _caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator[Sample]:

@@ -49,6 +49,8 @@ class Call:  # made at each call; a frozen one costs twice as much
     reuse: bool = True
     resend: bool = True
     resent: bool = False
+    large: bool = False
+    """Whether the arguments take so long to encode that it is done beside the loop."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """HTTP: a placed request, credentials last, and an answer that is passed on or explained."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -53,7 +54,9 @@ class HttpAdapter(OverHttp):
     async def call(self, call: Call) -> Result:
         """Send the request; small answers are read at once, others streamed within
         `limits.response_bytes`."""
-        response = await self.send(call.target.place(call.arguments), call)
+        place = call.target.place
+        placed = await asyncio.to_thread(place, call.arguments) if call.large else place(call.arguments)
+        response = await self.send(placed, call)
         status = response.status
         if not (200 <= status < 300 or status == 304):
             raise await self.rejection(response, call)

@@ -11,13 +11,14 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from app.rates import RateLimit
+from app.settings.edge import EdgeSettings
 from app.settings.operation import OperationSettings
 from app.settings.outgoing import OutgoingSettings
 from app.settings.programs import ProgramSettings
 from app.settings.words import Words
 
 
-class Settings(OutgoingSettings, ProgramSettings, OperationSettings):
+class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSettings):
     """Times are in seconds, sizes in bytes. `.env.example` is generated from these descriptions."""
 
     model_config = SettingsConfigDict(

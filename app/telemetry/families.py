@@ -138,6 +138,10 @@ ANSWERS = counter("response_cache", "Calls that might be answered from memory, b
 ANSWERS_BYTES = gauge("response_cache_bytes", "Memory of the answers that are kept")
 SHED = counter("admission_refused", "Calls refused at once, because the worker was overloaded")
 PRESSURE = gauge("admission_pressure", "Share of new calls that the most loaded worker refuses", merge="max")
+CLIENT_CONNECTIONS = gauge("client_connections", "Connections of clients", "state")
+EDGE_REJECTED = counter(
+    "edge_rejected", "Requests and connections that the HTTP server rejected or ended by itself", "reason"
+)
 SPANS = counter("spans", "Spans of traces, by whether the collector took them", "outcome")
 
 CPU = counter("process_cpu_seconds", "User and system CPU time spent in seconds", WORKER, prefix="")

@@ -1,5 +1,6 @@
 """The natural way of a call: plan, arguments, deadline, a place at the upstream, and its answer."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from app.security.principal import Principal
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracer
 from app.tools.allowance import allowed
+from app.tools.arguments import LARGE
 from app.tools.call_records import Attempt
 from app.tools.remembering import remembered
 from app.tools.sending import prepared, send
@@ -43,6 +45,8 @@ class Rooms:
     quota: Quota
     tracer: Tracer | None = None
     bodies: BodyKeeper | None = None
+    argument_values: int = 400_000
+    """How many values arguments may have, see `parse_arguments`."""
     identity: str = ""
     """Who this gateway is in CDN-Loop."""
 
@@ -55,7 +59,10 @@ async def admitted(
     Raises NotFound (unknown, invisible or disabled), InvalidArguments and RateLimited.
     """
     plan = attempt.plan = await _plan(name, principal, rooms.catalog)
-    plan.validate(arguments)
+    if attempt.request_bytes > LARGE:
+        await asyncio.to_thread(plan.validate, arguments)
+    else:
+        plan.validate(arguments)
     if principal.rate is not None or plan.rate is not None:
         attempt.standing = await allowed(plan, principal, rooms.quota.rates)
     return plan

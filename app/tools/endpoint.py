@@ -33,7 +33,7 @@ from app.security.identity import LOOP, travelled
 from app.security.principal import Principal
 from app.tools.accepting import Accepted, accepted
 from app.tools.allowance import tell, tell_with
-from app.tools.arguments import parse_arguments
+from app.tools.arguments import LARGE, parse_arguments
 from app.tools.call_records import Attempt
 from app.tools.calls import Rooms, admitted, begin, call, describe
 from app.tools.connection import MOST_AT_ONCE, cancel_when_gone, gone
@@ -44,8 +44,6 @@ from app.tools.streaming import EventStream, Streams
 _NAME: Final = re.compile(TOOL_NAME)
 # Most calls are over by then, and never pay for a task that watches the connection.
 _WATCH_AFTER: Final = 0.1
-# Bytes that are read in about a millisecond; more are read beside the loop.
-_QUICK: Final = 256 << 10
 _JSON: Final = b"application/json"
 _MILLISECONDS: Final = re.compile(rb"0*[1-9][0-9]{0,8}")
 _TRUE: Final = frozenset({"true", "1"})
@@ -71,10 +69,10 @@ async def call_tool(request: Request) -> Response:
         _refuse_impossible(name)
         seconds = _seconds(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
         body = await _body(request, head, limit=rooms.body_bytes, streams=rooms.streams)
-        if len(body) <= _QUICK:
-            arguments = parse_arguments(body)
+        if len(body) <= LARGE:
+            arguments = parse_arguments(body, rooms.argument_values)
         else:
-            arguments = await asyncio.to_thread(parse_arguments, body)
+            arguments = await asyncio.to_thread(parse_arguments, body, rooms.argument_values)
         if attempt is None:
             described = await describe(name, arguments, principal=principal, rooms=rooms)
             return _described(described)

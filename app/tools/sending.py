@@ -26,6 +26,7 @@ from app.errors import (
 from app.outbound.credentials import CredentialResolver, WireCredential
 from app.protocols.base import Call, Result
 from app.telemetry.tracing import CallTrace
+from app.tools.arguments import LARGE
 from app.tools.call_records import CANCELLED, Attempt
 
 # "Exponential Backoff And Jitter" (AWS): waiting a random part of the pause spreads the retries best.
@@ -60,6 +61,7 @@ async def send(
             credentials = await resolved(plan, resolver, deadline=deadline)
     call = prepared(plan, arguments, credentials, call_id=attempt.call_id, deadline=deadline)
     call.headers = attempt.headers
+    call.large = attempt.request_bytes > LARGE
     if ends is not None:
         call.ends = ends
         call.headers += _EVENTS

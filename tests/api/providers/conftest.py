@@ -10,6 +10,7 @@ import uvicorn
 from aiohttp import web
 
 from app.access.repository import create_key
+from app.cli.server import server_config
 from app.database import Database
 from app.main import create_app
 from app.security.vault import KeyRing
@@ -121,7 +122,7 @@ async def served(servers, **changed):
         **changed,
     })  # fmt: skip
     app = create_app(settings)
-    server = Served(uvicorn.Config(app, port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=2))
+    server = Served(server_config(app, settings, port=0, lifespan="on", timeout_graceful_shutdown=2))
     task = asyncio.create_task(server.serve())
     while not server.started:
         if task.done():

@@ -19,6 +19,7 @@ from app.audit.calls import CallWriter
 from app.catalog import Catalog
 from app.catalog.feed import Change, Feed, record_change
 from app.catalog.loader import Loader
+from app.cli.server import server_config
 from app.database import Database
 from app.discovery import Manuals
 from app.discovery import router as discovery_router
@@ -204,7 +205,7 @@ async def _state(database_url, redis_url):
 @contextlib.asynccontextmanager
 async def _served(app):
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", lifespan="on")
+        server_config(app, Settings(_env_file=None), port=0, log_level="error", lifespan="on")
     )
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it.

@@ -4,9 +4,8 @@ import asyncio
 import socket
 from typing import Any
 
-import uvicorn
-
-from app.cli.server import Server
+from app.cli.server import Server, server_config
+from app.settings import Settings
 
 
 async def _answering(scope: Any, _receive: Any, send: Any) -> None:
@@ -16,7 +15,7 @@ async def _answering(scope: Any, _receive: Any, send: Any) -> None:
 
 
 async def test_connections_that_stand_in_the_queue_of_a_listener_are_answered() -> None:
-    config = uvicorn.Config(_answering, http="httptools", ws="none", lifespan="off", log_config=None)
+    config = server_config(_answering, Settings(_env_file=None), lifespan="off")
     config.load()
     server = Server(config, grace_seconds=0, shutdown_seconds=5)
     server.lifespan = config.lifespan_class(config)

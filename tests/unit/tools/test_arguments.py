@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from app.errors import BadRequest, InvalidArguments
+from app.errors import BadRequest, InvalidArguments, TooLarge
 from app.tools.arguments import parse_arguments
 
 
@@ -53,3 +53,30 @@ def test_looking_for_them_takes_little_time():
     began = time.thread_time()
     parse_arguments(body)
     assert time.thread_time() - began < 0.2
+
+
+@pytest.mark.parametrize(
+    ("unit", "cost"),
+    [
+        (b"1", 1), (b'"x"', 1), (b'",[{:"', 1), (b'"\\\\"', 1), (b'"a\\",b"', 1), (b"[]", 5), (b"{}", 5), (b'{"a":1}', 11),
+    ],
+)  # fmt: skip
+def test_more_values_than_allowed_are_refused_before_they_are_made(unit, cost):
+    limit = 300_000
+    fits = (limit - 100) // cost
+    assert len(parse_arguments(b'{"a": [' + b",".join([unit] * fits) + b"]}", limit)["a"]) == fits
+    with pytest.raises(TooLarge) as caught:
+        parse_arguments(b'{"a": [' + b",".join([unit] * (fits + 100)) + b"]}", limit)
+    assert caught.value.extra == {"limit": limit}
+
+
+@pytest.mark.parametrize("text", [b"a," * 2_000_000, b"[{:" * 1_000_000, b'\\"' * 1_000_000, b"\\\\," * 1_000_000])
+def test_what_a_string_holds_does_not_count(text):
+    assert len(parse_arguments(b'{"a": "' + text + b'"}', 1000)) == 1
+
+
+def test_what_is_not_json_is_refused_however_much_it_is():
+    with pytest.raises(BadRequest):
+        parse_arguments(b'{"a": [1, \\" ' + b"," * 500_000, 1_000_000)
+    with pytest.raises(BadRequest):
+        parse_arguments(b'{"a": "' + b"," * 500_000, 1000)

@@ -1,0 +1,299 @@
+"""The connections of clients of one worker: how many there are, of whom, and how long each may do nothing.
+
+Each state in which the server waits for a client has a queue in the order of its beginning. A single timer
+looks at the heads of the queues twice a second, so that a request costs no timer of its own.
+"""
+
+import asyncio
+import resource
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+import structlog
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from app.client_address import address_group
+from app.front.rejections import (
+    ADDRESS_LIMIT,
+    BODY_AFTER_RESPONSE,
+    BODY_TIMEOUT,
+    CONNECTION_LIMIT,
+    EVICTED,
+    HEAD_TIMEOUT,
+    REASONS,
+    RESPONSE_TIMEOUT,
+    SILENT,
+    Rejection,
+)
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from uvicorn.server import ServerState
+
+_log = structlog.get_logger(__name__)
+
+LINGER_BYTES: Final = 16 << 20
+"""How much of a request is still read, and discarded, after the response to it: a client that sees its
+connection reset may lose the response (RFC 9112 section 9.6)."""
+_LINGER_SECONDS: Final = 5.0
+_SWEEP_SECONDS: Final = 0.5
+# Memory of heads that are not complete, of all connections. Only those of an attack are old ones.
+_HEADS_BYTES: Final = 8 << 20
+# A connection younger than this is not closed in favour of another.
+_YOUNG_SECONDS: Final = 1.0
+# In this many bytes a client that sends a body, or takes a response, must prove that it is alive.
+_PROGRESS_BYTES: Final = 64 << 10
+# The application has the same limit for calls, and more to say.
+_BODY_SLACK: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLimits:
+    """Bounds of one worker; see `settings.edge`. Times are in seconds, sizes in bytes."""
+
+    head_bytes: int = 64 << 10
+    header_fields: int = 128
+    head_timeout: float = 10.0
+    keep_alive_timeout: float = 75.0
+    stall_timeout: float = 60.0
+    connections: int = 4096
+    per_address: int = 1024
+    pipelined: int = 16
+    forwarded_allow_ips: str = "127.0.0.1"
+
+    @classmethod
+    def of(cls, settings: Settings) -> "EdgeLimits":
+        """Return the limits of the settings, the number of connections within half of RLIMIT_NOFILE."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        connections = settings.max_connections
+        if files != resource.RLIM_INFINITY and connections > files // 2:
+            connections = files // 2
+            _log.warning("MAX_CONNECTIONS is more than half of the open files", connections=connections)
+        return cls(
+            head_bytes=settings.max_head_bytes,
+            header_fields=settings.max_header_fields,
+            head_timeout=settings.head_timeout,
+            keep_alive_timeout=settings.keep_alive_timeout,
+            stall_timeout=settings.caller_idle_timeout,
+            connections=connections,
+            per_address=settings.max_connections_per_address,
+            pipelined=settings.max_pipelined_requests,
+            forwarded_allow_ips=settings.forwarded_allow_ips,
+        )
+
+
+class Connection(Protocol):
+    """A connection as its table sees it."""
+
+    group: str | None
+    """The client's address group while it counts for a limit."""
+    counted: bool
+    head_cost: int
+
+    def reject(self, rejection: Rejection) -> None:
+        """Give the response, if there is one and nothing else was said, and end."""
+
+    def drop(self) -> None:
+        """End at once."""
+
+    def stalls(self, now: float, seconds: float) -> bool:
+        """Return whether the client has not sent 64 KiB of its body for `seconds`, though it could."""
+
+    def blocks(self, now: float, seconds: float) -> bool:
+        """Return whether the client has not taken 64 KiB of its response for `seconds`."""
+
+
+class Connections:
+    """The table of one worker. Use it in the loop's thread."""
+
+    def __init__(self, limits: EdgeLimits | None = None) -> None:
+        self.limits = limits or EdgeLimits()
+        self.open = 0
+        self.rejected = dict.fromkeys(REASONS, 0)
+        """By reason, requests and connections that were rejected or ended."""
+        self.fresh: dict[Connection, float] = {}
+        """Those that have sent nothing yet, by the time of their start."""
+        self.heads: dict[Connection, float] = {}
+        """Those whose request's head is not complete."""
+        self.idle: dict[Connection, float] = {}
+        """Those between two requests."""
+        self.lingering: dict[Connection, float] = {}
+        """Those whose response is written, and who still send."""
+        self.bodies: set[Connection] = set()
+        """Those whose body is not complete."""
+        self.blocked: set[Connection] = set()
+        """Those who do not take their response as fast as it is made."""
+        self._head_cost = 0
+        self._addresses: dict[str, int] = {}
+        self._trusted = ProxyHeadersMiddleware(_nothing, self.limits.forwarded_allow_ips).trusted_hosts
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def trusts(self, host: str | None) -> bool:
+        """Return whether the peer is a proxy that says for whom it forwards; None is a Unix socket."""
+        return host is None or host in self._trusted
+
+    def admit(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> Rejection | None:
+        """Count a new connection; return why it must not stay. Its `group` is None without a limit."""
+        now = loop.time()
+        if self.open >= self.limits.connections and not self._evict(now):
+            return self.count(CONNECTION_LIMIT)
+        if connection.group is not None and not self.enter(connection.group):
+            connection.group = None
+            return self.count(ADDRESS_LIMIT)
+        connection.counted = True
+        self.open += 1
+        self.fresh[connection] = now
+        if self._timer is None:
+            self._loop = loop
+            self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep)
+        return None
+
+    def release(self, connection: Connection) -> None:
+        """Forget a connection that has ended; a second time does nothing."""
+        self.fresh.pop(connection, None)
+        self.idle.pop(connection, None)
+        self.lingering.pop(connection, None)
+        self.bodies.discard(connection)
+        self.blocked.discard(connection)
+        self.head_ended(connection)
+        if connection.group is not None:
+            self.leave(connection.group)
+            connection.group = None
+        if connection.counted:
+            connection.counted = False
+            self.open -= 1
+
+    def enter(self, group: str) -> bool:
+        """Count one more connection or request of an address group; return False when there are too many."""
+        number = self._addresses.get(group, 0)
+        if number >= self.limits.per_address:
+            return False
+        self._addresses[group] = number + 1
+        return True
+
+    def leave(self, group: str) -> None:
+        """Undo one `enter`."""
+        number = self._addresses[group] - 1
+        if number:
+            self._addresses[group] = number
+        else:
+            del self._addresses[group]
+
+    def forwarded_group(self, forwarded_for: str) -> str | None:
+        """Return the address group of the client that a trusted proxy names in X-Forwarded-For."""
+        host = self._trusted.get_trusted_client_address(forwarded_for)[0]
+        return address_group(host) if host else None
+
+    def count(self, rejection: Rejection) -> Rejection:
+        """Count a rejection for the metric, and return it."""
+        self.rejected[rejection.reason] += 1
+        return rejection
+
+    def head_grows(self, connection: Connection, cost: int, now: float) -> None:
+        """Note that a head is not complete and takes `cost` bytes; the oldest heads make room for others."""
+        if connection not in self.heads:
+            self.fresh.pop(connection, None)
+            self.heads[connection] = now
+        self._head_cost += cost - connection.head_cost
+        connection.head_cost = cost
+        while self._head_cost > _HEADS_BYTES:
+            oldest = next(iter(self.heads))
+            self.head_ended(oldest)
+            oldest.reject(HEAD_TIMEOUT)
+
+    def head_ended(self, connection: Connection) -> None:
+        """Note that a head is complete, or its connection has ended."""
+        self.heads.pop(connection, None)
+        self._head_cost -= connection.head_cost
+        connection.head_cost = 0
+
+    def _evict(self, now: float) -> bool:
+        """Make room by closing the connection that has done nothing for the longest time."""
+        for queue in (self.fresh, self.heads, self.idle):
+            for connection, since in queue.items():
+                if now - since < _YOUNG_SECONDS:
+                    break
+                self.count(EVICTED)
+                self.release(connection)
+                connection.drop()
+                return True
+        return False
+
+    def _sweep(self) -> None:
+        """End what has waited for too long."""
+        loop = self._loop
+        if loop is None or not self.open:
+            self._timer = None
+            return
+        now = loop.time()
+        limits = self.limits
+        for connection in _expired(self.fresh, now - limits.head_timeout):
+            self.count(SILENT)
+            connection.drop()
+        for connection in _expired(self.heads, now - limits.head_timeout):
+            self.head_ended(connection)
+            connection.reject(HEAD_TIMEOUT)
+        for connection in _expired(self.idle, now - limits.keep_alive_timeout):
+            connection.drop()
+        for connection in _expired(self.lingering, now - _LINGER_SECONDS):
+            self.count(BODY_AFTER_RESPONSE)
+            connection.drop()
+        for connection in [one for one in self.bodies if one.stalls(now, limits.stall_timeout + _BODY_SLACK)]:
+            self.bodies.discard(connection)
+            connection.reject(BODY_TIMEOUT)
+        for connection in [
+            one for one in self.blocked if one.blocks(now, limits.stall_timeout + _BODY_SLACK)
+        ]:
+            self.blocked.discard(connection)
+            self.count(RESPONSE_TIMEOUT)
+            connection.drop()
+        self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+
+class Progress:
+    """How far a transfer has come: it must make 64 KiB in a time."""
+
+    __slots__ = ("_amount", "_since")
+
+    def __init__(self, now: float, amount: int) -> None:
+        self._since = now
+        self._amount = amount
+
+    def stalls(self, now: float, amount: int, seconds: float) -> bool:
+        """Return whether `amount` is not 64 KiB more than it was `seconds` ago."""
+        if amount - self._amount >= _PROGRESS_BYTES:
+            self._since, self._amount = now, amount
+        return now - self._since > seconds
+
+    def restart(self, now: float) -> None:
+        """Begin the time anew: it was not the other side that was waited for."""
+        self._since = now
+
+
+def _expired(queue: dict[Connection, float], before: float) -> list[Connection]:
+    """Remove and return the members of a queue that began before a time."""
+    found = []
+    for connection, since in queue.items():
+        if since > before:
+            break
+        found.append(connection)
+    for connection in found:
+        queue.pop(connection, None)
+    return found
+
+
+async def _nothing(_scope: Any, _receive: Any, _send: Any) -> None:
+    """Stand for the application where only the list of proxies is of use."""
+
+
+_of_servers: "WeakKeyDictionary[ServerState, Connections]" = WeakKeyDictionary()
+
+
+def connections_of(server_state: "ServerState", app_state: dict[str, Any]) -> Connections:
+    """Return the table that the application's lifespan made, or one with the default limits per server."""
+    found = app_state.get("connections")
+    if isinstance(found, Connections):
+        return found
+    return _of_servers.setdefault(server_state, Connections())

@@ -1,0 +1,594 @@
+"""The HTTP/1.1 side of a client's connection: uvicorn's protocol on httptools, with bounds on what is read
+before the application decides anything, and without what two readers of a message could take differently.
+
+uvicorn's own class collects a head of any size, waits for it without end, merges trailers into the headers of
+a request that has begun, and responds to a malformed pipelined request in the middle of the response before.
+"""
+
+import asyncio
+import re
+from collections import deque
+from typing import Any, Final, NoReturn
+from urllib.parse import unquote
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
+
+from app.client_address import address_group
+from app.front import rejections as why
+from app.front.connections import LINGER_BYTES, Connections, Progress, connections_of
+from app.front.rejections import Rejection
+
+# Phases of a connection. In _IDLE there is no byte of a request, _CLOSING reads only to discard.
+_IDLE: Final = 0
+_HEAD: Final = 1
+_BODY: Final = 2
+_CLOSING: Final = 3
+
+# What is given to the parser at once while a head is being read: what a head has too much is at most this.
+_SLICE: Final = 8 << 10
+_LARGE: Final = 64 << 10
+# What is still read after a response to a message that cannot be read.
+_LAST_BYTES: Final = 1 << 20
+# Of a request line without its target, and the empty line.
+_LINE_SIZE: Final = 16
+# Memory of one header field beside its text.
+_FIELD_COST: Final = 160
+_WATCHED: Final = frozenset({b"host", b"transfer-encoding", b"expect", b"x-forwarded-for"})
+# RFC 9110 section 7.2 and RFC 3986 section 3.2.2, without user information and zone identifiers.
+_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_PATH_OR_QUERY: Final = re.compile(rb"[/?]")
+_MAX_HOSTS: Final = 1024
+_VERSION: Final = re.compile(rb" HTTP/(?!1\.[01]\r?\n)[0-9]+(?:\.[0-9]+)?\r?\n")
+
+_valid_hosts: set[bytes] = set()
+
+
+class _Rejected(Exception):
+    """Raised in a callback of the parser; `HttpProtocol._rejection` says why."""
+
+
+class _Discarded(list[tuple[bytes, bytes]]):
+    """The headers after a head: trailers, which are read and forgotten (RFC 9110 section 6.5.1)."""
+
+    def append(self, _field: tuple[bytes, bytes], /) -> None:
+        """Do nothing."""
+
+
+_DISCARDED: Final = _Discarded()
+# Of every connection without pipelined requests; never changed.
+_NO_PIPELINE: Final[deque[Any]] = deque()
+
+
+class _Flow(FlowControl):
+    """uvicorn's, with an event only while there is something to wait for."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.read_paused = False
+        self.write_paused = False
+        self._writable: asyncio.Event | None = None
+
+    async def drain(self) -> None:
+        """Wait until the transport takes more."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        """Let writers wait from now on."""
+        if not self.write_paused:
+            self.write_paused = True
+            self._writable = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """Wake those who wait."""
+        if self._writable is not None:
+            self.write_paused = False
+            self._writable.set()
+            self._writable = None
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection; limits and counts are those of `Connections`.
+
+    Thousands of them may be idle: slots, because instances with more than 30 attributes pay 1 kB for a
+    dictionary of their own, and no queue or event before there is something to wait for.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_body",
+        "_chunked",
+        "_framing",
+        "_head_bytes",
+        "_is_proxy",
+        "_last",
+        "_linger",
+        "_phase",
+        "_received",
+        "_rejection",
+        "_root",
+        "_running",
+        "_table",
+        "counted",
+        "group",
+        "head_cost",
+        "url",
+    )
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.group: str | None = None
+        self.counted = False
+        self.head_cost = 0
+        self.headers = _DISCARDED
+        self.pipeline = _NO_PIPELINE
+        self.url = b""
+        self._table: Connections = connections_of(server_state, app_state)
+        self._root = self.root_path.encode("ascii")
+        self._is_proxy = False
+        self._phase = _HEAD
+        self._head_bytes = 0
+        self._rejection: Rejection | None = None
+        # The request whose response is being made, and what is to be written after the last response.
+        self._running: RequestResponseCycle | None = None
+        self._last: Rejection | None = None
+        self._linger = LINGER_BYTES
+        # Of a chunked body: bytes read beside the body itself.
+        self._chunked = False
+        self._framing = 0
+        self._received = 0
+        self._body: Progress | None = None
+        self._blocked: Progress | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the connection; one too many gets a response and ends."""
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = _Flow(transport)
+        self.server = get_local_addr(transport)
+        self.client = get_remote_addr(transport)
+        self.scheme = "https" if is_ssl(transport) else "http"
+        host = None if self.client is None else self.client[0]
+        if host is None or self._table.trusts(host):
+            self._is_proxy = True
+        else:
+            self.group = address_group(host)
+        rejection = self._table.admit(self, self.loop)
+        if rejection is not None:
+            self._phase = _CLOSING
+            transport.write(self._response(rejection))
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell every request that is under way."""
+        for cycle in (self._running, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+                self._leave(cycle)
+        self.pipeline = _NO_PIPELINE
+        self._table.release(self)
+        self._phase = _CLOSING
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Give the parser what fits into the bounds."""
+        phase = self._phase
+        if phase == _IDLE:
+            self._table.idle.pop(self, None)
+            self._phase = _HEAD
+        elif phase == _CLOSING:
+            self._discard(len(data))
+            return
+        size = len(data)
+        if size <= _SLICE:
+            self._feed(data)
+            if self._phase != _IDLE:
+                self._incomplete(size)
+            return
+        start = 0
+        view = memoryview(data)
+        while start < size and self._phase != _CLOSING:
+            # Bodies of a known length go in large pieces, all that may hold a field in small ones.
+            end = start + (_LARGE if self._phase == _BODY and not self._chunked else _SLICE)
+            end = min(end, size)
+            if self._phase == _IDLE:
+                self._phase = _HEAD
+            self._feed(view[start:end])
+            if self._phase != _IDLE:
+                self._incomplete(end - start)
+            start = end
+        if self._phase == _CLOSING:
+            self._discard(size - start)
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        received = self._received
+        cycle = self.cycle if self._chunked and self._phase == _BODY else None
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # No other protocol is spoken: the request is responded to, and what follows it is discarded.
+            self._phase = _CLOSING
+            return
+        except httptools.HttpParserError as error:
+            self._fail(self._rejection or self._malformed(error, data))
+            return
+        if cycle is not None and cycle is self.cycle:
+            self._framing += len(data) - (self._received - received)
+
+    def _incomplete(self, size: int) -> None:
+        """Look at the bounds of a message whose end has not come with `size` bytes that were read."""
+        table = self._table
+        if self._phase == _HEAD:
+            self._head_bytes += size
+            if self._head_bytes > table.limits.head_bytes or len(self.headers) > table.limits.header_fields:
+                self._fail(why.URI_TOO_LONG if self._in_url() else why.HEAD_TOO_LARGE)
+                return
+            cost = self._head_bytes + _FIELD_COST * len(self.headers)
+            table.head_grows(self, cost, self.loop.time())
+        elif self._phase == _BODY:
+            if self._chunked and self._framing > table.limits.head_bytes + 2 * self._received:
+                # As in Go (CVE-2023-39326): chunks of one byte cost more to read than they bring.
+                self._fail(why.FRAMING_TOO_LARGE)
+            elif self.cycle.response_complete:
+                self._discard(size)
+            elif self._body is None:
+                self._body = Progress(self.loop.time(), 0)
+                table.bodies.add(self)
+
+    def _in_url(self) -> bool:
+        """Return whether the request line has not come to its end: the parser gives the URL in pieces."""
+        return not self.headers and len(self.url) + _LINE_SIZE + _SLICE > self._head_bytes
+
+    # Callbacks of the parser
+
+    def on_message_begin(self) -> None:
+        """Forget the message before."""
+        self.url = b""
+        self.headers = []
+        self._phase = _HEAD
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head; those of trailers are discarded."""
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Check the head, and start the application or put the request behind others."""
+        parser = self.parser
+        headers = self.headers
+        version = parser.get_http_version()
+        method = parser.get_method()
+        group = self._check_head(version, method)
+        if self._head_bytes:
+            self._head_bytes = 0
+            self._table.head_ended(self)
+        elif self in self._table.fresh:
+            del self._table.fresh[self]
+        url = self.url
+        if url[0] != 0x2F or b"#" in url:
+            url = self._origin_form(url)
+        raw_path, _, query = url.partition(b"?")
+        path = raw_path.decode("ascii")
+        if "%" in path:
+            path = unquote(path)
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item]
+            "root_path": self.root_path,
+            "headers": headers,
+            "state": self.app_state.copy(),
+            "method": method.decode("ascii"),
+            "path": self.root_path + path,
+            "raw_path": self._root + raw_path,
+            "query_string": query,
+        }
+        # What follows in this message belongs to no head.
+        self.headers = _DISCARDED
+        self._phase = _BODY
+        self._framing = self._received = 0
+        self._begin(version, group)
+
+    def _begin(self, version: str, group: str | None) -> None:
+        app: Any = self.app
+        if group is not None and not self._table.enter(group):
+            self._table.count(why.ADDRESS_LIMIT)
+            group, app = None, _too_many
+        cycle = self.cycle = RequestResponseCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            # After another final response than 100 nobody knows whether the body follows, and what follows an
+            # upgrade that did not happen is not read as HTTP.
+            keep_alive=version != "1.0"
+            and not self.expect_100_continue
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade(),
+            on_response=self.on_response_complete,
+        )
+        if group is not None:
+            cycle.address_group = group  # type: ignore[attr-defined]
+        if self._running is None:
+            self._running = cycle
+            self._start_asgi_task(cycle, app)
+        else:
+            self.flow.pause_reading()
+            if not self.pipeline:
+                self.pipeline = deque()
+            self.pipeline.appendleft((cycle, app))
+
+    def _check_head(self, version: str, method: bytes) -> str | None:
+        """Reject what other servers on the way may read otherwise; return the forwarded client's group."""
+        if version not in ("1.1", "1.0"):
+            self._reject(why.BAD_VERSION)
+        if method == b"CONNECT":
+            self._reject(why.BAD_METHOD)
+        self._check_bounds()
+        hosts = 0
+        self.expect_100_continue = self._chunked = False
+        forwarded = []
+        for name, value in self.headers:
+            if name in _WATCHED:
+                if name == b"host":
+                    hosts += 1
+                    if value not in _valid_hosts and not _is_host(value):
+                        self._reject(why.BAD_HOST)
+                elif name == b"x-forwarded-for":
+                    forwarded.append(value)
+                elif name == b"expect":
+                    self.expect_100_continue = value.lower() == b"100-continue"
+                else:
+                    self._check_transfer_coding(version, value)
+        if hosts != 1 and (hosts or version == "1.1"):
+            self._reject(why.BAD_HOST)
+        if forwarded and self._is_proxy:
+            return self._table.forwarded_group(b", ".join(forwarded).decode("latin-1"))
+        return None
+
+    def _check_transfer_coding(self, version: str, value: bytes) -> None:
+        """Let only `chunked` pass, once: the parser takes `gzip, chunked`, and says no to others too late."""
+        if version != "1.1":
+            self._reject(why.MALFORMED)
+        if self._chunked or value.strip(b" \t").lower() != b"chunked":
+            self._reject(why.BAD_TRANSFER_CODING)
+        self._chunked = True
+
+    def _check_bounds(self) -> None:
+        limits = self._table.limits
+        if len(self.headers) > limits.header_fields:
+            self._reject(why.HEAD_TOO_LARGE)
+        if self._head_bytes > limits.head_bytes - _SLICE:
+            # The last bytes may have been too many.
+            url = len(self.url) + _LINE_SIZE
+            if url > limits.head_bytes:
+                self._reject(why.URI_TOO_LONG)
+            if url + sum(len(name) + len(value) + 4 for name, value in self.headers) > limits.head_bytes:
+                self._reject(why.HEAD_TOO_LARGE)
+        if len(self.pipeline) >= limits.pipelined:
+            self._reject(why.PIPELINE_TOO_LONG)
+
+    def _origin_form(self, url: bytes) -> bytes:
+        """Return path and query of a target in absolute form (RFC 9112 section 3.2.2)."""
+        try:
+            parsed = httptools.parse_url(url)
+        except httptools.HttpParserInvalidURLError:
+            self._reject(why.BAD_TARGET)
+        scheme, _, rest = url.lower().partition(b"://")
+        authority = _PATH_OR_QUERY.split(rest, maxsplit=1)[0]
+        host = next((value.lower() for name, value in self.headers if name == b"host"), authority)
+        if b"#" in url or scheme not in (b"http", b"https") or not _is_host(authority) or authority != host:
+            self._reject(why.BAD_TARGET)
+        path = parsed.path or b"/"
+        return path if parsed.query is None else path + b"?" + parsed.query
+
+    def on_body(self, body: bytes) -> None:
+        """Hand the application a piece of the body."""
+        self._received += len(body)
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """The request is complete; so is the exchange, where the response was faster."""
+        self._phase = _IDLE
+        if self._body is not None:
+            self._body = None
+            self._table.bodies.discard(self)
+        cycle = self.cycle
+        cycle.more_body = False
+        if cycle.response_complete:
+            self._table.lingering.pop(self, None)
+            self._rest()
+        else:
+            cycle.message_event.set()
+
+    # Responses
+
+    def on_response_complete(self) -> None:
+        """Start what waits behind this response, or say the last words, or wait for the next request."""
+        self.server_state.total_requests += 1
+        if self._running is not None:
+            self._leave(self._running)
+            self._running = None
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._running = cycle
+            self._start_asgi_task(cycle, app)
+        elif self._last is not None:
+            self._end(self._last)
+        elif self._phase == _BODY and self.cycle.response_complete:
+            # The rest of the body is read, so that the client sees the response.
+            self._linger = LINGER_BYTES
+            self._table.bodies.discard(self)
+            self._table.lingering[self] = self.loop.time()
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait for the next request, if it has not begun."""
+        if self._phase == _IDLE and self._running is None and not self.transport.is_closing():
+            # A connection at rest holds nothing of its last request.
+            self.cycle = self.scope = None  # type: ignore[assignment]
+            self.headers = _DISCARDED
+            self._table.idle[self] = self.loop.time()
+
+    def _leave(self, cycle: RequestResponseCycle) -> None:
+        group = getattr(cycle, "address_group", None)
+        if group is not None:
+            cycle.address_group = None  # type: ignore[attr-defined]
+            self._table.leave(group)
+
+    # Rejections
+
+    def reject(self, rejection: Rejection) -> None:
+        """Give a response to what is being read, after those before it, and end the connection."""
+        self._fail(rejection)
+
+    def drop(self) -> None:
+        """End the connection at once."""
+        self._phase = _CLOSING
+        self.transport.abort()
+
+    def _reject(self, rejection: Rejection) -> NoReturn:
+        self._rejection = rejection
+        raise _Rejected
+
+    def _malformed(self, error: httptools.HttpParserError, data: bytes | memoryview) -> Rejection:
+        if self._phase == _HEAD and not self.headers and _VERSION.search(bytes(data[:_SLICE])):
+            return why.BAD_VERSION
+        if isinstance(error, httptools.HttpParserInvalidURLError):
+            return why.BAD_TARGET
+        return why.MALFORMED
+
+    def _fail(self, rejection: Rejection) -> None:
+        """Read nothing more; the response comes after those of the requests before."""
+        self._table.count(rejection)
+        in_body = self._phase == _BODY
+        self._phase = _CLOSING
+        self._linger = _LAST_BYTES
+        self._table.head_ended(self)
+        self._table.bodies.discard(self)
+        self.headers = _DISCARDED
+        cycle = self.cycle
+        if in_body and cycle is not None and not self._give_up(cycle):
+            return
+        if self._running is None:
+            self._end(rejection)
+        else:
+            self._last = rejection
+
+    def _give_up(self, cycle: RequestResponseCycle) -> bool:
+        """End a request whose body cannot be read; return whether there can be a response of ours."""
+        if cycle.response_started:
+            # What is written is not the end of the response, or it was the whole of it.
+            cycle.disconnected = True
+            self.transport.close()
+            return False
+        cycle.disconnected = True
+        cycle.message_event.set()
+        self._leave(cycle)
+        if cycle is self._running:
+            self._running = None
+        else:
+            self.pipeline = deque(pair for pair in self.pipeline if pair[0] is not cycle)
+        return True
+
+    def _end(self, rejection: Rejection) -> None:
+        """Write the last response, and read on for a moment: a reset might take it from the client."""
+        transport = self.transport
+        self._phase = _CLOSING
+        if transport.is_closing():
+            return
+        transport.write(self._response(rejection))
+        if transport.can_write_eof():
+            transport.write_eof()
+            self._table.lingering[self] = self.loop.time()
+            self.flow.resume_reading()
+        else:
+            transport.close()
+
+    def _response(self, rejection: Rejection) -> bytes:
+        lines = [STATUS_LINE[rejection.status]]
+        for name, value in (*self.server_state.default_headers, *rejection.headers):
+            if name != b"connection":
+                lines += [name, b": ", value, b"\r\n"]
+        return b"".join([*lines, b"connection: close\r\n\r\n", rejection.body])
+
+    def _discard(self, size: int) -> None:
+        """Read no more than so much after the response."""
+        self._linger -= size
+        if self._linger < 0 and not self.transport.is_closing():
+            self._table.count(why.BODY_AFTER_RESPONSE)
+            self.drop()
+
+    # Clients that do not go on
+
+    def stalls(self, now: float, seconds: float) -> bool:
+        """See `connections.Connection`."""
+        progress = self._body
+        if progress is None:
+            return False
+        if self.flow.read_paused or self._running is not self.cycle:
+            progress.restart(now)
+            return False
+        return progress.stalls(now, self._received, seconds)
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol; from now on the client must take something."""
+        super().pause_writing()
+        self._blocked = Progress(self.loop.time(), -self.transport.get_write_buffer_size())
+        self._table.blocked.add(self)
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().resume_writing()
+        self._blocked = None
+        self._table.blocked.discard(self)
+
+    def blocks(self, now: float, seconds: float) -> bool:
+        """See `connections.Connection`."""
+        progress = self._blocked
+        return progress is not None and progress.stalls(now, -self.transport.get_write_buffer_size(), seconds)
+
+
+def _is_host(value: bytes) -> bool:
+    """Return whether this is a valid value of Host; remembers the valid ones, of which there are few."""
+    if _HOST.fullmatch(value) is None:
+        return False
+    if len(_valid_hosts) < _MAX_HOSTS and len(value) <= 255:
+        _valid_hosts.add(value)
+    return True
+
+
+async def _too_many(_scope: Any, _receive: Any, send: Any) -> None:
+    """Respond in place of the application, on a connection that belongs to a proxy and other clients."""
+    rejection = why.ADDRESS_LIMIT
+    await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.headers})
+    await send({"type": "http.response.body", "body": rejection.body, "more_body": False})

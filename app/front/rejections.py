@@ -1,0 +1,124 @@
+"""What the HTTP server writes by itself, before any request reaches the application: RFC 9457 problems.
+
+`reason` is the value of the metric's label; there are no others.
+"""
+
+from typing import Final, NamedTuple
+
+import orjson
+
+from app.errors import PROBLEM_TYPE
+
+_MEDIA_TYPE: Final = b"application/problem+json"
+
+
+class Rejection(NamedTuple):
+    """Why a request or a connection is rejected, and the response; without a body, nothing is written."""
+
+    reason: str
+    status: int
+    body: bytes
+    retry_after: int | None = None
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The response's headers, without those that concern the connection."""
+        found = [(b"content-type", _MEDIA_TYPE), (b"content-length", b"%d" % len(self.body))]
+        if self.retry_after is not None:
+            found.append((b"retry-after", b"%d" % self.retry_after))
+        return found
+
+
+def _rejection(
+    reason: str, status: int, slug: str, title: str, detail: str, *, retry_after: int | None = None
+) -> Rejection:
+    problem = {"type": PROBLEM_TYPE + slug, "title": title, "status": status, "detail": detail}
+    return Rejection(reason, status, orjson.dumps(problem), retry_after)
+
+
+def _bad_request(reason: str, detail: str) -> Rejection:
+    return _rejection(reason, 400, "bad-request", "The request could not be read", detail)
+
+
+MALFORMED: Final = _bad_request("malformed", "The request is not HTTP/1.1 (RFC 9112).")
+BAD_HOST: Final = _bad_request("host", "Send the Host header once, with a host and perhaps a port.")
+BAD_TARGET: Final = _bad_request(
+    "target", "The request target must be a path, or an http URL of the host that the Host header names."
+)
+FRAMING_TOO_LARGE: Final = _bad_request(
+    "framing", "The chunk sizes, chunk extensions and trailers of the body are too large."
+)
+URI_TOO_LONG: Final = _rejection(
+    "uri", 414, "uri-too-long", "The URL is too long", "The request target is longer than is read here."
+)
+HEAD_TOO_LARGE: Final = _rejection(
+    "head",
+    431,
+    "request-header-fields-too-large",
+    "The request head is too large",
+    "The request line and the header fields are larger, or more, than are read here.",
+)
+HEAD_TIMEOUT: Final = _rejection(
+    "head_timeout",
+    408,
+    "request-timeout",
+    "The request took too long",
+    "The head of the request did not arrive in time.",
+)
+BODY_TIMEOUT: Final = _rejection(
+    "body_timeout",
+    408,
+    "request-timeout",
+    "The request took too long",
+    "The body of the request stopped arriving.",
+)
+BAD_METHOD: Final = _rejection(
+    "method", 501, "not-implemented", "Not implemented", "The method CONNECT is not implemented."
+)
+BAD_TRANSFER_CODING: Final = _rejection(
+    "transfer_coding",
+    501,
+    "not-implemented",
+    "Not implemented",
+    "The only transfer coding of a request is `chunked`, given once.",
+)
+BAD_VERSION: Final = _rejection(
+    "version",
+    505,
+    "http-version-not-supported",
+    "HTTP version not supported",
+    "Send HTTP/1.1 or HTTP/1.0.",
+)
+PIPELINE_TOO_LONG: Final = _rejection(
+    "pipeline",
+    429,
+    "too-many-requests",
+    "Too many requests",
+    "Too many requests were sent before their responses were read.",
+    retry_after=1,
+)
+ADDRESS_LIMIT: Final = _rejection(
+    "address",
+    429,
+    "too-many-requests",
+    "Too many requests",
+    "There are too many connections or requests of this client address.",
+    retry_after=1,
+)
+CONNECTION_LIMIT: Final = _rejection(
+    "connections",
+    503,
+    "overloaded",
+    "The gateway is overloaded",
+    "There are too many connections.",
+    retry_after=1,
+)
+# These write nothing: there is no request to respond to, or nobody who takes the response.
+SILENT: Final = Rejection("silent", 0, b"")
+EVICTED: Final = Rejection("evicted", 0, b"")
+BODY_AFTER_RESPONSE: Final = Rejection("body_after_response", 0, b"")
+RESPONSE_TIMEOUT: Final = Rejection("response_timeout", 0, b"")
+
+REASONS: Final = tuple(
+    dict.fromkeys(value.reason for value in list(globals().values()) if isinstance(value, Rejection))
+)
