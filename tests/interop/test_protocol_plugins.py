@@ -197,6 +197,7 @@ def meant(found: Any) -> Any:
 
 
 @pytest.mark.interop
+@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.protocol}-{case.name}")
 async def test_plugin_and_gateway_see_the_same(
     case: Case, upstreams: dict[str, tuple[Any, Upstream]], theirs: dict[Case, Any]
