@@ -43,7 +43,7 @@ corpus: $(DEV) ## Judge the OpenAPI conversion on every public API (ARGS: --samp
 	$(BIN)/python -m benchmarks.corpus $(ARGS)
 
 fuzz: $(DEV) ## Run schemathesis against the gateway at length
-	FUZZ_LONG=1 $(BIN)/python -m pytest tests/api/test_schemathesis.py $(ARGS)
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/api/test_schemathesis.py $(ARGS)
 
 faults: $(DEV) ## Break servers, links and processes under load, and say what was lost (ARGS: --only E,F, --slice, --redis PROGRAM)
 	@$(BIN)/python -m tests.faults $(ARGS)

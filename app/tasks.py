@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -11,6 +11,8 @@ from app.errors import Unavailable
 _log = structlog.get_logger(__name__)
 
 _AGAIN_SECONDS = 0.5
+
+_Result = TypeVar("_Result")
 
 
 class Reports(NamedTuple):
@@ -66,6 +68,26 @@ class Watched:
         if not task.cancelled():
             # Whoever waited has it; when the caller has left, nobody else will look at it.
             task.exception()
+
+
+async def completed(task: "asyncio.Task[_Result]") -> _Result:
+    """Wait for the end of the task, and return or raise what it does.
+
+    A cancellation of the waiting task does not reach this one, and is raised only after its end: for clean-up
+    that must be over before the waiting task goes on. The task itself is to be short.
+    """
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        if not task.cancelled():
+            # What it raised gives way to the cancellation, and counts as retrieved.
+            task.exception()
+        raise cancellation
+    return task.result()
 
 
 async def end_tasks(tasks: "list[asyncio.Task[None]]") -> None:

@@ -7,6 +7,14 @@ import pytest
 
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair, pair
+from tests.harness.time_limit import (
+    pytest_configure,
+    pytest_runtest_protocol,
+    pytest_runtest_setup,
+    pytest_sessionfinish,
+)
+
+__all__ = ["pytest_configure", "pytest_runtest_protocol", "pytest_runtest_setup", "pytest_sessionfinish"]
 
 
 @pytest.fixture(scope="session")

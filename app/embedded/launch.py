@@ -100,7 +100,11 @@ def _try_out(prefix: Sequence[str], postgres: Path) -> tuple[bool, str]:
 
 def version(postgres: Path) -> str:
     """The major version of a PostgreSQL binary, e.g. `18`; `?` if it does not say."""
-    ran = subprocess.run([str(postgres), "--version"], env=_ENVIRONMENT, capture_output=True, check=False)
+    command = [str(postgres), "--version"]
+    try:
+        ran = subprocess.run(command, env=_ENVIRONMENT, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "?"
     found = re.search(rb"(\d+)\.", ran.stdout)
     return found.group(1).decode() if found else "?"
 

@@ -15,6 +15,7 @@ import orjson
 import app
 from app.errors import Fault, InvalidDocument, TooLarge
 from app.openapi.model import Conversion, ConvertedTool, ConvertOptions, Json
+from app.processes import child_process
 
 _CHUNK = 256 * 2**10
 _ROOT = str(Path(app.__file__).parent.parent)
@@ -73,26 +74,20 @@ async def convert_in_child(
         # Spares the start of a process.
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
     order = {"options": options.to_json(), "memory": limits.memory, "seconds": limits.cpu_seconds}
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "app.openapi.worker",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=_environment(os.environ),
-        cwd="/",
-        start_new_session=True,
-    )
-    feeding = asyncio.create_task(_feed(child, orjson.dumps(order) + b"\n", document))
-    try:
-        async with asyncio.timeout(limits.wall_seconds):
-            collected = await _collect(child, limits)
-            status = await child.wait()
-    except TimeoutError:
-        raise TooLarge(f"Converting the document takes more than {limits.wall_seconds:g} seconds") from None
-    finally:
-        await _end(child, feeding)
+    command = (sys.executable, "-m", "app.openapi.worker")
+    async with child_process(*command, env=_environment(os.environ), stdin=asyncio.subprocess.PIPE) as child:
+        feeding = asyncio.create_task(_feed(child, orjson.dumps(order) + b"\n", document))
+        try:
+            async with asyncio.timeout(limits.wall_seconds):
+                collected = await _collect(child, limits)
+                status = await child.wait()
+        except TimeoutError:
+            raise TooLarge(
+                f"Converting the document takes more than {limits.wall_seconds:g} seconds"
+            ) from None
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
     if status != 0 or not collected.head:
         raise _died(status)
     return collected.conversion()
@@ -133,15 +128,6 @@ async def _feed(child: asyncio.subprocess.Process, order: bytes, document: bytes
             child.stdin.write(document[start : start + _CHUNK])
             await child.stdin.drain()
         child.stdin.close()
-
-
-async def _end(child: asyncio.subprocess.Process, feeding: asyncio.Task[None]) -> None:
-    feeding.cancel()
-    if child.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-    # Shielded: a cancelled request must not leave a zombie behind.
-    await asyncio.shield(asyncio.gather(feeding, child.wait(), return_exceptions=True))
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ class DocumentLimits:
 
     The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations; the
     largest input schema has 1.3 MB). Nothing is validated against the schema of an answer, so `answer_size`
-    is smaller than `tool_size`.
+    is smaller than `tool_size`. `overlay_seconds` is CPU time.
     """
 
     size: int = 64 * 2**20
@@ -33,6 +33,7 @@ class DocumentLimits:
     answer_size: int = 32 * 2**10
     output_size: int = 1024 * 2**20
     output_factor: int = 48
+    overlay_seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from app.sample.credentials import SampleCredentials, SampleError
 from app.sample.registration import registration
 
+_START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 
 
@@ -39,7 +41,13 @@ def sample_process(data_dir: Path, *, port: int, host: str = "127.0.0.1") -> Ite
         _stop(child)
 
 
-def _address(child: "subprocess.Popen[str]", credentials: SampleCredentials, place: str) -> str:
+def _address(
+    child: "subprocess.Popen[str]",
+    credentials: SampleCredentials,
+    place: str,
+    *,
+    seconds: float = _START_SECONDS,
+) -> str:
     assert child.stdin is not None  # noqa: S101 - both are pipes
     assert child.stdout is not None  # noqa: S101
     try:
@@ -47,7 +55,15 @@ def _address(child: "subprocess.Popen[str]", credentials: SampleCredentials, pla
         child.stdin.flush()
     except BrokenPipeError:
         pass
-    said = child.stdout.readline().strip()
+    # A child that is killed ends its output, and so the wait for a line of it.
+    deadline = threading.Timer(seconds, child.kill)
+    deadline.daemon = True
+    deadline.start()
+    try:
+        line = child.stdout.readline()
+    finally:
+        deadline.cancel()
+    said = line.strip() if line.endswith("\n") else ""
     if said.startswith("!"):
         raise SampleError(
             f"The sample API cannot listen on {place}: {said[1:]}. "

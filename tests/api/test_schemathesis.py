@@ -40,6 +40,7 @@ def fuzzed(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.slow
+@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_check_fails(fuzzed: RunningGateway, seed: str, tmp_path: Path) -> None:
     command = [

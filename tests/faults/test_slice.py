@@ -32,6 +32,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory, repository_root: Path) -> lis
 
 
 @pytest.mark.slow
+@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("name", [*SLICE, "*"])
 def test_what_is_promised_is_kept(rows: list[dict[str, Any]], name: str) -> None:
     mine = [row for row in rows if row["id"] == name]

@@ -51,7 +51,12 @@ def own_valkey() -> Iterator[OwnValkey]:
         finally:
             process.send_signal(signal.SIGCONT)
             process.terminate()
-            process.wait(10)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
 
 
 @dataclass(slots=True)

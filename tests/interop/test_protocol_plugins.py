@@ -18,6 +18,7 @@ import pytest
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
+from app.processes import child_process
 from app.protocols.base import Call, Means, Result
 from app.protocols.registry import Adapters
 from app.security.masking import Masker
@@ -167,11 +168,10 @@ async def theirs(upstreams: dict[str, tuple[Any, Upstream]]) -> dict[Case, Any]:
         }
         for case in CASES
     ]  # fmt: skip
-    child = await asyncio.create_subprocess_exec(
-        python, HERE / "client_plugins.py", json.dumps(asked),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={"PATH": os.environ["PATH"]},
-    )  # fmt: skip
-    out, err = await asyncio.wait_for(child.communicate(), 240)
+    command = (str(python), str(HERE / "client_plugins.py"), json.dumps(asked))
+    environment = {"PATH": os.environ["PATH"]}
+    async with child_process(*command, env=environment, stderr=asyncio.subprocess.PIPE) as child:
+        out, err = await asyncio.wait_for(child.communicate(), 240)
     assert child.returncode == 0, err.decode()[-3000:]
     return dict(zip(CASES, json.loads(out.decode().strip().splitlines()[-1]), strict=True))
 
@@ -197,6 +197,7 @@ def meant(found: Any) -> Any:
 
 
 @pytest.mark.interop
+@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.protocol}-{case.name}")
 async def test_plugin_and_gateway_see_the_same(
     case: Case, upstreams: dict[str, tuple[Any, Upstream]], theirs: dict[Case, Any]

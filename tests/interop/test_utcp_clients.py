@@ -98,6 +98,7 @@ def calls_with(book: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.interop
+@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("version", ["1", "0"])
 def test_a_released_client_discovers_and_calls_every_auth_kind(
     version: str, gateway: RunningGateway, library: str
@@ -120,6 +121,7 @@ def test_a_released_client_discovers_and_calls_every_auth_kind(
 
 
 @pytest.mark.interop
+@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("version", ["1", "0"])
 def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, library: str) -> None:
     with gateway.client() as client:
@@ -129,6 +131,7 @@ def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, 
 
 
 @pytest.mark.interop
+@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("version", ["1", "0"])
 def test_a_client_calls_the_upstream_itself_with_credentials_of_its_own(
     version: str, gateway: RunningGateway, tmp_path: Path

@@ -5,7 +5,6 @@ import contextlib
 import errno
 import json
 import os
-import signal
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from app.errors import InvalidArguments, UpstreamUnreachable
 from app.outbound.programs.rules import ProgramRules
+from app.processes import close_pipes, kill_group
 
 TAIL: Final = 16 * 1024
 """What is kept of the end of standard error, in bytes."""
@@ -100,9 +100,9 @@ class Running(asyncio.SubprocessProtocol):
         self._killed = True
         self._end_output()
         if self.ended.is_set():
-            self._transport.close()
+            self._close()
         else:
-            self._kill_group()
+            kill_group(self._transport.get_pid())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -136,14 +136,14 @@ class Running(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         # What it left behind ends with it. Its number is still the group's where anything is left in that.
-        self._kill_group()
+        kill_group(self._transport.get_pid())
         with contextlib.suppress(OSError):
             self._failure = os.read(self._report, 1024).decode("utf-8", "replace") or None
         os.close(self._report)
         self._writable.set()
         self.ended.set()
         if self._killed:
-            self._transport.close()
+            self._close()
         else:
             self._await_last_words()
 
@@ -155,7 +155,7 @@ class Running(asyncio.SubprocessProtocol):
         """A process that has left the group may keep the pipe open: once silent, it is no longer heard."""
         if self._over or (self._quiet and not self._paused):
             self._end_output()
-            self._transport.close()
+            self._close()
         else:
             self._await_last_words()
 
@@ -165,9 +165,10 @@ class Running(asyncio.SubprocessProtocol):
             self._pieces.clear()
         self._changed.set()
 
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._transport.get_pid(), signal.SIGKILL)
+    def _close(self) -> None:
+        # A process that has left the group may hold the other ends, and neither read nor write.
+        close_pipes(self._transport)
+        self._transport.close()
 
 
 async def start(order: Order, rules: ProgramRules) -> Running:

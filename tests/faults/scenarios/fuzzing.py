@@ -1,10 +1,12 @@
 """schemathesis while Redis and PostgreSQL come and go: 429, 503 and 504 are added to its answers, never a 500."""
 
 import asyncio
+import os
 import re
 import sys
 from pathlib import Path
 
+from app.processes import child_process
 from tests.faults.proxy import Toxic
 from tests.faults.report import Row
 from tests.faults.rig import Rig
@@ -36,10 +38,9 @@ async def run(rig: Rig) -> list[Row]:
             "--include-operation-id-regex",
             "^(callTool|listTools|createKey|listProviders|manual|ready)$",
         ]
-    process = await asyncio.create_subprocess_exec(
-        *command, cwd=rig.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    output = (await process.communicate())[0].decode(errors="replace")
+    merged = asyncio.subprocess.STDOUT
+    async with child_process(*command, env=os.environ, cwd=str(rig.folder), stderr=merged) as process:
+        output = (await process.communicate())[0].decode(errors="replace")
     stop.set()
     faults = await chaos
     (rig.folder / "schemathesis.txt").write_text(output)

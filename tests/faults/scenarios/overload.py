@@ -6,6 +6,7 @@ import os
 import sys
 import time
 
+from app.processes import child_process
 from tests.faults.load import Load, Outcome, counted, milliseconds, percentile
 from tests.faults.report import Row
 from tests.faults.rig import Rig
@@ -67,11 +68,9 @@ def _call(_worker: int, number: int) -> tuple[str, dict[str, str]]:
 
 async def _health(url: str, seconds: float) -> list[float]:
     """The seconds of each answer, 99 for one that was no 200; from a process that has nothing else to do."""
-    asking = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _ASKING, url, str(seconds), stdout=asyncio.subprocess.PIPE
-    )
-    _first(asking.pid, -15)
-    return [float(line) for line in (await asking.communicate())[0].split()]
+    async with child_process(sys.executable, "-c", _ASKING, url, str(seconds), env=os.environ) as asking:
+        _first(asking.pid, -15)
+        return [float(line) for line in (await asking.communicate())[0].split()]
 
 
 def _first(pid: int, priority: int) -> None:

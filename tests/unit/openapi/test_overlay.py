@@ -7,6 +7,7 @@ import pytest
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi import ConvertOptions, convert
+from app.openapi.child import convert_in_child
 from app.openapi.model import DocumentLimits
 from app.openapi.overlay import lay_over, read_overlay
 
@@ -138,3 +139,60 @@ def test_the_converter_sees_the_document_with_its_overlay() -> None:
     conversion = convert(orjson.dumps(document(paths)), options=ConvertOptions(overlay=text))
     assert [(tool.name, tool.description) for tool in conversion.tools] == [("b", "Finds b.")]
     assert "$.nothing" in conversion.report["warnings"][0]["detail"]
+
+
+def test_filters_match_and_search_with_i_regexps() -> None:
+    raw = {
+        "paths": {
+            "/ä1": {"x": "a.c"},
+            "/b": {"x": "abc"},
+            "/c": {"x": "a\rc"},
+            "/d": {"x": "xabcx"},
+            "/e": {"x": 1},
+        }
+    }
+
+    def found(condition: str) -> list[str]:
+        changed, _ = laid(raw, {"target": f"$.paths[?{condition}]", "update": {"y": 1}})
+        return [path for path, item in changed["paths"].items() if "y" in item]
+
+    assert found("match(@.x, 'a.c')") == ["/ä1", "/b"]
+    assert found("match(@.x, 'a[.]c')") == ["/ä1"]
+    assert found(r"match(@.x, 'a\\.c')") == ["/ä1"]
+    assert found("search(@.x, 'abc')") == ["/b", "/d"]
+    assert found(r"search(@.x, '\\p{Lu}|\\p{Ll}b')") == ["/b", "/d"]
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)a", "(a)\\\\1", "a{1,2000}", "("])
+def test_pattern_that_is_no_i_regexp_matches_nothing_and_is_a_remark(pattern: str) -> None:
+    raw = {"paths": {"/a": {"x": "a"}, "/b": {"x": "aa"}}}
+    found, remarks = laid(raw, {"target": f"$.paths[?search(@.x, '{pattern}')]", "remove": True})
+    assert found == raw
+    assert "no I-Regexp" in remarks[0]
+    assert len(remarks) == 2
+
+
+@pytest.mark.parametrize("pattern", ["(x+x+)+y", "^(x|x)*$y", "(x*)*y"])
+def test_pattern_takes_time_linear_in_the_text(pattern: str) -> None:
+    raw = {"paths": {"/a": {"x": "x" * 20_000}}}
+    # With an engine that backtracks, this does not end.
+    _, remarks = laid(raw, {"target": f"$.paths[?search(@.x, '{pattern}')]", "remove": True})
+    assert "finds nothing" in remarks[0]
+
+
+def test_pattern_that_is_too_large_for_its_text_is_rejected() -> None:
+    raw = {"paths": {"/a": {"x": "x" * 1_000_000}}}
+    with pytest.raises(TooLarge, match="regular expression"):
+        laid(raw, {"target": "$.paths[?search(@.x, '([a-z]{1,50}){1,20}0')]", "remove": True})
+
+
+async def test_overlay_that_takes_too_long_is_ended() -> None:
+    """Filters in filters look at a part of the document again for each part that it stands in."""
+    deep: Json = {}
+    for _ in range(60):
+        deep = {"a": deep}
+    raw = document({}, x=deep)
+    text = overlay({"target": "$" + "..[?@" * 5 + "..b" + "]" * 5, "remove": True})
+    options = ConvertOptions(overlay=text, limits=DocumentLimits(overlay_seconds=0.5))
+    with pytest.raises(TooLarge, match=r"0\.5 seconds of CPU"):
+        await convert_in_child(orjson.dumps(raw), options=options)
