@@ -1,17 +1,20 @@
 """Outcomes under an Idempotency-Key, on a real PostgreSQL."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 
-from app.database import Database
+from app.database import Database, asyncpg_dsn
 from app.errors import IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown, Unavailable
 from app.models import new_id
 from app.quota.outcomes import Asked, Kept, Lease, Outcomes
 from app.security.vault import SealBroken
+from tests.harness.servers import with_database
 
 TENANT = UUID(int=1)
 
@@ -53,11 +56,28 @@ async def run(database, statement, **parameters):
         return (await session.execute(text(statement), parameters)).all()
 
 
+@asynccontextmanager
+async def unreachable(database):
+    """The database ends all connections and takes no new ones."""
+    [row] = await run(database, "SELECT current_database() AS name")
+    url = with_database(database.dsn, "postgres")
+    connection = await asyncpg.connect(asyncpg_dsn(url))
+    try:
+        await connection.execute(f'ALTER DATABASE "{row.name}" ALLOW_CONNECTIONS false')
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", row.name
+        )
+        yield
+    finally:
+        await connection.execute(f'ALTER DATABASE "{row.name}" ALLOW_CONNECTIONS true')
+        await connection.close()
+
+
 async def died(database, lease: Lease) -> None:
     """As if the process had died and the call's time were over."""
     async with database.writing() as session:
-        statement = "UPDATE idempotency_keys SET leased_until = now() - interval '1 s' WHERE id = :id"
-        await session.execute(text(statement), {"id": lease.id})
+        statement = "UPDATE idempotency_keys SET leased_until = now() - interval '1 s' WHERE call_id = :call"
+        await session.execute(text(statement), {"call": lease.asked.call_id})
 
 
 class TestACallIsMadeOnce:
@@ -76,6 +96,8 @@ class TestACallIsMadeOnce:
         found = await asyncio.gather(
             *(workers[number % 3].begin(once_more(first)) for number in range(50)), return_exceptions=True
         )
+        for worker in workers:
+            await worker.aclose()
         assert len([one for one in found if isinstance(one, Lease)]) == 1
         assert len([one for one in found if isinstance(one, IdempotencyRunning)]) == 49
 
@@ -195,8 +217,10 @@ class TestWhatIsStored:
         assert len(await run(database, "SELECT 1 FROM idempotency_keys")) == 1
 
     async def test_it_is_kept_for_the_time_of_the_setting(self, database, vault) -> None:
-        await Outcomes(database, vault, seconds=100).begin(first := asked())
-        await Outcomes(database, vault, seconds=100).begin(longer := asked(seconds=300))
+        outcomes = Outcomes(database, vault, seconds=100)
+        await outcomes.begin(first := asked())
+        await outcomes.begin(longer := asked(seconds=300))
+        await outcomes.aclose()
         query = "SELECT extract(epoch FROM expires_at - created_at)::int AS s FROM idempotency_keys WHERE call_id = :id"
         assert [row.s for row in await run(database, query, id=first.call_id)] == [100]
         # Never shorter than the call itself may take.
@@ -209,16 +233,15 @@ class TestWithoutPostgres:
         with pytest.raises(Unavailable):
             await outcomes.begin(asked())
         assert len(outcomes) == 0
+        await outcomes.aclose()
 
     async def test_an_outcome_is_stored_as_soon_as_it_is_back(self, outcomes, database) -> None:
         first = asked()
         lease = await outcomes.begin(first)
-        there, away = outcomes._database, Database("postgresql://postgres@127.0.0.1:1/none")
-        outcomes._database = away
-        await outcomes.keep(lease, b"outcome")
-        assert len(outcomes) == 1
-        outcomes._database = there
-        await outcomes._watched.aclose(seconds=5)
+        async with unreachable(database):
+            assert not await outcomes.keep(lease, b"outcome")
+            assert len(outcomes) == 1
+        await outcomes._watched.aclose(seconds=15)
         assert await outcomes.begin(once_more(first)) == Kept(first.call_id, b"outcome")
 
     async def test_the_end_waits_for_outcomes(self, database, vault) -> None:
@@ -231,4 +254,6 @@ class TestWithoutPostgres:
 
         outcomes.watch(asyncio.create_task(slow_call()))
         await outcomes.aclose()
-        assert isinstance(await Outcomes(database, vault).begin(once_more(first)), Kept)
+        other = Outcomes(database, vault)
+        assert isinstance(await other.begin(once_more(first)), Kept)
+        await other.aclose()
