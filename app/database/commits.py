@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import asyncpg
 import structlog
-from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
+from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError, QueryCanceledError
 
 from app.database.dsn import asyncpg_dsn
 from app.errors import Overloaded
@@ -86,7 +86,7 @@ class CommitConnection:
                 except DatabaseAway as error:
                     self._drop()
                     sent = sent or error.sent
-                    if isinstance(error.__cause__, TimeoutError):
+                    if isinstance(error.__cause__, TimeoutError | QueryCanceledError):
                         break
             self._reconnect_later()
             raise DatabaseAway(sent=sent)
@@ -113,7 +113,12 @@ class CommitConnection:
 
     async def _connect(self, seconds: float) -> Any:
         """Raises DatabaseAway whatever the server says, which may have forgotten database or password."""
-        settings = {"application_name": "utcp-gateway", "synchronous_commit": "on"}
+        settings = {
+            "application_name": "utcp-gateway",
+            "synchronous_commit": "on",
+            # A statement that waits for a lock must not be carried out long after it was given up here.
+            "statement_timeout": str(int(self._seconds * 1000)),
+        }
         try:
             self._connection = await asyncpg.connect(  # type: ignore[no-untyped-call]
                 self._dsn, timeout=seconds, server_settings=settings, target_session_attrs="read-write"

@@ -90,7 +90,7 @@ async def run(rig: Rig) -> list[Row]:
     clients, kills, seconds = (1_000, 6, 10.0) if rig.full else (200, 1, 3.0)
     await rig.use(AUDIT_MODE="strict")
     await rig.register("w", rig.stub.url, writers=_WRITERS, limits={"concurrency": 1000})
-    await rig.warm("w.write0")
+    await rig.warm("w.write0", {"body": {"id": "warm"}})
     async with rig.caller() as caller:
         async with Backlog(caller, "w", clients=_FEW) as few:
             await asyncio.sleep(1)
