@@ -158,14 +158,18 @@ def _limits(given: Setting) -> Iterator[Row]:
 
 def _recorded(given: Setting) -> Iterator[Row]:
     """The gateway with records before calls with effects are made, and with a trace of every call."""
-    for mode in ("spool", "strict"):
-        loaded = _loaded(given, 10, AUDIT_MODE=mode)
-        client = Client(loaded.server, loaded.key)
-        register(client, "wide", wide_document(server=given.upstream))
-        client.close()
-        wide = Request("/tools/wide.put/call", {"Authorization": f"Bearer {loaded.key}"}, {"body": WIDE})
-        name = f"utcp-gateway, audit {mode}, body of 20 properties"
-        yield Row(name, loaded.server, [wide], sockets=loaded.sockets)
+    loaded = _loaded(given, 10, AUDIT_MODE="strict")
+    client = Client(loaded.server, loaded.key)
+    register(client, "wide", wide_document(server=given.upstream))
+    client.close()
+    headers = {"Authorization": f"Bearer {loaded.key}"}
+    wide = Request("/tools/wide.put/call", headers, {"body": WIDE})
+    name = "utcp-gateway, audit strict, body of 20 properties"
+    yield Row(name, loaded.server, [wide], sockets=loaded.sockets)
+    once = Request(
+        "/tools/wide.put/call", {**headers, "Idempotency-Key": "@a-different-number@"}, {"body": WIDE}
+    )
+    yield Row(f"{name}, Idempotency-Key", loaded.server, [once], sockets=loaded.sockets)
     for share in ("1.0", "0.01"):
         traced = _loaded(
             given, 10, OTEL_EXPORTER_OTLP_ENDPOINT=given.upstream, OTEL_TRACES_SAMPLER_ARG=share,

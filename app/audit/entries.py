@@ -42,7 +42,7 @@ class CallEntry:  # made at each call; a frozen one costs twice as much
 
 
 class Recorder(Protocol):
-    """A mode of the audit: `calls.CallWriter` (fast), `spool.SpoolRecorder`, `strict.StrictRecorder`."""
+    """A mode of the audit: `calls.CallWriter` (fast) or `strict.StrictRecorder`."""
 
     durable: bool
     """Whether calls with effects must be put on record by `intend` before they are made."""

@@ -3,7 +3,6 @@
 from app.audit.bodies import BodyKeeper
 from app.audit.calls import CallWriter
 from app.audit.entries import Recorder
-from app.audit.spool import SpoolRecorder
 from app.audit.strict import StrictRecorder
 from app.database import Database
 from app.security.vault import Vault
@@ -17,14 +16,6 @@ def recorder_for(settings: Settings, database: Database) -> Recorder:
         flush_seconds=settings.audit_flush_seconds,
         retention_days=settings.call_retention_days,
     )
-    if settings.audit_mode == "spool":
-        return SpoolRecorder(
-            writer,
-            folder=settings.spool_dir,
-            most_bytes=settings.audit_spool_bytes,
-            wait_seconds=settings.audit_wait_seconds,
-            drain_seconds=settings.audit_flush_seconds,
-        )
     if settings.audit_mode == "strict":
         return StrictRecorder(writer, dsn=database.dsn, wait_seconds=settings.audit_wait_seconds)
     return writer

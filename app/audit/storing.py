@@ -32,22 +32,27 @@ _SIZES: Final = frozenset({"request_bytes", "response_bytes"})
 _FIXED: Final = frozenset({"id", "at", "tenant_id"})
 
 
-def _statement() -> str:
+def insertion(*, first: int = 1, condition: str = "") -> str:
+    """The statement that stores records; its parameters, from `$first` on, are `columns(...)` in their order.
+
+    `condition` limits it to some rows of `r`, which has the columns of the table.
+    """
     names = ", ".join(_COLUMNS)
     places = ", ".join(
-        f"CAST(${number} AS {kind}[])" for number, kind in enumerate(_COLUMNS.values(), start=1)
+        f"CAST(${number} AS {kind}[])" for number, kind in enumerate(_COLUMNS.values(), start=first)
     )
     changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _FIXED)
-    # A batch whose commit was cut off comes again, and so does what was read from a spool: the end of a call
-    # replaces its beginning, whichever is written first, and nothing replaces an end.
+    # A batch whose commit was cut off comes again: the end of a call replaces its beginning, whichever is
+    # written first, and nothing replaces an end.
     return (
-        f"INSERT INTO calls ({names}) SELECT * FROM unnest({places})"  # noqa: S608 - names of columns.
+        f"INSERT INTO calls ({names}) SELECT * FROM unnest({places}) AS r({names})"  # noqa: S608 - columns.
+        f"{condition and f' WHERE {condition}'}"
         f" ON CONFLICT (id, at) DO UPDATE SET {changes}"
         " WHERE calls.outcome IN ('running', 'unknown') AND excluded.outcome <> 'running'"
     )
 
 
-STATEMENT: Final = _statement()
+STATEMENT: Final = insertion()
 """The statement; its parameters are `columns(...)` in their order."""
 
 

@@ -3,159 +3,113 @@
 The record of such a call is committed as `running` before the first byte goes to the upstream, and its end
 before the caller has the whole answer: two commits, shared by all calls under way. Without PostgreSQL these
 calls are refused; calls without effects are recorded as in the fast mode.
+
+A call with an Idempotency-Key has its two records in the commits of its key (`app.quota`).
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
-import asyncpg
-import structlog
-from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
+from asyncpg.exceptions import PostgresError
 
 from app.audit.calls import CallWriter
-from app.audit.durable import DurableRecorder
-from app.audit.entries import CallEntry
+from app.audit.entries import RUNNING, CallEntry
 from app.audit.storing import STATEMENT, columns
-from app.database import asyncpg_dsn
-from app.tasks import end_tasks
+from app.database.commits import CommitConnection, CommitQueue, DatabaseAway
+from app.errors import AuditUnavailable, Overloaded
 
-_log = structlog.get_logger(__name__)
-
-# Classes of SQLSTATE: connection, read-only or ended transaction (a server that is no primary any more), no
-# resources, operator intervention, system error.
-_AWAY = ("08", "25", "53", "57", "58")
-# The last one: no server of a list takes writes, or the connection is in no state to be used.
-_BROKEN = (OSError, TimeoutError, InterfaceError, InternalClientError)
-_CONNECT_SECONDS = 5.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+# So long a statement may take at least: a slow disk is no reason to connect anew.
+_STATEMENT_SECONDS = 3.0
 
 
-class _Away(Exception):
-    """PostgreSQL cannot be written to."""
-
-
-class Ledger:
-    """One connection that commits batches as soon as they come.
-
-    A statement outside of a transaction is one round trip; a session of the pool begins with one more, and
-    makes objects. While PostgreSQL is
-    away, `write` says so at once, and a task connects again.
+class StrictRecorder:
+    """Calls with effects are committed in groups, each waited for by its call for at most `wait_seconds`; all
+    others go through `writer`, and so do ends that cannot be committed.
     """
 
-    def __init__(self, dsn: str, *, wait_seconds: float) -> None:
-        self._dsn = asyncpg_dsn(dsn)
-        # A batch that waits for one under way must be through in time as well, each with one more try.
-        self._try_seconds = wait_seconds / 4
-        self._connection: Any = None
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def open(self) -> None:
-        """Connects, so that the first call need not; without PostgreSQL it goes on trying."""
-        try:
-            await self._connect(_CONNECT_SECONDS)
-        except _Away:
-            self._tasks.append(asyncio.create_task(self._reconnect(), name="call-ledger"))
-
-    async def write(self, entries: Sequence[CallEntry]) -> bool:
-        """Whether they are committed; False when PostgreSQL is away, PostgresError when it refuses a row."""
-        if self._tasks:
-            return False
-        for _ in range(2):
-            # A connection may have ended while nobody looked, and another server may be there at once.
-            try:
-                await self._send(entries)
-            except _Away:
-                self._drop()
-            else:
-                return True
-        self._tasks.append(asyncio.create_task(self._reconnect(), name="call-ledger"))
-        return False
-
-    async def aclose(self) -> None:
-        """Ends the connection."""
-        await end_tasks(self._tasks)
-        self._drop()
-
-    async def _send(self, entries: Sequence[CallEntry]) -> None:
-        try:
-            async with asyncio.timeout(self._try_seconds):
-                connection = self._connection or await self._connect(self._try_seconds)
-                await connection.execute(STATEMENT, *columns(entries).values())
-        except _BROKEN as error:
-            raise _Away from error
-        except PostgresError as error:
-            if str(getattr(error, "sqlstate", None)).startswith(_AWAY):
-                raise _Away from error
-            raise
-
-    async def _connect(self, seconds: float) -> Any:
-        """Raises _Away, whatever the server says: it may have forgotten the database or the password."""
-        settings = {"application_name": "utcp-gateway", "synchronous_commit": "on"}
-        try:
-            self._connection = await asyncpg.connect(  # type: ignore[no-untyped-call]
-                self._dsn, timeout=seconds, server_settings=settings, target_session_attrs="read-write"
-            )
-        except (*_BROKEN, PostgresError) as error:
-            raise _Away from error
-        return self._connection
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None
-
-    async def _reconnect(self) -> None:
-        _log.warning("calls with effects are refused: PostgreSQL cannot record them")
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                await self._connect(_CONNECT_SECONDS)
-                break
-            except _Away:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-        _log.info("calls with effects are recorded again")
-        self._tasks.clear()
-
-
-class StrictRecorder(DurableRecorder):
-    """Calls with effects go through the ledger, all others through `writer`."""
+    durable = True
 
     def __init__(self, writer: CallWriter, *, dsn: str, wait_seconds: float) -> None:
-        super().__init__(writer, wait_seconds=wait_seconds)
-        self._ledger = Ledger(dsn, wait_seconds=wait_seconds)
+        self._writer = writer
+        self._wait_seconds = wait_seconds
+        seconds = max(wait_seconds, _STATEMENT_SECONDS)
+        self._connection = CommitConnection(dsn, seconds=seconds, purpose="call records")
+        self.queue: CommitQueue[CallEntry, bool] = CommitQueue(self._commit, failed=False)
+        """Records that wait for their commit."""
 
     def __len__(self) -> int:
         """Records that are not stored yet."""
         return len(self._writer)
+
+    @property
+    def lost(self) -> int:
+        """Records that were dropped, since the start."""
+        return self._writer.lost
+
+    async def intend(self, entry: CallEntry) -> None:
+        """Keeps the record of a call that is about to be made, or raises AuditUnavailable."""
+        why = "The call has effects and cannot be put on record now. It was not made."
+        try:
+            waiting = self.queue.add(entry, seconds=self._wait_seconds)
+        except Overloaded as error:
+            raise AuditUnavailable(why, retry_after=int(error.headers["Retry-After"])) from None
+        try:
+            if not await _decided(waiting, seconds=self._wait_seconds):
+                raise AuditUnavailable(why)
+        finally:
+            # A record that nobody waits for any more is not sent.
+            waiting.cancel()
 
     def record(self, entry: CallEntry) -> "asyncio.Future[bool] | None":
         """The end of a call; waited for where its beginning is on record."""
         if entry.deadline is None:
             self._writer.record(entry)
             return None
-        return self._group.add(entry)
+        return self.queue.add(entry)
+
+    async def kept(self, waiting: "asyncio.Future[bool]") -> None:
+        """Waits for the record of a call's end; one that is not kept in time waits with the others."""
+        await _decided(waiting, seconds=self._wait_seconds)
 
     async def flush(self) -> bool:
         """Stores what waits."""
-        await self._group.settle()
+        await self.queue.settle()
         return await self._writer.flush()
 
     async def start(self) -> None:
         """Starts the background tasks."""
         await self._writer.start()
-        await self._ledger.open()
+        await self._connection.open()
 
     async def aclose(self) -> None:
         """Commits what is under way, then stores what is left."""
-        await self._group.settle()
-        await self._ledger.aclose()
+        await self.queue.settle()
+        await self._connection.aclose()
         await self._writer.aclose()
+
+    async def _commit(self, entries: list[CallEntry]) -> list[bool]:
+        kept = False
+        try:
+            kept = await self._keep(entries)
+        finally:
+            if not kept:
+                for entry in entries:
+                    if entry.outcome != RUNNING:
+                        self._writer.record(entry)
+        return [kept] * len(entries)
 
     async def _keep(self, entries: list[CallEntry]) -> bool:
         try:
-            return await self._ledger.write(entries)
+            await self._connection.run(STATEMENT, *columns(entries).values())
+        except DatabaseAway:
+            return False
         except PostgresError:
             # A partition that was made meanwhile, or a row that is refused: that is looked into row by row.
             return await self._writer.store.store(entries)
+        return True
+
+
+async def _decided(future: "asyncio.Future[bool]", *, seconds: float) -> bool:
+    """The result of an item of a queue; False when there is none in time."""
+    if not future.done():
+        await asyncio.wait((future,), timeout=seconds)
+    return future.done() and not future.cancelled() and future.result()

@@ -10,10 +10,12 @@ from typing import Any
 
 from app.access import KeyVerifier
 from app.audit.entries import Recorder
+from app.audit.strict import StrictRecorder
 from app.cache import Cache
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.database import Database
+from app.database.commits import CommitQueue
 from app.front.admission import Admission
 from app.front.connections import Connections
 from app.outbound.http1.pool import Pool
@@ -93,6 +95,8 @@ def _lookups(keys: KeyVerifier) -> Iterator[Sample]:
 def _records(calls: Recorder) -> Iterator[Sample]:
     yield of.RECORDS_WAITING, (), len(calls)
     yield of.RECORDS_LOST, (), calls.lost
+    if isinstance(calls, StrictRecorder):
+        yield from _queue("record", calls.queue)
 
 
 def _feed(feed: Feed) -> Iterator[Sample]:
@@ -142,6 +146,11 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
         yield of.PLACES, (provider,), places[provider]
 
 
+def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
+    yield of.QUEUE_WAITING, (name,), queue.waiting
+    yield of.QUEUE_REJECTED, (name,), queue.rejected
+
+
 def _quota(quota: Quota) -> Iterator[Sample]:
     rates, outcomes, answers = quota.rates, quota.outcomes, quota.answers
     yield of.RATE_CHECKS, ("admitted",), rates.admitted
@@ -151,6 +160,9 @@ def _quota(quota: Quota) -> Iterator[Sample]:
     yield of.KEPT_OUTCOMES, ("replayed",), outcomes.replayed
     yield of.KEPT_OUTCOMES, ("refused",), outcomes.refused
     yield of.KEPT_OUTCOMES, ("lost",), outcomes.lost
+    store = outcomes.store
+    for name, queue in (("begin", store.begins), ("read", store.reads), ("end", store.ends)):
+        yield from _queue(f"idempotency-{name}", queue)
     for verdict, number in answers.verdicts.items():
         yield of.ANSWERS, (verdict,), number
     yield of.ANSWERS_BYTES, (), answers.bytes

@@ -136,11 +136,6 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
         return f"http://{host}:{self.port}{self.root_path.rstrip('/')}"
 
     @property
-    def spool_dir(self) -> Path:
-        """Where the spool lies."""
-        return self.audit_spool_dir or self.data_dir / "spool"
-
-    @property
     def grace_seconds(self) -> float:
         """Ctrl-C of a developer is quick; a balancer needs a moment to see that we are not ready."""
         if self.shutdown_grace_seconds is not None:

@@ -1,10 +1,9 @@
 """Settings of records, of the stop, of logs and of traces."""
 
-from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
 Sampler = Literal[
@@ -24,19 +23,13 @@ class OperationSettings(BaseSettings):
     feed_poll_seconds: float = Field(3, gt=0, le=60, description="How often changes are polled for.")
     call_retention_days: int = Field(30, ge=1, description="How long call records are kept.")
     audit_flush_seconds: float = Field(0.5, gt=0, le=60, description="How often call records are written.")
-    audit_mode: Literal["fast", "spool", "strict"] = Field(
+    audit_mode: Literal["fast", "strict"] = Field(
         "fast",
-        description="When a call is on record: soon after it (fast), before its answer in a file (spool), or,"
-        " with effects, in PostgreSQL before it is made (strict).",
+        description="When a call is on record: soon after it (fast), or, with effects, in PostgreSQL before"
+        " it is made (strict).",
     )
     audit_wait_seconds: float = Field(
         1, gt=0, le=30, description="Longest wait for a record before a call with effects is refused."
-    )
-    audit_spool_dir: Path | None = Field(
-        None, description="Folder of the records that AUDIT_MODE=spool keeps; unset: DATA_DIR/spool."
-    )
-    audit_spool_bytes: int = Field(
-        256 << 20, ge=1 << 20, description="Most that a worker keeps there while PostgreSQL is away."
     )
     audit_bodies: Literal["off", "errors", "all"] = Field(
         "off", description="Of which calls arguments and answers are kept, sealed, with the record."
@@ -75,6 +68,18 @@ class OperationSettings(BaseSettings):
     )
     otel_traces_sampler_arg: float = Field(1.0, ge=0, le=1, description="The share of calls of a ratio.")
     otel_sdk_disabled: bool = Field(default=False, description="No traces, whatever else is set.")
+
+    @field_validator("audit_mode", mode="before")
+    @classmethod
+    def _removed(cls, value: object) -> object:
+        if value == "spool":
+            msg = (
+                "the mode spool was removed: set strict, which records calls with effects in PostgreSQL"
+                " before they are made, or fast. Records that are still in the spool folder (DATA_DIR/spool)"
+                " are stored by the version that wrote them: start it once, with PostgreSQL reachable"
+            )
+            raise ValueError(msg)
+        return value
 
     def otlp_headers(self) -> dict[str, str]:
         """The headers for the collector; names and values are percent-decoded, as OpenTelemetry says."""

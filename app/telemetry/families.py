@@ -133,6 +133,12 @@ PLACES_WAITED = gauge("bulkhead_waiting", "Calls that wait for a place at an ori
 PLACES = gauge("bulkhead_limit", "Places at the origins of a provider", "provider")
 RATE_CHECKS = counter("rate_limit_checks", "Calls judged by a rate limit", "outcome")
 RATE_ALONE = counter("rate_limit_alone", "Calls judged by a worker alone, at its share, without Redis")
+QUEUE_WAITING = gauge(
+    "commit_queue_waiting", "Calls that wait for a group commit of PostgreSQL, by what they commit", "queue"
+)
+QUEUE_REJECTED = counter(
+    "commit_queue_rejected", "Calls rejected because too many wait for a group commit", "queue"
+)
 KEPT_OUTCOMES = counter("idempotency", "Calls with an Idempotency-Key, by what became of them", "outcome")
 ANSWERS = counter("response_cache", "Calls that might be answered from memory, by how they were", "outcome")
 ANSWERS_BYTES = gauge("response_cache_bytes", "Memory of the answers that are kept")

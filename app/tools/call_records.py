@@ -55,6 +55,7 @@ class Attempt:
     rate limits stand, and `detached` that it goes on without its caller, and ends itself. `trace` is None
     unless the call is traced.
     `bodies` takes its bodies where they are kept; `stored` is what `kept` waits for, if anything.
+    `holds` says that the record of the end is not stored but `held`, to be stored with something else.
     """
 
     __slots__ = (
@@ -73,6 +74,8 @@ class Attempt:
         "detached",
         "head",
         "headers",
+        "held",
+        "holds",
         "hurried",
         "id",
         "permit",
@@ -122,6 +125,8 @@ class Attempt:
         self._keeper = keeper
         self.bodies: Bodies | None = None if keeper is None else keeper.begin()
         self.stored: Future[bool] | None = None
+        self.holds = False
+        self.held: CallEntry | None = None
         metrics.calls_in_flight += 1
         CALL_ID.set(self.call_id)
 
@@ -134,13 +139,43 @@ class Attempt:
         """Whether the end must be `kept` before the caller has the whole answer."""
         return self._calls.durable
 
+    @property
+    def on_record(self) -> bool:
+        """Whether the call was put on record before it is made."""
+        return self._deadline is not None
+
+    def intent(self, seconds: float) -> CallEntry:
+        """The record of a call that is about to be made, and may take so long."""
+        entry = self._entry(RUNNING, 0, None, 0)
+        entry.deadline = datetime.now(UTC) + timedelta(seconds=seconds) + _LATE
+        return entry
+
     async def intend(self, seconds: float) -> None:
         """Puts a call that is about to be made, and may take so long, on record; AuditUnavailable if not."""
-        deadline = datetime.now(UTC) + timedelta(seconds=seconds) + _LATE
-        entry = self._entry(RUNNING, 0, None, 0)
-        entry.deadline = deadline
+        entry = self.intent(seconds)
         await self._calls.intend(entry)
-        self._deadline = deadline
+        self._deadline = entry.deadline
+
+    def intended(self, entry: CallEntry) -> None:
+        """The intent has been stored otherwise; the record of the end will be `held` for the same way."""
+        self._deadline = entry.deadline
+        self.holds = True
+
+    def take_held(self) -> CallEntry | None:
+        """The record that is held, to be stored with something else; `record` takes it back."""
+        entry, self.held = self.held, None
+        return entry
+
+    def record(self, entry: CallEntry) -> None:
+        """Stores a record that was held in the recorder's own way; `kept` waits for it."""
+        self.stored = self._calls.record(entry)
+
+    def let_go(self) -> None:
+        """Holds no record any more: one that is held, or comes, is stored in the recorder's own way."""
+        self.holds = False
+        entry = self.take_held()
+        if entry is not None:
+            self.record(entry)
 
     async def kept(self) -> None:
         """Waits, after the end, until it is as durable as the mode of the audit says."""
@@ -204,7 +239,10 @@ class Attempt:
         if self.trace is not None:
             tool = plan.name if plan is not None else ""
             self.trace.end(provider=entry.provider, tool=tool, outcome=outcome, status=status)
-        self.stored = self._calls.record(entry)
+        if self.holds:
+            self.held = entry
+        else:
+            self.stored = self._calls.record(entry)
 
     def _entry(
         self, outcome: str, status: int, upstream_status: int | None, response_bytes: int

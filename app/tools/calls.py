@@ -117,7 +117,7 @@ async def _placed(
         raise TimeOver("The call's time was over before it could be sent.")
     if not attempt.permit:
         attempt.permit = plan.upstream.enter() or await plan.upstream.wait(deadline)
-    if rooms.calls.durable and not plan.safe:
+    if rooms.calls.durable and not plan.safe and not attempt.on_record:
         try:
             with Bound(rooms.clock, deadline):
                 await attempt.intend((ends or deadline) - rooms.clock.loop.time())

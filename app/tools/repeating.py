@@ -99,14 +99,17 @@ class Once:
             seconds=seconds,
             safe=plan.safe,
         )
+        intent = attempt.intent(seconds) if attempt.durable and not plan.safe else None
         try:
-            begun = await self._outcomes.begin(asked)
+            begun = await self._outcomes.begin(asked, record=intent)
         except GatewayError as error:
             if "call_id" in error.extra:
                 attempt.call_id = error.extra["call_id"]
             raise
         if not isinstance(begun, Lease):
             return _again(begun.outcome, begun.call_id, attempt)
+        if intent is not None:
+            attempt.intended(intent)
         if plan.idempotency_header is not None:
             theirs = self._outcomes.upstream_key(asked, plan.provider_id)
             attempt.headers += ((plan.idempotency_header, theirs),)
@@ -145,6 +148,7 @@ class Once:
                 whole = await result.gather(self._most)
                 if not whole:
                     # What is passed on as it arrives may break off: it can only be kept that it was begun.
+                    attempt.let_go()
                     await self._outcomes.keep(lease, _packed({"kind": "unkept", "status": result.status}))
                 answer = await respond(result)
             except BaseException:
@@ -152,19 +156,30 @@ class Once:
                 raise
         except GatewayError as error:
             attempt.fail(error)
-            if _carried_out(error, attempt):
-                await self._outcomes.keep(lease, _problem(error))
-            else:
-                await self._outcomes.release(lease)
+            await self._ended(lease, attempt, _problem(error) if _carried_out(error, attempt) else None)
             raise
         except BaseException as error:
             attempt.fail(error)
             if not attempt.attempts:
-                await self._outcomes.release(lease)
+                await self._ended(lease, attempt, None)
+            attempt.let_go()
             raise
         if whole and isinstance(answer, Answer):
-            await self._outcomes.keep(lease, _answer(answer))
+            await self._ended(lease, attempt, _answer(answer))
+        attempt.let_go()
         return answer
+
+    async def _ended(self, lease: Lease, attempt: Attempt, outcome: bytes | None) -> None:
+        """Stores the outcome, or releases the key, and the record of the call's end with it."""
+        record = attempt.take_held()
+        outcomes = self._outcomes
+        if outcome is None:
+            stored = await outcomes.release(lease, record=record)
+        else:
+            stored = await outcomes.keep(lease, outcome, record=record)
+        if record is not None and not stored:
+            attempt.record(record)
+            await attempt.kept()
 
 
 def _carried_out(error: GatewayError, attempt: Attempt) -> bool:

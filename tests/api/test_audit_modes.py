@@ -1,4 +1,4 @@
-"""The durable modes of the audit, as processes that are killed and a PostgreSQL that goes away."""
+"""The modes of the audit, as processes that are killed and a PostgreSQL that goes away."""
 
 import asyncio
 import os
@@ -19,7 +19,6 @@ import pytest
 from aiohttp import web
 
 from app.database import asyncpg_dsn
-from app.security.vault import KeyRing
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
@@ -131,20 +130,13 @@ def call_all(gateway: RunningGateway, killed: list[int]) -> dict[str, int]:
     return answers
 
 
-def left_behind(folder: Path, gateway: RunningGateway) -> list[Path]:
-    """Spools of processes that have ended: `calls-{time}-{process id}.spool`."""
-    alive = gateway.workers()
-    return [path for path in folder.rglob("*.spool") if int(path.stem.rpartition("-")[2]) not in alive]
-
-
-@pytest.mark.parametrize("mode", ["spool", "strict"])
 def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
-    servers: Pair, site: Site, tmp_path: Path, mode: str
+    servers: Pair, site: Site, tmp_path: Path
 ) -> None:
     site.seen.clear()
     dsn = servers.create_database()
     try:
-        settings = {"AUDIT_MODE": mode, "AUDIT_WAIT_SECONDS": "10", "DATA_DIR": str(tmp_path / "data")}
+        settings = {"AUDIT_MODE": "strict", "AUDIT_WAIT_SECONDS": "10"}
         with serve(servers, tmp_path, database_url=dsn, workers=2, **settings) as gateway:
             register(gateway, site, TOOLS)
             with killing(gateway, random.Random(7)) as killed:
@@ -154,9 +146,7 @@ def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
             while True:
                 rows = sql(dsn, "SELECT tool, outcome, attempts FROM calls WHERE provider = 'many'")
                 outcomes = {row["tool"].removeprefix("many."): row["outcome"] for row in rows}
-                # What a killed worker has left is looked for every five seconds.
-                done = site.seen.keys() <= outcomes.keys() and not left_behind(tmp_path, gateway)
-                if done or time.monotonic() > deadline:
+                if site.seen.keys() <= outcomes.keys() or time.monotonic() > deadline:
                     break
                 time.sleep(0.2)
         assert site.seen.keys() - outcomes.keys() == set()
@@ -173,7 +163,6 @@ def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
         assert unfinished <= {tool for tool, status in answers.items() if status == 0}
     finally:
         servers.drop_database(dsn)
-    assert list((tmp_path / "data").rglob("*.spool")) == []
 
 
 @contextmanager
@@ -191,15 +180,17 @@ def without(dsn: str, servers: Pair) -> Iterator[None]:
         sql(servers.database_url, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("fast", 200), ("spool", 200), ("strict", 503)])
+@pytest.mark.parametrize(("mode", "expected"), [("fast", 200), ("strict", 503)])
 def test_without_postgres_only_strict_calls_with_effects_are_refused(
     servers: Pair, site: Site, tmp_path: Path, mode: str, expected: int
 ) -> None:
     site.seen.clear()
     dsn = servers.create_database()
     try:
-        settings = {"AUDIT_MODE": mode, "DATA_DIR": str(tmp_path / "data")}
-        with serve(servers, tmp_path, database_url=dsn, **settings) as gateway, gateway.client() as client:
+        with (
+            serve(servers, tmp_path, database_url=dsn, AUDIT_MODE=mode) as gateway,
+            gateway.client() as client,
+        ):
             register(gateway, site, 2)
             for tool in ("look", "t0"):
                 assert client.post(f"/tools/many.{tool}/call", json={}).status_code == 200
@@ -232,33 +223,5 @@ def test_without_postgres_only_strict_calls_with_effects_are_refused(
                     outcome,
                     answer.status_code,
                 )
-    finally:
-        servers.drop_database(dsn)
-
-
-def test_a_spool_that_is_left_by_a_whole_gateway_is_stored_by_the_next_one(
-    servers: Pair, site: Site, tmp_path: Path
-) -> None:
-    dsn = servers.create_database()
-    try:
-        settings = {
-            "AUDIT_MODE": "spool",
-            "DATA_DIR": str(tmp_path / "data"),
-            "AUDIT_FLUSH_SECONDS": "60",
-            "SEALING_KEYS": KeyRing.generate("test"),
-        }
-        with serve(servers, tmp_path, database_url=dsn, **settings) as gateway, gateway.client() as client:
-            register(gateway, site, 1)
-            calls = {client.post("/tools/many.t0/call", json={}).headers["x-call-id"] for _ in range(5)}
-            gateway.process.kill()
-            gateway.process.wait()
-        assert sql(dsn, "SELECT id FROM calls") == []
-        with serve(servers, tmp_path, database_url=dsn, **settings):
-            deadline = time.monotonic() + 30
-            found: set[str] = set()
-            while found != calls and time.monotonic() < deadline:
-                time.sleep(0.1)
-                found = {str(row["id"]) for row in sql(dsn, "SELECT id FROM calls WHERE outcome = 'ok'")}
-            assert found == calls
     finally:
         servers.drop_database(dsn)

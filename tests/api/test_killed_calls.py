@@ -9,6 +9,7 @@ from pathlib import Path
 
 import asyncpg
 import httpx2
+import pytest
 
 from app.database import asyncpg_dsn
 from app.security.vault import KeyRing
@@ -62,13 +63,22 @@ async def time_is_over(dsn: str) -> None:
     await connection.close()
 
 
-def test_nobody_pays_twice(servers: Pair, tmp_path: Path) -> None:
+async def recorded(dsn: str) -> list[str]:
+    """How the calls of the till ended, as far as that is on record."""
+    connection = await asyncpg.connect(asyncpg_dsn(dsn))
+    rows = await connection.fetch("SELECT outcome FROM calls WHERE tool = 'till.pay'")
+    await connection.close()
+    return [row["outcome"] for row in rows]
+
+
+@pytest.mark.parametrize(("mode", "records"), [("fast", []), ("strict", ["running"])])
+def test_nobody_pays_twice(servers: Pair, tmp_path: Path, mode: str, records: list[str]) -> None:
     dsn = servers.create_database()
     ring = KeyRing.generate("test")
     headers = {"Idempotency-Key": "payment-1"}
     with till() as site:
         with (
-            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring) as first,
+            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring, AUDIT_MODE=mode) as first,
             ThreadPoolExecutor() as pool,
         ):
             register(first, site)
@@ -78,8 +88,10 @@ def test_nobody_pays_twice(servers: Pair, tmp_path: Path) -> None:
                 first.process.kill()
                 first.process.wait()
                 assert isinstance(paying.exception(20), httpx2.TransportError)
+        # With the key, in one commit, and before anything was sent.
+        assert asyncio.run(recorded(dsn)) == records
         with (
-            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring) as second,
+            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring, AUDIT_MODE=mode) as second,
             second.client(first.key) as client,
         ):
             running = client.post("/tools/till.pay/call", json={}, headers=headers)

@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import asyncpg
+import httpx2
 import pytest
 import redis
 
@@ -135,3 +137,42 @@ def test_a_token_revoked_upstream_is_fetched_once_more_and_the_calls_succeed(
     site.revoked.update(f"token-{number}" for number in range(site.tokens + 1))
     assert set(call_many(two_workers, "revoked.withOAuth", 40, threads=20)) == {200}
     assert site.tokens - before == 1
+
+
+async def _flushed(dsn: str) -> int:
+    await asyncio.sleep(0.3)
+    return await _transactions(dsn)
+
+
+@pytest.mark.parametrize("mode", ["fast", "strict"])
+def test_a_call_with_an_idempotency_key_costs_two_commits(
+    servers: Pair, site: Upstream, tmp_path: Path, mode: str
+) -> None:
+    operation = {"operationId": "pay", "responses": {"200": {"description": "ok"}}}
+    document = site.openapi() | {"paths": {"/echo/open": {"post": operation}}}
+    settings = {"FEED_POLL_SECONDS": "60", "AUDIT_FLUSH_SECONDS": "60", "KEY_CACHE_SECONDS": "900"}
+    dsn = servers.create_database()
+    with (
+        serve(servers, tmp_path, database_url=dsn, AUDIT_MODE=mode, **settings) as gateway,
+        gateway.client() as client,
+    ):
+        made = client.post("/providers", json={"name": "till", "source": {"document": document}})
+        assert made.status_code == 201, made.text
+
+        def commits() -> int:
+            # A session tells its figures when it commits, at most once a second.
+            time.sleep(1.3)
+            assert pay("flush").status_code == 200
+            return asyncio.run(_flushed(gateway.database_url))
+
+        def pay(name: str) -> httpx2.Response:
+            headers = {"Idempotency-Key": f"{name}-{time.time_ns()}"}
+            return client.post("/tools/till.pay/call", json={}, headers=headers)
+
+        assert pay("first").status_code == 200
+        before = commits()
+        assert {pay("counted").status_code for _ in range(100)} == {200}
+        spent = commits() - before
+    servers.drop_database(dsn)
+    # One after the other, so that none are shared; beside them the gateway's own, and those that count.
+    assert 200 <= spent <= 230

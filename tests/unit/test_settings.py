@@ -41,3 +41,8 @@ def test_there_is_no_default_sealing_key() -> None:
 def test_two_sources_of_the_key_ring_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="not both"):
         Settings(sealing_keys="a:b", sealing_keys_file=tmp_path / "ring", _env_file=None)
+
+
+def test_the_removed_audit_mode_names_the_one_that_takes_its_place() -> None:
+    with pytest.raises(ValidationError, match=r"the mode spool was removed: set strict.*spool folder"):
+        Settings(audit_mode="spool", _env_file=None)

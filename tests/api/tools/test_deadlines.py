@@ -79,7 +79,7 @@ async def test_a_record_is_waited_for_within_the_callers_time_only(api, upstream
     await recorder.flush()
     [call] = await api.calls()
     assert call["outcome"] == "audit-unavailable"
-    await recorder._ledger.aclose()
+    await recorder._connection.aclose()
 
 
 async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
@@ -97,9 +97,11 @@ async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
         again = await client.post(
             "/tools/api.pay/call", headers={"X-Timeout-Ms": "1", "Idempotency-Key": "once"}
         )
-    for one in (answer, again):
-        assert (one.status_code, one.json()["type"].rpartition(":")[2]) == (504, "time-over")
-        assert "X-Error-Source" not in one.headers
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "time-over")
+    # The second has not even the time that the first has waited already.
+    assert (again.status_code, again.json()["type"].rpartition(":")[2]) == (503, "overloaded")
+    assert "Retry-After" in again.headers
+    assert all("X-Error-Source" not in one.headers for one in (answer, again))
     assert upstream.requests == []
     async with asyncio.timeout(10):
         # What was begun for nobody is given back.

@@ -3,6 +3,7 @@
 from types import ModuleType
 
 from tests.faults.scenarios import (
+    backlog,
     cancels,
     foreign_responses,
     fuzzing,
@@ -36,6 +37,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "G": streams,
     "F": postgres_away,
     "D": kills,
+    "W": backlog,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
 dead upstream beside nine, Y: overload, A: schemathesis, R: foreign responses, S: made-up keys."""

@@ -10,7 +10,7 @@ from tests.faults.load import Load, Outcome, counted
 from tests.faults.report import Row
 from tests.faults.rig import Rig, until
 
-TITLE = "SIGKILL at random under load, strict and spooled audit"
+TITLE = "SIGKILL at random under load, strict audit"
 
 _WORKERS = 16
 _REFUSED = frozenset(
@@ -22,12 +22,10 @@ _RECORDS = "SELECT id::text, tool FROM calls WHERE provider = $1"
 
 
 async def run(rig: Rig) -> list[Row]:
-    """20,000 writes in strict mode and a quarter of them spooled; in the slice 400 and 200."""
+    """20,000 writes in strict mode; in the slice 400."""
     if rig.full:
-        strict = await _mode(rig, "strict", 20_000, gateways=30, servers=5)
-        return strict + await _mode(rig, "spool", 5_000, gateways=10, servers=2)
-    strict = await _mode(rig, "strict", 400, gateways=3, servers=1)
-    return strict + await _mode(rig, "spool", 200, gateways=2, servers=1)
+        return await _mode(rig, "strict", 20_000, gateways=30, servers=5)
+    return await _mode(rig, "strict", 400, gateways=3, servers=1)
 
 
 async def _mode(rig: Rig, mode: str, calls: int, *, gateways: int, servers: int) -> list[Row]:

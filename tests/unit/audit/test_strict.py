@@ -147,7 +147,7 @@ async def test_after_postgres_came_back_calls_are_recorded_again(database, own_d
     recorder = StrictRecorder(CallWriter(database), dsn=AWAY, wait_seconds=1)
     with pytest.raises(AuditUnavailable):
         await recorder.intend(intent())
-    recorder._ledger._dsn = asyncpg_dsn(own_database_url)
+    recorder._connection._dsn = asyncpg_dsn(own_database_url)
     async with asyncio.timeout(10):
         while True:
             begun = intent()

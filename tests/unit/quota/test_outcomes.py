@@ -1,17 +1,30 @@
 """Outcomes under an Idempotency-Key, on a real PostgreSQL."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 
-from app.database import Database
-from app.errors import IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown, Unavailable
+from app.audit.entries import CallEntry
+from app.database import Database, asyncpg_dsn
+from app.errors import (
+    IdempotencyMismatch,
+    IdempotencyRunning,
+    IdempotencyUnknown,
+    Overloaded,
+    TimeOver,
+    Unavailable,
+)
 from app.models import new_id
+from app.quota.outcome_store import Beginning
 from app.quota.outcomes import Asked, Kept, Lease, Outcomes
 from app.security.vault import SealBroken
+from tests.harness.servers import with_database
 
 TENANT = UUID(int=1)
 
@@ -53,11 +66,55 @@ async def run(database, statement, **parameters):
         return (await session.execute(text(statement), parameters)).all()
 
 
+async def transactions(database) -> int:
+    """The commits of the test's database."""
+    connection = await asyncpg.connect(asyncpg_dsn(database.dsn))
+    found = await connection.fetchval(
+        "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+    )
+    await connection.close()
+    return int(found)
+
+
+def record_of(call: Asked, outcome: str = "running") -> CallEntry:
+    return CallEntry(
+        id=call.call_id, at=call_time(call), tenant_id=TENANT, key_id=call.key_id, provider="p", tool="p.t",
+        outcome=outcome, status=0, duration_ms=0.0, safe=False, deadline=call_time(call) + timedelta(seconds=60),
+    )  # fmt: skip
+
+
+def call_time(call: Asked) -> datetime:
+    """The time in a UUIDv7."""
+    return datetime.fromtimestamp((call.call_id.int >> 80) / 1000, UTC)
+
+
+async def recorded(database, call: Asked) -> str | None:
+    rows = await run(database, "SELECT outcome FROM calls WHERE id = :id", id=call.call_id)
+    return rows[0].outcome if rows else None
+
+
+@asynccontextmanager
+async def unreachable(database):
+    """The database ends all connections and takes no new ones."""
+    [row] = await run(database, "SELECT current_database() AS name")
+    url = with_database(database.dsn, "postgres")
+    connection = await asyncpg.connect(asyncpg_dsn(url))
+    try:
+        await connection.execute(f'ALTER DATABASE "{row.name}" ALLOW_CONNECTIONS false')
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", row.name
+        )
+        yield
+    finally:
+        await connection.execute(f'ALTER DATABASE "{row.name}" ALLOW_CONNECTIONS true')
+        await connection.close()
+
+
 async def died(database, lease: Lease) -> None:
     """As if the process had died and the call's time were over."""
     async with database.writing() as session:
-        statement = "UPDATE idempotency_keys SET leased_until = now() - interval '1 s' WHERE id = :id"
-        await session.execute(text(statement), {"id": lease.id})
+        statement = "UPDATE idempotency_keys SET leased_until = now() - interval '1 s' WHERE call_id = :call"
+        await session.execute(text(statement), {"call": lease.asked.call_id})
 
 
 class TestACallIsMadeOnce:
@@ -76,6 +133,8 @@ class TestACallIsMadeOnce:
         found = await asyncio.gather(
             *(workers[number % 3].begin(once_more(first)) for number in range(50)), return_exceptions=True
         )
+        for worker in workers:
+            await worker.aclose()
         assert len([one for one in found if isinstance(one, Lease)]) == 1
         assert len([one for one in found if isinstance(one, IdempotencyRunning)]) == 49
 
@@ -114,6 +173,128 @@ class TestACallIsMadeOnce:
         await outcomes.keep(lease, b"x")
         await outcomes.release(lease)
         assert isinstance(await outcomes.begin(once_more(first)), Kept)
+
+
+class TestManyAtOnce:
+    async def test_a_call_costs_two_commits_and_many_share_them(self, outcomes, database) -> None:
+        async def call() -> None:
+            await outcomes.keep(await outcomes.begin(asked()), b"outcome")
+
+        async def commits() -> int:
+            # A session tells its figures when it commits, at most once a second.
+            await asyncio.sleep(1.2)
+            await call()
+            return await transactions(database)
+
+        await call()
+        before = await commits()
+        for _ in range(20):
+            await call()
+        alone = await commits() - before
+        await asyncio.gather(*(call() for _ in range(200)))
+        together = await commits() - before - alone
+        # A few of each figure are those of the question itself.
+        assert 40 <= alone <= 48
+        assert together <= 24
+
+    async def test_under_one_key_and_other_content_only_the_first_is_made(self, outcomes) -> None:
+        first = asked()
+        found = await asyncio.gather(
+            outcomes.begin(first),
+            outcomes.begin(once_more(first)),
+            outcomes.begin(once_more(first, content=b"other")),
+            return_exceptions=True,
+        )
+        assert isinstance(found[0], Lease)
+        assert [type(one) for one in found[1:]] == [IdempotencyRunning, IdempotencyMismatch]
+
+    async def test_batches_of_several_workers_never_wait_for_each_other(self, database, vault) -> None:
+        workers = [Outcomes(database, vault) for _ in range(3)]
+        for number in range(10):
+            names = [f"shared-{number}-{index}" for index in range(40)]
+            calls = [asked(text=name) for name in names]
+
+            async def call(worker, one) -> str:
+                begun = await worker.begin(once_more(one))
+                if isinstance(begun, Kept):
+                    return "replayed"
+                await worker.keep(begun, b"outcome")
+                return "made"
+
+            # Each worker has them in another order.
+            mixed = [(worker, one) for index, worker in enumerate(workers) for one in calls[:: (-1) ** index]]
+            found = await asyncio.gather(*(call(*pair) for pair in mixed), return_exceptions=True)
+            assert found.count("made") == 40
+            assert {type(one) for one in found} <= {str, IdempotencyRunning}
+        for worker in workers:
+            await worker.aclose()
+
+    async def test_the_same_statement_twice_takes_the_key_once(self, outcomes) -> None:
+        """The connection may end when the key was taken, before anybody says so; then it is sent again."""
+        first = asked()
+        lease = await outcomes.begin(first)
+        again = Beginning(
+            lease.place, outcomes._fingerprint(first), first.call_id, lease=75, life=100, safe=False
+        )
+        assert await outcomes.store.take(again, seconds=5)
+        assert not await outcomes.store.take(replace(again, call_id=new_id()), seconds=5)
+        await outcomes.keep(lease, b"outcome")
+        assert not await outcomes.store.take(again, seconds=5)
+
+    async def test_a_key_that_was_taken_for_nobody_is_released(self, outcomes, database) -> None:
+        first = asked()
+        await outcomes.keep(await outcomes.begin(asked()), b"connected")
+        async with database.writing() as session:
+            await session.execute(text("LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE"))
+            leaving = asyncio.create_task(outcomes.begin(first))
+            hurried = asyncio.create_task(outcomes.begin(asked(seconds=0.3)))
+            await asyncio.sleep(0.2)
+            leaving.cancel()
+            with pytest.raises(TimeOver):
+                await hurried
+            # Behind a batch that takes so long, nobody with little time is let in.
+            with pytest.raises(Overloaded):
+                await outcomes.begin(asked(seconds=0.2))
+        async with asyncio.timeout(10):
+            while len(outcomes):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert isinstance(await outcomes.begin(once_more(first)), Lease)
+
+
+class TestTheRecordOfTheCall:
+    async def test_it_is_stored_with_the_key_only(self, outcomes, database) -> None:
+        first = asked()
+        lease = await outcomes.begin(first, record=record_of(first))
+        assert await recorded(database, first) == "running"
+        other = once_more(first)
+        with pytest.raises(IdempotencyRunning):
+            await outcomes.begin(other, record=record_of(other))
+        assert await recorded(database, other) is None
+        assert await outcomes.keep(lease, b"outcome", record=record_of(first, outcome="ok"))
+        assert await recorded(database, first) == "ok"
+        assert isinstance(await outcomes.begin(other, record=record_of(other)), Kept)
+        assert await recorded(database, other) is None
+
+    async def test_it_ends_with_the_key_that_is_released(self, outcomes, database) -> None:
+        first = asked()
+        lease = await outcomes.begin(first, record=record_of(first))
+        assert await outcomes.release(lease, record=record_of(first, outcome="origin-busy"))
+        assert await recorded(database, first) == "origin-busy"
+        assert isinstance(await outcomes.begin(once_more(first)), Lease)
+
+    async def test_one_that_is_rejected_fails_its_own_call_only(self, outcomes, database) -> None:
+        good, bad = asked(), asked()
+        record = replace(record_of(bad), status=1 << 40)
+        found = await asyncio.gather(
+            outcomes.begin(good, record=record_of(good)),
+            outcomes.begin(bad, record=record),
+            return_exceptions=True,
+        )
+        assert isinstance(found[0], Lease)
+        assert isinstance(found[1], Unavailable)
+        assert await recorded(database, good) == "running"
+        # Nothing was sent, and the key is free.
+        assert isinstance(await outcomes.begin(once_more(bad)), Lease)
 
 
 class TestAProcessThatDies:
@@ -195,8 +376,10 @@ class TestWhatIsStored:
         assert len(await run(database, "SELECT 1 FROM idempotency_keys")) == 1
 
     async def test_it_is_kept_for_the_time_of_the_setting(self, database, vault) -> None:
-        await Outcomes(database, vault, seconds=100).begin(first := asked())
-        await Outcomes(database, vault, seconds=100).begin(longer := asked(seconds=300))
+        outcomes = Outcomes(database, vault, seconds=100)
+        await outcomes.begin(first := asked())
+        await outcomes.begin(longer := asked(seconds=300))
+        await outcomes.aclose()
         query = "SELECT extract(epoch FROM expires_at - created_at)::int AS s FROM idempotency_keys WHERE call_id = :id"
         assert [row.s for row in await run(database, query, id=first.call_id)] == [100]
         # Never shorter than the call itself may take.
@@ -209,16 +392,15 @@ class TestWithoutPostgres:
         with pytest.raises(Unavailable):
             await outcomes.begin(asked())
         assert len(outcomes) == 0
+        await outcomes.aclose()
 
     async def test_an_outcome_is_stored_as_soon_as_it_is_back(self, outcomes, database) -> None:
         first = asked()
         lease = await outcomes.begin(first)
-        there, away = outcomes._database, Database("postgresql://postgres@127.0.0.1:1/none")
-        outcomes._database = away
-        await outcomes.keep(lease, b"outcome")
-        assert len(outcomes) == 1
-        outcomes._database = there
-        await outcomes._watched.aclose(seconds=5)
+        async with unreachable(database):
+            assert not await outcomes.keep(lease, b"outcome")
+            assert len(outcomes) == 1
+        await outcomes._watched.aclose(seconds=15)
         assert await outcomes.begin(once_more(first)) == Kept(first.call_id, b"outcome")
 
     async def test_the_end_waits_for_outcomes(self, database, vault) -> None:
@@ -231,4 +413,6 @@ class TestWithoutPostgres:
 
         outcomes.watch(asyncio.create_task(slow_call()))
         await outcomes.aclose()
-        assert isinstance(await Outcomes(database, vault).begin(once_more(first)), Kept)
+        other = Outcomes(database, vault)
+        assert isinstance(await other.begin(once_more(first)), Kept)
+        await other.aclose()
