@@ -17,6 +17,7 @@ from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.egress import refuse_unusable
 from app.providers.inputs import OptionsInput, ProviderPatch
 from app.providers.keeping import fill_credential, new_credential
+from app.providers.reach import reach_of
 from app.providers.registration import GivenCredential
 from app.providers.repository import (
     credentials_of,
@@ -75,6 +76,9 @@ class ProviderChanges:
         async with registry.database.writing() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             refuse_stale(provider.version, if_match)
+            if body.options is not None:
+                given = body.options.model_dump(include=body.options.model_fields_set)
+                reach_of(principal).permit_options(given, stored=provider.options, at="/options")
             values = _values(body, provider)
             touched(provider, values)
             if body.options is not None:

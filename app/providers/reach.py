@@ -1,13 +1,19 @@
 """How far a caller's key reaches into a registration: storing credentials, and naming what belongs to all."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from app.errors import Forbidden
+from app.errors import Fault, Forbidden
 from app.security.principal import Principal
+from app.utcp.text import pointer
 
 _SCOPE: Final = "credentials:write"
+
+CREDENTIALS_WRITE_OPTIONS: Final[Mapping[str, Any]] = {"mask_responses": True}
+"""Options that only a key with `credentials:write` sets or changes; the value is what holds where one is not
+set.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,28 @@ class Reach:
             raise Forbidden(
                 f"The API key lacks the scope `{_SCOPE}`, which credentials and variables need, "
                 "also those in auth, headers, userinfo and query values of a template.",
+                extra={"missing_scopes": [_SCOPE]},
+            )
+
+    def permit_options(
+        self, given: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None, at: str
+    ) -> None:
+        """Raises Forbidden, with pointers below `at`, for options that take the scope and would change.
+
+        `stored` are the present ones; what equals them, or the default of a new provider, is no change.
+        """
+        if self.seals:
+            return
+        present = stored or {}
+        changed = [
+            name
+            for name, default in CREDENTIALS_WRITE_OPTIONS.items()
+            if name in given and _or(given[name], default) != _or(present.get(name), default)
+        ]
+        if changed:
+            raise Forbidden(
+                f"The API key lacks the scope `{_SCOPE}`, which these options need.",
+                errors=[Fault(pointer(at, name), f"It takes the scope `{_SCOPE}`.") for name in changed],
                 extra={"missing_scopes": [_SCOPE]},
             )
 
@@ -51,6 +79,10 @@ class Reach:
 
 
 UNBOUNDED: Final = Reach(seals=True, shared=True)
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
 
 
 def reach_of(principal: Principal) -> Reach:

@@ -215,8 +215,10 @@ class Registry:
             raise Forbidden(
                 "The API key is limited to certain providers or tags; this registration is outside of them."
             )
+        reach = reach_of(principal)
+        reach.permit_options(registration.options, at=pointer(registration.at, "options"))
         if registration.credentials or registration.variables or registration.option_secrets:
-            reach_of(principal).permit_sealing()
+            reach.permit_sealing()
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
