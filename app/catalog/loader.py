@@ -20,10 +20,12 @@ from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_needs
 from app.outbound.egress import EgressSettings, egress_from, without_client_certificate
 from app.outbound.scope import connection_scope
+from app.protocols.base import Adapter
 from app.protocols.registry import Adapters
 from app.rates import RateLimit
 from app.resilience import Origins
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
+from app.security.response_masking import ResponseMasker
 from app.security.vault import Vault
 from app.settings import Settings
 from app.utcp.templates import INTROSPECTED, protocol_of
@@ -160,12 +162,20 @@ class Loader:
             rate=RateLimit.of(stored.limits.get("rate")),
             cache=CacheRule.of(stored.limits.get("cache"), tool=tool.name, safe=safe),
             idempotency_header=stored.limits.get("idempotency_header"),
+            mask_responses=stored.options.get("mask_responses") is not False,
+            masker=_masker_of(adapter, target),
         )
 
     def _environment(self) -> Mapping[str, str]:
         # As UTCP's clients do, an empty value counts as none.
         names = self.settings.variable_env_names
         return {name: self.environment[name] for name in names if self.environment.get(name)}
+
+
+def _masker_of(adapter: Adapter[Any], target: Any) -> ResponseMasker | None:
+    """What masks the secrets that an adapter gives to its upstream beside the credentials, if it does so."""
+    own_secrets = getattr(adapter, "own_secrets", None)
+    return None if own_secrets is None else ResponseMasker.of(own_secrets(target))
 
 
 def egress_of(

@@ -15,6 +15,7 @@ from app.protocols.base import Adapter
 from app.rates import RateLimit
 from app.resilience import Origin
 from app.security.credentials import SealedCredential
+from app.security.response_masking import ResponseMasker
 
 
 class Uncallable(Exception):
@@ -64,6 +65,10 @@ class Plan:
     cache: CacheRule | None = None
     idempotency_header: str | None = None
     """Where the upstream takes a key of the call, by which it knows one that is sent again."""
+    mask_responses: bool = True
+    """Whether the secrets of a call are masked in its response."""
+    masker: ResponseMasker | None = field(default=None, repr=False)
+    """Masks what the upstream gets of this machine's own secrets; None where it gets none."""
     _validator: ArgumentValidator | None = field(default=None, repr=False)
 
     def validate(self, arguments: Any) -> None:

@@ -11,7 +11,7 @@ call. A plan that is compiled anew, as after each change of a credential or vari
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,13 +22,24 @@ from app.outbound.tokens import TokenCache, TokenHandle
 from app.outbound.wiring import Opening, WireCredential
 from app.security.credentials import SealedCredential
 from app.security.masking import MASK, Masker
+from app.security.response_masking import ResponseMasker
 from app.security.secret import Secret
 from app.security.vault import Vault
 
-__all__ = ["CredentialResolver", "Need", "Needs", "WireCredential", "compile_needs"]
+__all__ = [
+    "CredentialResolver", "Need", "Needs", "ResolvedCredentials", "WireCredential", "compile_needs",
+]  # fmt: skip
 
 _OPEN_SECONDS: Final = 60.0
 _MOST_OPEN: Final = 4096
+
+
+class ResolvedCredentials(tuple[WireCredential, ...]):  # noqa: SLOT001 - one of a tuple has no slots.
+    """What goes on the wire with a call."""
+
+    masker: ResponseMasker | None = None
+    """Masks these credentials, as they are stored and as they are sent, in responses; None where there are
+    none. It lives as long as they do."""
 
 
 @dataclass(slots=True)
@@ -54,8 +65,11 @@ class _Opened:
     until: float
     steps: list[WireCredential | _Tokened] = field(repr=False)
     values: tuple[str, ...] = field(repr=False)
-    fixed: tuple[WireCredential, ...] | None = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+    fixed: ResolvedCredentials | None = field(repr=False)
     """All of it, where no token is needed."""
+    last: ResolvedCredentials | None = field(default=None, repr=False)
+    """All of it with the tokens that the last call had."""
 
 
 class CredentialResolver:
@@ -75,7 +89,7 @@ class CredentialResolver:
         origin: str,
         egress: EgressSettings | None = None,
         deadline: float = math.inf,
-    ) -> tuple[WireCredential, ...]:
+    ) -> ResolvedCredentials:
         """What to send to `origin` (`scheme://host[:port]`, lower case, without a default port).
 
         `credentials` are the provider's, by slot. Only an OAuth2 token that is not cached is waited for,
@@ -98,12 +112,16 @@ class CredentialResolver:
             self._masker.add(value)
         if known.fixed is not None:
             return known.fixed
-        return tuple(
-            [
-                step if isinstance(step, WireCredential) else await self._tokened(step, deadline=deadline)
-                for step in known.steps
-            ]
-        )
+        wires = [
+            step if isinstance(step, WireCredential) else await self._tokened(step, deadline=deadline)
+            for step in known.steps
+        ]
+        last = known.last
+        if last is None or any(wire is not held for wire, held in zip(wires, last, strict=True)):
+            tokens = [wire.token.token.reveal() for wire in wires if wire.token is not None]
+            sent = [value for token in tokens for value in (token, f"Bearer {token}")]
+            last = known.last = _resolved(wires, (*known.secrets, *sent))
+        return last
 
     async def invalidate(self, handle: TokenHandle) -> None:
         """Forget a token that an upstream refused."""
@@ -140,7 +158,9 @@ class CredentialResolver:
             else:
                 steps += opening.wires(credential)
         self._tell(opening)
-        wires = tuple(step for step in steps if isinstance(step, WireCredential))
+        wires = [step for step in steps if isinstance(step, WireCredential)]
+        proxied = egress.proxy_password() if egress is not None else ""
+        secrets = tuple(dict.fromkeys((*opening.secrets, proxied)))
         now = time.monotonic()
         opened = _Opened(
             needs=needs,
@@ -150,7 +170,8 @@ class CredentialResolver:
             until=now + _OPEN_SECONDS,
             steps=steps,
             values=tuple(dict.fromkeys(opening.values)),
-            fixed=wires if len(wires) == len(steps) else None,
+            secrets=secrets,
+            fixed=_resolved(wires, secrets) if len(wires) == len(steps) else None,
         )
         self._remember(opened, now)
         return opened
@@ -175,6 +196,12 @@ class CredentialResolver:
     def _tell(self, opening: Opening) -> None:
         for value in opening.values:
             self._masker.add(value)
+
+
+def _resolved(wires: Iterable[WireCredential], secrets: Iterable[str]) -> ResolvedCredentials:
+    resolved = ResolvedCredentials(wires)
+    resolved.masker = ResponseMasker.of(secrets)
+    return resolved
 
 
 def _chosen(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from app.errors import InvalidInput
 from app.security.secret import Secret
@@ -51,6 +52,13 @@ class EgressSettings:
             raw = b"none" if part is None else b"text" + part.encode()
             digest.update(len(raw).to_bytes(8, "big") + raw)
         object.__setattr__(self, "key", digest.digest())
+
+    def proxy_password(self) -> str:
+        """The password in the proxy's URL, "" where there is none."""
+        if self.proxy_url is None:
+            return ""
+        userinfo, at, _ = self.proxy_url.reveal().partition("://")[2].rpartition("@")
+        return unquote(userinfo.partition(":")[2]) if at else ""
 
 
 def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:

@@ -1,6 +1,7 @@
 """A stored credential, opened, in the form in which it goes on the wire."""
 
 import base64
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,19 @@ _COOKIE_BREAK = re.compile(r"[\x00-\x20\x7f;,\"\\]")
 # Template headers whose values are in half of all answers; to strike these out would mask words, not secrets.
 _PLAIN_HEADERS = re.compile(r"(accept|content)(-.*)?|user-agent|cache-control|.*version", re.IGNORECASE)
 _SHORTEST_STATIC = 8
+# What a template's own header, query or environment may hold that is no secret by its looks, unless its name
+# says otherwise: a URL without userinfo and query, a path, a media type, words, a date, a version.
+_PUBLIC_VALUE = re.compile(
+    r"https?://[^@?\s]*|/[a-z0-9_.-]+(?:[/:]+[a-z0-9_.-]+)*/?|[a-z]+/[a-z0-9.+*-]+(?:; ?[a-z]+=[\w.-]+)*"
+    r"|(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-_.,;:/ ]+(?:[A-Z]?[a-z]+|[A-Z]+))*|\d{4}-\d\d-\d\d(?:[-.][a-z]+)?"
+    r"|v?\d+(?:\.\d+)*"
+)
+_SECRET_NAME = re.compile(
+    r"auth(?!or(?!i))|token|secret|passw|pwd|passphrase|key(?!w)|cookie|session|signature|(?<![a-z])sig(?![a-z])"
+    r"|jwt|credential|hmac|private|license",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,20}) +(\S.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +51,16 @@ class WireCredential:
 
 
 class Opening:
-    """Opens credentials, and collects in `values` every text that must not be seen in logs and answers."""
+    """Opens credentials, and collects in `values` every text that must not be seen in logs and errors.
+
+    `secrets` are the texts that are masked in successful responses, too: without those of a template that
+    are no secrets by their looks, and with the parts of which a header's value is made.
+    """
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self.values: list[str] = []
+        self.secrets: list[str] = []
 
     def token_request(
         self, credential: SealedCredential, *, scopes: tuple[str, ...], egress: EgressSettings | None
@@ -50,7 +69,7 @@ class Opening:
         fields = self._fields(credential)
         public = credential.public
         method: AuthMethod = public.get("token_endpoint_auth_method") or "auto"
-        self.values.append(fields["client_secret"])
+        self._add(fields["client_secret"])
         return TokenRequest(
             tenant_id=credential.tenant_id,
             credential_id=credential.id,
@@ -74,11 +93,13 @@ class Opening:
         if credential.kind == "api_key":
             location: Location = credential.public.get("location", "header")
             name = str(credential.public.get("name") or "X-Api-Key")
-            self.values.append(fields["value"])
+            self._add(fields["value"])
+            self.secrets += parts_of_secret(fields["value"])
             return [_checked(WireCredential(location, name, Secret(fields["value"]), slot))]
         if credential.kind == "bearer":
-            self.values.append(fields["token"])
+            self._add(fields["token"])
             value = Secret(f"Bearer {fields['token']}")
+            self.secrets.append(value.reveal())
             return [_checked(WireCredential("header", "Authorization", value, slot))]
         if credential.kind == "basic":
             return [self._basic(fields["username"], fields["password"], slot=slot)]
@@ -110,7 +131,7 @@ class Opening:
                 extra={"variables": [name]},
             )
         if variable.secret:
-            self.values.append(value)
+            self._add(value)
         return value
 
     def _static(self, fields: Mapping[str, Any], *, slot: str) -> list[WireCredential]:
@@ -122,10 +143,12 @@ class Opening:
                     text = str(value)
                     if len(text) >= _SHORTEST_STATIC and not _PLAIN_HEADERS.fullmatch(name):
                         self.values.append(text)
+                    self._add_static(name, text)
                     wired.append(_checked(WireCredential(location, name, Secret(text), slot)))
         for pointer, text in (fields.get("fields") or {}).items():
             if len(text) >= _SHORTEST_STATIC:
                 self.values.append(text)
+            self._add_static(pointer.rpartition("/")[2], text)
             wired.append(WireCredential("field", pointer, Secret(text), slot))
         if fields.get("basic"):
             username, password = fields["basic"]
@@ -136,7 +159,47 @@ class Opening:
         """RFC 7617 in UTF-8."""
         coded = base64.b64encode(f"{username}:{password}".encode()).decode()
         self.values += (password, coded)
+        self.secrets += (f"{username}:{password}", f"Basic {coded}", coded, password)
+        if not password:
+            # Some APIs take their key as the name of a user without a password.
+            self.secrets.append(username)
         return WireCredential("header", "Authorization", Secret(f"Basic {coded}"), slot)
+
+    def _add(self, value: str) -> None:
+        self.values.append(value)
+        self.secrets.append(value)
+
+    def _add_static(self, name: str, text: str) -> None:
+        if is_secret(name, text):
+            self.secrets += (text, *parts_of_secret(text))
+
+
+def is_secret(name: str, text: str) -> bool:
+    """Whether a value of a template or an environment is masked in successful responses.
+
+    It is, unless header and value are in every other response, or neither the name nor the value looks like
+    one of a secret: `X-Locale: en-US`, `fields=id,name`, `PATH=/usr/bin`.
+    """
+    if _SECRET_NAME.search(name) is not None:
+        return True
+    return _PLAIN_HEADERS.fullmatch(name) is None and _PUBLIC_VALUE.fullmatch(text) is None
+
+
+def parts_of_secret(text: str) -> list[str]:
+    """What of a header's whole value is secret by itself: credentials after their scheme (RFC 9110 section
+    11.4), user and password of Basic, the values of cookies.
+    """
+    scheme = _SCHEME.fullmatch(text)
+    if scheme is not None:
+        parts = [scheme[2]]
+        if scheme[1].lower() == "basic":
+            with contextlib.suppress(ValueError):
+                pair = base64.b64decode(scheme[2] + "==").decode()
+                parts += (pair, pair.partition(":")[2])
+        return parts
+    if "=" in text and ";" in text:
+        return [pair.partition("=")[2].strip() for pair in text.split(";")]
+    return []
 
 
 def _checked(wire: WireCredential) -> WireCredential:

@@ -6,7 +6,7 @@ UpstreamUnauthorized, UpstreamRejected, UpstreamMalformed and ResponseTooLarge; 
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
@@ -15,11 +15,19 @@ from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.outbound.network import Network
 from app.security.masking import Masker
+from app.security.response_masking import ResponseMasker
 from app.settings import Settings
 
 Target = TypeVar("Target")
 
 __all__ = ["Adapter", "Call", "Discovered", "Event", "Limits", "Means", "Result"]
+
+MASKED_HEADER: Final = "X-Masked"
+"""Says which parts of a response had a secret in them that was masked: `body`, `headers`, or both."""
+DESCRIBING_HEADERS: Final = frozenset(
+    {"etag", "content-length", "content-range", "digest", "content-digest", "repr-digest", "content-md5"}
+)
+"""Headers about the very bytes of a body, in lower case: a body that was masked has none of them."""
 
 
 @dataclass(slots=True)
@@ -51,6 +59,8 @@ class Call:  # made at each call; a frozen one costs twice as much
     resent: bool = False
     large: bool = False
     """Whether the arguments take so long to encode that it is done beside the loop."""
+    masker: ResponseMasker | None = field(default=None, repr=False)
+    """Masks the call's secrets in what the upstream responds; None where there is nothing to be masked."""
 
 
 @dataclass(slots=True)
@@ -72,6 +82,10 @@ class Result:
     events: AsyncGenerator[Event, None] | None = None
     received: Mapping[str, str] = field(default_factory=dict, repr=False)
     """All headers of the answer, for caches only: most of them must not be passed on."""
+    pieces: bool = False
+    """Whether events of kind `text` are pieces of one text, cut wherever they arrived."""
+    masked: bool = False
+    """Whether a secret of the call was masked in what has been read of it so far."""
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
     async def read(self) -> bytes:

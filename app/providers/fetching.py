@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from app.errors import Fault, InvalidInput, UpstreamError, UpstreamRejected, UpstreamUnauthorized
 from app.models import new_id
 from app.outbound.credentials import CredentialResolver, Need
@@ -13,8 +15,10 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter, Call, Discovered
 from app.protocols.registry import Adapters
 from app.security.credentials import SealedCredential
+from app.security.response_masking import ResponseMasker, mask_error
 from app.utcp.templates import protocol_of
 
+_TEMPLATES = frozenset({"tool_call_template", "tool_provider"})
 _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
 
 
@@ -63,9 +67,14 @@ class Fetcher:
             reuse=reuse,
         )
         try:
-            return await adapter.discover(call)
+            found = await adapter.discover(call)
         except (UpstreamRejected, UpstreamUnauthorized) as error:
-            raise _not_served(error) from None
+            raise _not_served(_masked_error(error, wired.masker)) from None
+        except UpstreamError as error:
+            raise _masked_error(error, wired.masker) from None
+        if wired.masker is None or not wired.masker.finds(found.raw):
+            return found
+        return replace(found, raw=await asyncio.to_thread(_masked, found.raw, wired.masker))
 
     def adapter(self, template: Mapping[str, Any]) -> Adapter[Any]:
         """That of the template's protocol; InvalidInput where this gateway has none."""
@@ -80,6 +89,44 @@ class Fetcher:
         """The origin of a template, variables written out; InvalidInput for one that can never be called."""
         adapter = self.adapter(template)
         return adapter.origin(adapter.prepare(template))
+
+
+def _masked_error(error: UpstreamError, masker: ResponseMasker | None) -> UpstreamError:
+    if masker is not None:
+        mask_error(error, masker)
+    return error
+
+
+def _masked(raw: bytes, masker: ResponseMasker) -> bytes:
+    """A document without the secrets with which it was fetched, wherever they would be shown.
+
+    The call templates of a manual stay as they are: what they hold of secrets is sealed before it is stored.
+    """
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return masker.mask(raw)
+    tools = document.get("tools") if isinstance(document, dict) else None
+    if not isinstance(tools, list):
+        return masker.mask_json(raw)
+    shown = {**document, "tools": [_without_templates(tool) for tool in tools]}
+    masked = masker.mask_value(shown)
+    return orjson.dumps(
+        {
+            **masked,
+            "tools": [_with_templates(new, old) for new, old in zip(masked["tools"], tools, strict=True)],
+        }
+    )
+
+
+def _without_templates(tool: Any) -> Any:
+    return {key: tool[key] for key in tool if key not in _TEMPLATES} if isinstance(tool, dict) else tool
+
+
+def _with_templates(masked: Any, tool: Any) -> Any:
+    if not isinstance(tool, dict):
+        return masked
+    return {**masked, **{key: tool[key] for key in tool if key in _TEMPLATES}}
 
 
 def _not_served(error: UpstreamError) -> UpstreamError:

@@ -118,6 +118,11 @@ class OptionsInput(Closed):
         description="Whether `/utcp?mode=direct` names its upstream, for clients with credentials of their "
         "own. Default: only while no credential of it is stored.",
     )
+    mask_responses: Annotated[bool, Field(strict=True)] | None = Field(
+        default=None,
+        description="Whether the secrets of a call are masked in its response. Default: true. To turn it off "
+        "takes the scope `credentials:write`.",
+    )
     client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(stored_secret)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."
     )

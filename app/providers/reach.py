@@ -1,5 +1,6 @@
 """How far a caller's key reaches into a registration: storing credentials, and naming what belongs to all.
 
+
 One rule (decision 35): only a key with `credentials:write` changes where, or over what trust, a credential
 travels. Every option of a provider stands in exactly one of the three tables below; one that stands in none
 needs the scope, and fails the test that enumerates them.
@@ -21,16 +22,17 @@ CREDENTIALS_WRITE_OPTIONS: Final[Mapping[str, Any]] = {
     "ca_bundle": None,
     "client_certificate": None,
     "client_key": None,
+    "mask_responses": True,
 }
 """Options that only a key with `credentials:write` sets or changes, at a registration, too: they decide over
-what trust every request of the provider travels, those with credentials that are stored later included. The
-value is what holds where the option is not set.
+what trust every request of the provider travels, those with credentials that are stored later included, and
+whether its secrets are masked in responses. The value is what holds where the option is not set.
 """
 DESTINATION_OPTIONS: Final = frozenset({"base_url"})
 """Options that name a destination: free for `providers:write` while the provider holds no secret, and never
 part of where a credential goes by default before a key with `credentials:write` has set them.
 """
-HARMLESS_OPTIONS: Final = frozenset({"direct"})
+HARMLESS_OPTIONS: Final = frozenset({"direct", "reuse"})
 """Options that move no credential and no trust."""
 
 

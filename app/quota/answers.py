@@ -29,7 +29,7 @@ from app.errors import (
     again,
 )
 from app.outbound.timing import Bound, Timers
-from app.protocols.base import Result
+from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Result
 from app.quota.freshness import Life, decisive, directives, life_of, longest_age
 
 Verdict = Literal["hit", "miss", "revalidated", "bypass", "stale"]
@@ -225,9 +225,17 @@ class Answers:
         life = life_of(old | decisive(result.received), wanted.rule)
         if life is None or life.private != entry.life.private:
             return False
-        newer = {name.lower() for name, _ in result.headers}
+        # A 304 is about the upstream's own bytes, which are not those of a masked body.
+        masked = any(name == MASKED_HEADER and "body" in value for name, value in entry.headers)
+        dropped = DESCRIBING_HEADERS if masked else frozenset()
+        added = [
+            (name, value)
+            for name, value in result.headers
+            if name != MASKED_HEADER and name.lower() not in dropped
+        ]
+        newer = {name.lower() for name, _ in added}
         before = entry.size()
-        entry.headers = [*(pair for pair in entry.headers if pair[0].lower() not in newer), *result.headers]
+        entry.headers = [*(pair for pair in entry.headers if pair[0].lower() not in newer), *added]
         entry.life = life
         entry.at = time.monotonic()
         if any(entry is self._entries.get(key) for key in (wanted.shared, wanted.own)):

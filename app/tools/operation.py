@@ -14,8 +14,8 @@ _EVENTS: Final = {
         "an event without a name; text as `gateway-text` (a JSON string), the rest as `gateway-bytes` (an "
         "object with `media_type` and `base64`). Comments are heartbeats. The last event is `gateway-end` "
         "(`call_id`, `upstream_status`, `events`, `bytes`, `duration_ms`) or `gateway-error` (a problem with "
-        "the same); without one the answer is not whole. An upstream's name that begins with `gateway-` gets "
-        "`upstream-` in front."
+        "the same); without one the answer is not whole. `masked` in it says that a secret was masked. An "
+        "upstream's name that begins with `gateway-` gets `upstream-` in front."
     ),
 }
 _EVENTS_EXAMPLE: Final = (
@@ -49,7 +49,8 @@ CALL_OPERATION: Final[dict[str, Any]] = {
         "`X-Error-Source: upstream`. With `Accept: text/event-stream` or `application/x-ndjson` the answer "
         "comes as events, each as soon as the upstream sends it; the last one tells how it ended. Keys and "
         "providers may have rate limits: 429 with `Retry-After`. With `Cache-Control: no-cache` a caller "
-        "gets no answer from memory, where a provider lets answers be kept."
+        "gets no answer from memory, where a provider lets answers be kept. Secrets that the gateway sent "
+        "with the call stand as `***` in the response (`X-Masked`)."
     ),
     "tags": ["tools"],
     "security": [{"apiKey": []}],

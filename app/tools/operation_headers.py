@@ -46,6 +46,11 @@ ANSWER_HEADERS: Final[dict[str, Any]] = {
         "description": "For tools whose answers are kept: where this one comes from.",
         "schema": {"type": "string", "enum": ["hit", "miss", "revalidated", "bypass", "stale"]},
     },
+    "X-Masked": {
+        "description": "What of the response had a secret in it that the gateway had sent with the call, and "
+        "has `***` in its place.",
+        "schema": {"type": "string", "enum": ["body", "headers", "body, headers"]},
+    },
     "Age": {"description": "Seconds since a kept answer was made.", "schema": {"type": "integer"}},
     "Idempotency-Replayed": {
         "description": "The outcome of an earlier call with this Idempotency-Key.",

@@ -113,7 +113,6 @@ async def respond(
     Without a body on the way, the attempt is settled here. Raises ResponseTooLarge for text or binary of more
     than 16 MiB that would have to be wrapped into JSON, and what the stream raises.
     """
-    headers = _headers(result, attempt)
     if attempt.bodies is not None:
         attempt.bodies.result.media_type = result.media_type
     media = result.media_type.partition(";")[0].strip().lower()
@@ -121,23 +120,28 @@ async def respond(
     only_events = result.events is not None and result.stream is None and result.body is None
     if accept.events and (only_events or accept.as_events(media)):
         form = form_of(accept.events)
+        headers = _headers(result, attempt)
         headers += [(b"content-type", form.media_type.encode()), *_UNBUFFERED]
         return EventStream(result, headers, attempt, form=form, streams=streams)
     if accept.only_json(media):
-        headers.append((b"content-type", _JSON))
         body, complete = b"", False
         if is_json(media) and charset_of(result.media_type) in _UTF8:
             body, complete = await result.begin(_MADE_SURE)
             if not complete:
                 beginning = body.removeprefix(codecs.BOM_UTF8)
+                # Read first: what was masked in the beginning stands in the headers.
+                headers = [*_headers(result, attempt), (b"content-type", _JSON)]
                 return Streamed(result, headers, attempt, streams=streams, beginning=beginning)
         if not complete:
             body = await _collected(result)
         body = await _converted(body, media, result.media_type)
+        headers = [*_headers(result, attempt), (b"content-type", _JSON)]
     elif result.stream is not None:
-        return Streamed(result, [*headers, *_content_type(result.media_type)], attempt, streams=streams)
+        headers = [*_headers(result, attempt), *_content_type(result.media_type)]
+        return Streamed(result, headers, attempt, streams=streams)
     else:
         body = result.body or b""
+        headers = _headers(result, attempt)
         if body:
             headers += _content_type(result.media_type)
     if attempt.bodies is not None:

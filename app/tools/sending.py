@@ -23,11 +23,12 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.outbound.credentials import CredentialResolver, WireCredential
+from app.outbound.credentials import CredentialResolver, ResolvedCredentials, WireCredential
 from app.protocols.base import Call, Result
 from app.telemetry.tracing import CallTrace
 from app.tools.arguments import LARGE
 from app.tools.call_records import CANCELLED, Attempt
+from app.tools.masking import masked
 
 # "Exponential Backoff And Jitter" (AWS): waiting a random part of the pause spreads the retries best.
 _FIRST_PAUSE: Final = 0.1
@@ -85,9 +86,7 @@ async def send(
         attempt.upstream_seconds = time.perf_counter() - began
 
 
-async def resolved(
-    plan: Plan, resolver: CredentialResolver, *, deadline: float
-) -> tuple[WireCredential, ...]:
+async def resolved(plan: Plan, resolver: CredentialResolver, *, deadline: float) -> ResolvedCredentials:
     """What the plan needs, opened; a token is waited for until `deadline`."""
     return await resolver.resolve(
         plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress, deadline=deadline
@@ -103,6 +102,11 @@ def prepared(
     deadline: float,
 ) -> Call:
     """What an adapter takes."""
+    masker = None
+    if plan.mask_responses:
+        masker = credentials.masker if isinstance(credentials, ResolvedCredentials) else None
+        if plan.masker is not None:
+            masker = plan.masker.joined(masker)
     return Call(
         target=plan.target,
         arguments=arguments,
@@ -114,14 +118,17 @@ def prepared(
         scope=plan.scope,
         reuse=plan.reuse,
         resend=plan.upstream.policy.attempts > 1,
+        masker=masker,
     )
 
 
 def _sent(plan: Plan, call: Call, attempt: Attempt) -> Coroutine[Any, Any, Result]:
-    """The adapter's call, with a span around it where the call is traced."""
+    """The adapter's call, with a span around it where the call is traced, and its secrets masked."""
     if attempt.trace is None:
-        return plan.adapter.call(call)
-    return _traced(plan, call, attempt, attempt.trace)
+        sending = plan.adapter.call(call)
+    else:
+        sending = _traced(plan, call, attempt, attempt.trace)
+    return sending if call.masker is None else masked(sending, call)
 
 
 async def _traced(plan: Plan, call: Call, attempt: Attempt, trace: CallTrace) -> Result:
@@ -192,7 +199,12 @@ async def _renewed(error: UpstreamError, plan: Plan, call: Call, *, resolver: Cr
         raise error
     for token in refused:
         await resolver.invalidate(token)
-    return replace(call, credentials=await resolved(plan, resolver, deadline=call.deadline))
+    credentials = await resolved(plan, resolver, deadline=call.deadline)
+    masker = call.masker
+    if masker is not None:
+        # The upstream has seen the token before, too.
+        masker = masker.joined(credentials.masker)
+    return replace(call, credentials=credentials, masker=masker)
 
 
 def _pause(

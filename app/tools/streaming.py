@@ -130,6 +130,7 @@ class EventStream:
             "upstream_status": self._result.status,
             "events": self._events,
             "bytes": self._bytes,
+            **({"masked": True} if self._result.masked else {}),
         }
 
     async def _failed(self, error: BaseException, voice: "_Voice", watcher: "asyncio.Task[bool]") -> None:

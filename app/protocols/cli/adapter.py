@@ -9,6 +9,7 @@ import orjson
 from app.errors import InvalidInput, UpstreamTimeout
 from app.outbound.framing import Event, framed
 from app.outbound.programs import ProgramRules
+from app.outbound.wiring import is_secret
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.cli.compiling import CliTarget, compile_cli
 from app.protocols.cli.runs import Run
@@ -39,6 +40,13 @@ class CliAdapter(Opaque):
     def origin(self, target: CliTarget) -> str:
         """`cli://` and the programs as the template names them."""
         return target.origin
+
+    def own_secrets(self, target: CliTarget) -> tuple[str, ...]:
+        """What programs inherit of the gateway's environment, but for what is no secret by its looks."""
+        inherited = target.inherited & target.environment.keys()
+        return tuple(
+            target.environment[name] for name in inherited if is_secret(name, target.environment[name])
+        )
 
     def verb(self, target: CliTarget) -> str:  # noqa: ARG002 - the contract's.
         """Programs are run."""

@@ -129,6 +129,7 @@ async def _streamed(stream: Stream, incoming: Incoming, codec: str | None, call:
         media_type=BYTES if codec is None else TEXT,
         body=None,
         events=_events(stream, first, pieces, codec),
+        pieces=True,
     )
     result.close_with(stream.abort)
     return result

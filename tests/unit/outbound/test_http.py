@@ -381,8 +381,7 @@ class TestSize:
         sizes: list[int] = []
 
         async def drain() -> None:
-            async for piece in response.iterate(2**26):
-                sizes.append(len(piece))
+            sizes.extend([len(piece) async for piece in response.iterate(2**26)])
 
         with pytest.raises(ResponseTooLarge):
             await drain()

@@ -1,0 +1,224 @@
+"""The secrets of a call, masked in all that its upstream responds: body, stream, events, headers, errors.
+
+It stands between the adapter and everything that reads a result: the response cache, the idempotency store,
+recorded bodies and the client all get the masked one.
+
+    JSON, text, XML, forms, JavaScript, events, unknown types that begin like text    masked
+    images, audio, video, fonts, archives, octet-stream, other binary types           passed on as they are
+
+A body in which nothing is found stays the same bytes with the same headers. One in which something is found
+loses the headers that describe the bytes, and `X-Masked` names what was changed. A stream whose head has been
+sent already cannot say so any more; one of events says it in its last event.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from typing import Any, Final
+
+from app.errors import GatewayError
+from app.outbound.charsets import charset_of
+from app.outbound.framing import Event, is_json, is_textual
+from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Call, Result
+from app.security.response_masking import ResponseMasker, mask_error
+
+_BINARY: Final = ("image/", "audio/", "video/", "font/", "model/")
+# Of `application/`; what is not known here is looked at.
+_BINARY_WORDS: Final = (
+    "octet-stream", "pdf", "zip", "gzip", "x-tar", "x-7z", "x-rar", "x-bzip", "zstd", "compress", "wasm",
+    "protobuf", "msgpack", "cbor", "avro", "parquet", "grpc", "vnd.ms-", "vnd.openxmlformats", "vnd.oasis",
+    "msword", "java-archive", "sqlite", "x-executable",
+)  # fmt: skip
+_UTF8: Final = frozenset(
+    {"application/json", "application/json; charset=utf-8", "application/json;charset=utf-8"}
+)
+_WIDE: Final = ("utf-16", "utf-32", "utf16", "utf32")
+# A megabyte is masked in about a millisecond: then others have their turn.
+_TURN: Final = 1 << 20
+_SNIFFED: Final = 1024
+
+
+async def masked(sending: Awaitable[Result], call: Call) -> Result:
+    """The result, or the error, of an adapter's call without the call's secrets."""
+    try:
+        result = await sending
+    except GatewayError as error:
+        if call.masker is not None:
+            mask_error(error, call.masker)
+        raise
+    if call.masker is not None:
+        if result.body is not None and len(result.body) > _TURN:
+            await _mask_large(result, call.masker)
+        else:
+            mask_result(result, call.masker)
+    return result
+
+
+def mask_result(result: Result, masker: ResponseMasker) -> None:
+    """Masks a result in place: its headers and body now, its stream and events as they come."""
+    _mask_headers(result, masker)
+    if result.body:
+        reader = _reader(masker, result.media_type, result.body)
+        if reader is not None:
+            of_json = reader is masker and is_json(_media(result.media_type))
+            body = reader.mask_json(result.body) if of_json else reader.mask(result.body)
+            if body is not result.body:
+                _changed(result, body)
+    elif result.stream is not None and not _is_binary(_media(result.media_type)):
+        result.stream = _stream(result.stream, result, masker)
+    if result.events is not None:
+        result.events = _events(result.events, result, masker)
+
+
+def _mask_headers(result: Result, masker: ResponseMasker) -> None:
+    headers = result.headers
+    if headers and (changed := masker.mask_headers(headers)) is not headers:
+        result.headers = changed
+        _say(result, "headers")
+    if result.media_type and result.media_type not in _UTF8:
+        media_type = masker.mask_text(result.media_type)
+        if media_type is not result.media_type:
+            result.media_type = media_type
+            _say(result, "headers")
+
+
+async def _mask_large(result: Result, masker: ResponseMasker) -> None:
+    """The same for a body that would keep others waiting."""
+    body, result.body = result.body or b"", None
+    _mask_headers(result, masker)
+    reader = _reader(masker, result.media_type, body)
+    if reader is not None:
+        stream = reader.stream()
+        pieces = []
+        for start in range(0, len(body), _TURN):
+            pieces.append(stream.feed(body[start : start + _TURN]))
+            await asyncio.sleep(0)
+        pieces.append(stream.end())
+        if stream.found:
+            _changed(result, b"".join(pieces))
+            body = result.body or b""
+    result.body = body
+    if result.events is not None:
+        result.events = _events(result.events, result, masker)
+
+
+def _changed(result: Result, body: bytes) -> None:
+    result.body = body
+    _say(result, "body")
+
+
+def _say(result: Result, part: str) -> None:
+    """Puts down that a part was changed. It reaches the client as long as the head has not been sent."""
+    result.masked = True
+    said = {part}
+    dropped = DESCRIBING_HEADERS if part == "body" else frozenset()
+    headers = []
+    for name, value in result.headers:
+        if name == MASKED_HEADER:
+            said |= set(value.split(", "))
+        elif name.lower() not in dropped:
+            headers.append((name, value))
+    headers.append((MASKED_HEADER, ", ".join(sorted(said))))
+    result.headers = headers
+
+
+async def _stream(
+    pieces: AsyncIterator[bytes], result: Result, masker: ResponseMasker
+) -> AsyncGenerator[bytes, None]:
+    """The body's pieces. What may be the beginning of a secret waits for the next piece."""
+    stream = None
+    binary = False
+    async with _closing(pieces):
+        try:
+            async for piece in pieces:
+                if stream is None and not binary:
+                    reader = _reader(masker, result.media_type, piece)
+                    binary = reader is None
+                    stream = None if reader is None else reader.stream()
+                if stream is None:
+                    yield piece
+                    continue
+                passed = stream.feed(piece)
+                if stream.found and not result.masked:
+                    _say(result, "body")
+                if passed:
+                    yield passed
+        except GatewayError as error:
+            mask_error(error, masker)
+            raise
+        if stream is not None and (rest := stream.end()):
+            if stream.found:
+                _say(result, "body")
+            yield rest
+
+
+async def _events(
+    events: AsyncGenerator[Event, None], result: Result, masker: ResponseMasker
+) -> AsyncGenerator[Event, None]:
+    """The events. Where they are pieces of one text, a secret may begin in one and end in the next."""
+    text = masker.stream() if result.pieces else None
+    async with contextlib.aclosing(events):
+        try:
+            async for event in events:
+                if text is not None and event.kind == "text":
+                    event.data = text.feed(event.data)
+                    result.masked = result.masked or text.found
+                    if event.data:
+                        yield event
+                    continue
+                _mask_event(event, result, masker)
+                yield event
+        except GatewayError as error:
+            mask_error(error, masker)
+            raise
+        if text is not None and (rest := text.end()):
+            result.masked = result.masked or text.found
+            yield Event(rest, "text")
+
+
+def _mask_event(event: Event, result: Result, masker: ResponseMasker) -> None:
+    if event.kind == "bytes":
+        return
+    data = masker.mask(event.data) if event.kind == "text" else masker.mask_json(event.data)
+    name = masker.mask_text(event.name) if event.name else event.name
+    number = masker.mask_text(event.id) if event.id else event.id
+    if data is not event.data or name is not event.name or number is not event.id:
+        event.data, event.name, event.id = data, name, number
+        result.masked = True
+
+
+def _reader(masker: ResponseMasker, media_type: str, beginning: bytes) -> ResponseMasker | None:
+    """What masks a body of this type; None for one that is not looked at."""
+    if media_type in _UTF8 and b"\x00" not in beginning[:4]:
+        return masker
+    media = _media(media_type)
+    if _is_binary(media):
+        return None
+    charset = charset_of(media_type) or "utf-8"
+    if is_textual(media):
+        if b"\x00" in beginning[:4] or beginning[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            shown = json.detect_encoding(beginning[:4])
+            charset = charset if shown.startswith("utf-8") else shown
+        if charset.startswith(_WIDE) or (not charset.startswith("utf") and not masker.is_ascii):
+            return masker.in_charset(charset)
+        return masker
+    return None if b"\x00" in beginning[:_SNIFFED] else masker
+
+
+def _is_binary(media: str) -> bool:
+    if is_textual(media):
+        return False
+    return media.startswith(_BINARY) or (
+        media.startswith("application/") and any(word in media for word in _BINARY_WORDS)
+    )
+
+
+def _media(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()
+
+
+def _closing(pieces: AsyncIterator[bytes]) -> contextlib.AbstractAsyncContextManager[Any]:
+    if isinstance(pieces, AsyncGenerator):
+        return contextlib.aclosing(pieces)
+    return contextlib.nullcontext()

@@ -1,0 +1,203 @@
+"""The secrets of a call are masked in its response; a response without them stays the same object."""
+
+import base64
+import html
+import json
+import re
+import string
+from itertools import pairwise
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.errors import Fault, UpstreamAnswer, UpstreamRejected
+from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
+
+SECRET = 'cañary+/ "quoted"\\ & <more>~4711'
+TOKEN = "sk-live-" + "a1B2c3D4e5F6" * 3
+TEXTS = st.text(string.ascii_letters + string.digits + '+/=-_. "\\&<>é', min_size=MIN_NEEDLE, max_size=60)
+
+
+def net(text: str) -> str:
+    """As encoders of .NET write JSON."""
+    return "".join(
+        f"\\u{ord(c):04X}" if c in "\"&'+<>`" or ord(c) > 126 else json.dumps(c)[1:-1] for c in text
+    )
+
+
+ENCODERS = {
+    "as it is": lambda text: text,
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 without padding": lambda text: base64.b64encode(text.encode()).decode().rstrip("="),
+    "base64url": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+    "base64 after one byte": lambda text: base64.b64encode(b"x" + text.encode()).decode(),
+    "base64 after two bytes": lambda text: base64.b64encode(b"me" + text.encode()).decode(),
+    "base64 of a pair": lambda text: base64.b64encode(f"user:{text}".encode()).decode(),
+    "base64 in the midst": lambda text: base64.b64encode(f'{{"key":"{text}","a":1}}'.encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+    "query": quote_plus,
+    "path": lambda text: quote(text, safe=""),
+    "percent in lower case": lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")),
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON in UTF-8": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "JSON within JSON": lambda text: json.dumps(json.dumps(text))[1:-1],
+    "PHP's JSON": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "Go's JSON": lambda text: json.dumps(text, ensure_ascii=False)[1:-1].replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+    ".NET's JSON": net,
+    "HTML": html.escape,
+}  # fmt: skip
+
+
+def leaks(secret: str, body: bytes) -> bool:
+    """Whether any run of twelve bytes of a coded form can be read in what is left."""
+    raw = secret.encode()
+    aligned = [base64.b64encode(b"x" * k + raw)[4 if k else 0 : -4] for k in range(3)]
+    forms = (raw, raw.hex().encode(), raw.hex().upper().encode(), *aligned)
+    return any(form[at : at + 12] in body for form in forms for at in range(len(form) - 11))
+
+
+@pytest.mark.parametrize("form", ENCODERS)
+@pytest.mark.parametrize("secret", [SECRET, TOKEN])
+def test_each_form_is_masked(secret: str, form: str) -> None:
+    coded = ENCODERS[form](secret)
+    body = ResponseMasker([secret]).mask(f"before {coded} after".encode())
+    assert body.startswith(b"before ")
+    assert body.endswith(b" after")
+    assert b"***" in body
+    assert not leaks(secret, body)
+    assert coded.encode() not in body
+
+
+@settings(max_examples=300, deadline=None)
+@given(secret=TEXTS, form=st.sampled_from(sorted(ENCODERS)), around=st.text(max_size=20))
+def test_any_secret_is_masked_in_each_form(secret: str, form: str, around: str) -> None:
+    coded = ENCODERS[form](secret).encode()
+    body = ResponseMasker([secret]).mask(around.encode("utf-8", "replace") + b"\n" + coded + b"\n")
+    assert coded not in body
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    secrets=st.lists(st.text("ab-+/", min_size=4, max_size=20), min_size=1, max_size=3),
+    body=st.lists(st.one_of(st.text('ab-+/"', max_size=30), st.integers(0, 2)), max_size=8),
+    cuts=st.lists(st.integers(0, 200), max_size=12),
+)
+def test_a_stream_is_masked_as_its_whole_whatever_its_pieces(secrets, body, cuts) -> None:
+    masker = ResponseMasker(secrets)
+    text = "".join(secrets[part % len(secrets)] if isinstance(part, int) else part for part in body).encode()
+    stream = masker.stream()
+    at = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    pieces = [stream.feed(text[begin:end]) for begin, end in pairwise(at)]
+    pieces.append(stream.end())
+    assert b"".join(pieces) == masker.mask_part(text)
+    assert stream.found is (b"".join(pieces) != text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(body=st.binary(max_size=400), cuts=st.lists(st.integers(0, 400), max_size=8))
+def test_a_body_without_the_secret_stays_the_same_bytes(body: bytes, cuts) -> None:
+    masker = ResponseMasker([SECRET, TOKEN, "pw1234"])
+    assert masker.mask(body) is body
+    assert masker.mask_json(body) is body
+    stream = masker.stream()
+    at = sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})
+    pieces = [stream.feed(body[begin:end]) for begin, end in pairwise(at)]
+    assert b"".join([*pieces, stream.end()]) == body
+    assert not stream.found
+
+
+@given(value=st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+                          lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20))  # fmt: skip
+def test_a_value_without_the_secret_stays_the_same_object(value) -> None:
+    assert ResponseMasker([SECRET, TOKEN]).mask_value(value) is value
+
+
+def test_nothing_is_held_back_that_cannot_begin_a_secret() -> None:
+    stream = ResponseMasker([TOKEN]).stream()
+    piece = b'data: {"delta": "Hello"}\n\n'
+    assert stream.feed(piece) is piece
+    assert stream.feed(b"ends with sk-li") == b"ends with "
+    assert stream.feed(b"ght, not the key\n") == b"sk-light, not the key\n"
+
+
+def test_at_most_a_needle_is_held_back() -> None:
+    masker = ResponseMasker([TOKEN])
+    for size in range(1, 200):
+        stream = masker.stream()
+        passed = stream.feed(b"x" * size + TOKEN[:-1].encode())
+        assert passed == b"x" * size
+        assert stream.end() == TOKEN[:-1].encode()
+
+
+def test_a_longer_secret_that_begins_like_a_shorter_one_leaves_no_rest() -> None:
+    masker = ResponseMasker(["password-1234", "password-1234567890"])
+    stream = masker.stream()
+    assert stream.feed(b"is password-1234") + stream.feed(b"567890.") + stream.end() == b"is ***."
+
+
+@pytest.mark.parametrize(
+    ("body", "masked"),
+    [
+        (b'{"pw": "pw1234"}', b'{"pw": "***"}'),
+        (b'{"pw":"pw1234","n":"pw12345"}', b'{"pw":"***","n":"pw12345"}'),
+        (b"the word pw1234 in a text", b"the word pw1234 in a text"),
+        (b"pw1234\n", b"***"),
+        (b'{"hex": "707731323334"}', b'{"hex": "999999999999"}'),
+        (b'{"raw": "cHcxMjM0"}', b'{"raw": "***"}'),
+    ],
+)
+def test_a_short_secret_is_masked_only_as_a_whole(body: bytes, masked: bytes) -> None:
+    assert ResponseMasker(["pw1234"]).mask(body) == masked
+
+
+def test_json_stays_json_where_the_secret_is_a_number() -> None:
+    masker = ResponseMasker(["123456789012"])
+    body = masker.mask(b'{"n": 123456789012, "s": "123456789012", "longer": -1123456789012.5}')
+    assert json.loads(body) == {"n": 999999999999, "s": "999999999999", "longer": -1999999999999.5}
+
+
+def test_json_with_odd_escapes_is_masked() -> None:
+    escaped = "".join(f"\\u{ord(c):04x}" for c in TOKEN)
+    body = b'{"a": "' + escaped.encode() + b'", "b": "\\u0041 stays"}'
+    assert ResponseMasker([TOKEN]).mask_json(body) == b'{"a": "***", "b": "\\u0041 stays"}'
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+def test_other_charsets(charset: str) -> None:
+    masker = ResponseMasker([SECRET]).in_charset(charset)
+    body = f'{{"a": "{SECRET}"}}'.encode(charset)
+    assert masker.mask(body).decode(charset) == '{"a": "***"}'
+    stream = masker.stream()
+    pieces = [stream.feed(body[at : at + 1]) for at in range(len(body))]
+    assert b"".join([*pieces, stream.end()]).decode(charset) == '{"a": "***"}'
+
+
+def test_headers() -> None:
+    masker = ResponseMasker([TOKEN, "pw1234"])
+    plain = [("Link", "<https://a.example/?page=2>"), ("ETag", '"pw12345"')]
+    assert masker.mask_headers(plain) is plain
+    masked = masker.mask_headers([("Link", f"<https://a/?k={TOKEN}>; rel=next"), ("X-Request-Id", "pw1234")])
+    assert masked == [("Link", "<https://a/?k=***>; rel=next"), ("X-Request-Id", "***")]
+    assert masker.mask_headers([(f"RateLimit-{TOKEN}", "1")]) == []
+
+
+def test_an_error_is_masked_in_all_its_parts() -> None:
+    answer = UpstreamAnswer(409, body={"told": [TOKEN], TOKEN: 1, "n": 5}, headers={"X-Request-Id": TOKEN})
+    error = UpstreamRejected(f"It says {TOKEN}.", answer=answer)
+    error.errors = (Fault("/a", f"not {TOKEN}"),)
+    mask_error(error, ResponseMasker([TOKEN]))
+    assert TOKEN not in repr((error.as_problem(), error.headers, error.answer, str(error), error.args))
+    assert error.answer is not None
+    assert error.answer.body == {"told": ["***"], "***": 1, "n": 5}
+
+
+def test_nothing_to_mask_is_no_masker() -> None:
+    assert ResponseMasker.of([]) is None
+    assert ResponseMasker.of(["", "abc"]) is None
+
+
+def test_it_does_not_show_what_it_holds() -> None:
+    assert TOKEN not in repr(ResponseMasker([TOKEN]))
