@@ -1,11 +1,10 @@
 """The spellings of a DSN that SQLAlchemy and asyncpg understand."""
 
 import inspect
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -36,7 +35,9 @@ def check_dsn(dsn: str) -> None:
     how = "give postgresql://user:password@host:port/database, with special characters percent-encoded"
     try:
         scheme = urlsplit(dsn).scheme
-        _, options = PGDialect_asyncpg().create_connect_args(make_url(sqlalchemy_url(dsn)))
+        url = make_url(sqlalchemy_url(dsn))
+        dialect: Any = url.get_dialect()
+        _, options = dialect().create_connect_args(url)
     except (ArgumentError, ValueError):
         # What these say may be a part of a password that has a `/` or an `@` in it.
         raise ValueError(f"DATABASE_URL cannot be read: {how}.") from None

@@ -17,8 +17,8 @@ def disable_core_dumps() -> None:
 
     The limit (RLIMIT_CORE, hard) is inherited by everything that is started. Being not dumpable ends at an
     execve(2), so each process calls this for itself. It costs the user's own debuggers: attaching takes root
-    (CAP_SYS_PTRACE), and the files in /proc/PID belong to root. May be called again; where the kernel does not
-    know it, the limit remains.
+    (CAP_SYS_PTRACE), and the files in /proc/PID belong to root. May be called again; where the kernel does
+    not know it, the limit remains.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":

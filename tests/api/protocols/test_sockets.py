@@ -167,3 +167,37 @@ def test_host_and_port_may_be_variables_but_no_secrets(client: httpx2.Client, pe
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"] == "/call_template/host"
     assert client.delete(f"/providers/{name}").status_code == 204
+
+
+def test_an_argument_that_holds_other_messages_is_rejected_unless_the_template_allows_it(
+    client: httpx2.Client, peer: Peer
+) -> None:
+    attack = {"q": "x\nFLUSHALL\nSET admin 1"}
+    template = {
+        "call_template_type": peer.kind, "host": "127.0.0.1", "port": peer.port, "timeout": 5000,
+        "framing_strategy": "delimiter", "message_delimiter": "\\n", "request_data_format": "text",
+        "request_data_template": "SET key UTCP_ARG_q_UTCP_ARG",
+    }  # fmt: skip
+    name = f"border{peer.kind}"
+    inputs = {"type": "object", "properties": {"q": {"type": "string"}}}
+    for tool, more in (("set", {}), ("raw", {"enforce_message_boundaries": False})):
+        body = {"provider": name, "name": tool, "inputs": inputs, "call_template": {**template, **more}}
+        made = client.post("/tools", json=body)
+        assert made.status_code == 201, made.text
+    before = len(peer.seen)
+    for url in (f"/tools/{name}.set/call", f"/tools/{name}.set/call?dry_run=true"):
+        answer = client.post(url, json=attack)
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["type"].endswith("invalid-arguments")
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/q"]
+    assert len(peer.seen) == before
+    assert client.post(f"/tools/{name}.set/call", json={"q": "a word"}).status_code == 200
+    assert client.post(f"/tools/{name}.raw/call", json=attack).status_code == 200
+    assert "FLUSHALL" in "".join(peer.seen[before:]) or peer.kind == "tcp"
+    served = client.get(f"/utcp?mode=direct&protocol={peer.kind}").json()["tools"]
+    found = {
+        tool["name"].rpartition("_")[2]: tool["tool_call_template"] for tool in served if name in tool["name"]
+    }
+    assert "enforce_message_boundaries" not in found["set"]
+    assert found["raw"]["enforce_message_boundaries"] is False
+    assert client.delete(f"/providers/{name}").status_code == 204
