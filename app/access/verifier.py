@@ -379,7 +379,8 @@ class KeyVerifier:
             if self._feed_read_at < came_at:
                 began = time.monotonic()
                 if not await self._feed.catch_up():
-                    raise _away()
+                    # PostgreSQL may be away, or the pool crowded: so nobody knows.
+                    raise LookupTimeout
                 self._feed_read_at = began
         return key_id in self._ids or not self._ids.is_complete
 

@@ -41,3 +41,16 @@ def test_there_is_no_default_sealing_key() -> None:
 def test_two_sources_of_the_key_ring_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="not both"):
         Settings(sealing_keys="a:b", sealing_keys_file=tmp_path / "ring", _env_file=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "requests"), [("10/60", 10), ("300/60:100", 300), ("off", None), ("OFF", None)]
+)
+def test_the_limit_of_keys_that_are_not_valid_can_be_turned_off(text: str, requests: int | None) -> None:
+    limit = Settings(key_failure_rate_limit=text, _env_file=None).failure_rate()
+    assert (limit and limit.requests) == requests
+
+
+def test_a_limit_of_keys_that_nobody_can_read_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        Settings(key_failure_rate_limit="many", _env_file=None)
