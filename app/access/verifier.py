@@ -59,6 +59,8 @@ _RELOAD_SECONDS = 1.0
 # How long an address beyond its limit waits for each 401: so many of them a second, at most, whatever the
 # number of its connections.
 _DELAY_SECONDS = 0.5
+# Of these, how long it waits to be told of the key before the changes are read: at most five times a second.
+_TOLD_SECONDS = 0.2
 _DELAYED_A_SECOND = 500
 _MAX_DELAYED = 2_000
 _FLUSH_SECONDS = 60.0
@@ -184,7 +186,7 @@ class KeyVerifier:
         right = hmac.compare_digest(_NOBODY if known is None else known.digest, shown)
         if known is None or not right:
             if not is_counted and not self._failures.take(host):
-                await self._delay(key_id)
+                await self._delay(key_id, self._penalty())
                 raise self._too_many(host)
             raise Unauthenticated(_NOT_VALID)
         if is_counted:
@@ -351,14 +353,18 @@ class KeyVerifier:
         self.rejected += 1
         return Unauthenticated(_TOO_MANY, retry_after=self._failures.retry_after(host))
 
-    async def _delay(self, key_id: str) -> None:
-        """Wait as long as a client beyond its limit has to, or until the change feed tells of the key."""
+    def _penalty(self) -> float:
+        """How long a client beyond its limit waits for its response, in seconds."""
+        return max(_DELAY_SECONDS, self._delayed / _DELAYED_A_SECOND)
+
+    async def _delay(self, key_id: str, seconds: float) -> None:
+        """Wait so long, or until the change feed tells of the key."""
         if self._delayed >= _MAX_DELAYED:
             raise Overloaded("Too many API keys that are not valid were sent; try again.")
         expected = self._expected.setdefault(key_id, asyncio.Event())
         self._delayed += 1
         try:
-            async with asyncio.timeout(max(_DELAY_SECONDS, self._delayed / _DELAYED_A_SECOND)):
+            async with asyncio.timeout(seconds):
                 await expected.wait()
         except TimeoutError:
             pass
@@ -370,18 +376,25 @@ class KeyVerifier:
         """Whether an id exists after all: its key may have been created at another worker a moment ago.
 
         That is known when the changes were read after the request came, which is done once for all that wait.
+        One that does not appear has waited as long as a client beyond its limit has to.
         """
         came_at = time.monotonic()
-        await self._delay(key_id)
-        if key_id in self._ids or self._feed is None:
-            return key_id in self._ids
-        async with self._feed_turn:
-            if self._feed_read_at < came_at:
-                began = time.monotonic()
-                if not await self._feed.catch_up():
-                    raise _away()
-                self._feed_read_at = began
+        await self._delay(key_id, _TOLD_SECONDS)
+        if key_id not in self._ids and self._feed is not None:
+            await self._read_changes(self._feed, came_at)
+        if key_id not in self._ids and self._ids.is_complete:
+            await self._delay(key_id, self._penalty() - _TOLD_SECONDS)
         return key_id in self._ids or not self._ids.is_complete
+
+    async def _read_changes(self, feed: Feed, since: float) -> None:
+        """Read the change feed, if nobody began to since that moment; raise `LookupTimeout` if that fails."""
+        async with self._feed_turn:
+            if self._feed_read_at < since:
+                began = time.monotonic()
+                if not await feed.catch_up():
+                    # PostgreSQL may be away, or the pool crowded: so nobody knows.
+                    raise LookupTimeout
+                self._feed_read_at = began
 
     def _reload_ids(self) -> None:
         self._ids.is_complete = False

@@ -118,6 +118,10 @@ async def _revoked(rig: Rig, url: str, key: dict[str, Any]) -> float:
     """Seconds from the response to a revocation to the beginning of the last call that the key could make all the same, at the
     replica that is attacked, or at any.
     """
+    for replica in rig.replicas.all:
+        async with rig.caller(replica.url, key["key"]) as caller:
+            accepted = await caller.call("s.read", {"id": "r"})
+            assert accepted.ok, accepted.word
     async with rig.caller(rig.replicas.all[-1].url) as caller:
         status, _, _ = await caller.request("DELETE", f"/keys/{key['id']}")
         assert status == 204, status
