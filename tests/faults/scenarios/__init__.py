@@ -4,6 +4,7 @@ from types import ModuleType
 
 from tests.faults.scenarios import (
     cancels,
+    edge,
     fuzzing,
     kills,
     limiter,
@@ -27,6 +28,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "X": neighbours,
     "Y": overload,
     "A": fuzzing,
+    "Q": edge,
     "I": rolling,
     "O": rotation,
     "G": streams,
@@ -34,7 +36,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "D": kills,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
-dead upstream beside nine, Y: overload, A: schemathesis."""
+dead upstream beside nine, Y: overload, A: schemathesis, Q: attacks on the edge."""
 
-SLICE = ("H", "M", "L", "E", "I", "G", "F", "D")
+SLICE = ("H", "M", "L", "E", "Q", "I", "G", "F", "D")
 """What `make test` runs in the short form; the others need minutes to mean anything."""
