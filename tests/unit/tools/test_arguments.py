@@ -70,7 +70,9 @@ def test_more_values_than_allowed_are_refused_before_they_are_made(unit, cost):
     assert caught.value.extra == {"limit": limit}
 
 
-@pytest.mark.parametrize("text", [b"a," * 2_000_000, b"[{:" * 1_000_000, b'\\"' * 1_000_000, b"\\\\," * 1_000_000])
+@pytest.mark.parametrize(
+    "text", [b"a," * 2_000_000, b"[{:" * 1_000_000, b'\\"' * 1_000_000, b"\\\\," * 1_000_000]
+)
 def test_what_a_string_holds_does_not_count(text):
     assert len(parse_arguments(b'{"a": "' + text + b'"}', 1000)) == 1
 
