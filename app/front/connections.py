@@ -7,6 +7,7 @@ looks at the heads of the queues twice a second, so that a request costs no time
 import asyncio
 import resource
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -44,6 +45,8 @@ _HEADS_BYTES: Final = 8 << 20
 _YOUNG_SECONDS: Final = 1.0
 # In this many bytes a client that sends a body, or takes a response, must prove that it is alive.
 _PROGRESS_BYTES: Final = 64 << 10
+# Longer values of X-Forwarded-For are not remembered.
+_MAX_FORWARDED: Final = 128
 # The application has the same limit for calls, and more to say.
 _BODY_SLACK: Final = 2.0
 
@@ -127,6 +130,7 @@ class Connections:
         self._head_cost = 0
         self._addresses: dict[str, int] = {}
         self._trusted = ProxyHeadersMiddleware(_nothing, self.limits.forwarded_allow_ips).trusted_hosts
+        self._groups = lru_cache(maxsize=4096)(self._find_group)
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -181,9 +185,14 @@ class Connections:
         else:
             del self._addresses[group]
 
-    def forwarded_group(self, forwarded_for: str) -> str | None:
+    def forwarded_group(self, forwarded_for: bytes) -> str | None:
         """Return the address group of the client that a trusted proxy names in X-Forwarded-For."""
-        host = self._trusted.get_trusted_client_address(forwarded_for)[0]
+        if len(forwarded_for) > _MAX_FORWARDED:
+            return self._find_group(forwarded_for)
+        return self._groups(forwarded_for)
+
+    def _find_group(self, forwarded_for: bytes) -> str | None:
+        host = self._trusted.get_trusted_client_address(forwarded_for.decode("latin-1"))[0]
         return address_group(host) if host else None
 
     def count(self, rejection: Rejection) -> Rejection:

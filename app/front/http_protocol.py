@@ -362,7 +362,7 @@ class HttpProtocol(HttpToolsProtocol):
         if hosts != 1 and (hosts or version == "1.1"):
             self._reject(why.BAD_HOST)
         if forwarded and self._is_proxy:
-            return self._table.forwarded_group(b", ".join(forwarded).decode("latin-1"))
+            return self._table.forwarded_group(b", ".join(forwarded))
         return None
 
     def _check_transfer_coding(self, version: str, value: bytes) -> None:

@@ -5,6 +5,7 @@ from types import ModuleType
 from tests.faults.scenarios import (
     backlog,
     cancels,
+    edge,
     foreign_responses,
     fuzzing,
     kills,
@@ -32,6 +33,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "Y": overload,
     "R": foreign_responses,
     "A": fuzzing,
+    "Q": edge,
     "I": rolling,
     "O": rotation,
     "G": streams,
@@ -40,7 +42,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "W": backlog,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
-dead upstream beside nine, Y: overload, A: schemathesis, R: foreign responses, S: made-up keys."""
+dead upstream beside nine, Y: overload, A: schemathesis, Q: attacks on the edge, R: foreign responses, S: made-up keys."""
 
-SLICE = ("H", "M", "L", "S", "E", "I", "G", "F", "D")
+SLICE = ("H", "M", "L", "S", "E", "Q", "I", "G", "F", "D")
 """What `make test` runs in the short form; the others need minutes to mean anything."""
