@@ -36,7 +36,7 @@ SCENARIOS: dict[str, ModuleType] = {
     "W": backlog,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
-dead upstream beside nine, Y: overload, A: schemathesis."""
+dead upstream beside nine, Y: overload, W: a backlog of calls with an Idempotency-Key, A: schemathesis."""
 
 SLICE = ("H", "M", "L", "E", "I", "G", "F", "D")
 """What `make test` runs in the short form; the others need minutes to mean anything."""
