@@ -218,12 +218,15 @@ class CommitQueue(Generic[Item, Result]):
             await asyncio.wait({self._task})
 
     def _expected(self, now: float) -> float:
-        """Seconds until an item that comes now is committed: the batch under way, those before it, its own.
+        """Seconds until an item that comes now is committed: the rest of the batch under way, then its own.
 
-        Of a batch that takes longer than usual the rest is taken to be as long as what it took already.
+        A batch that takes longer than usual is taken to need as long again as it is late. Nothing is added to
+        that: many items in a batch cost little more than one, and while commits are slow for everybody, those
+        that are let in must not come one by one.
         """
+        age = now - self._began if self._began else 0.0
         batches = len(self._waiting) // self._max_batch + 1
-        return max(self._average, now - self._began if self._began else 0.0) + batches * self._average
+        return abs(self._average - age) + batches * self._average
 
     def _batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
         """The next items; those that nobody waits for any more are dropped."""

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from app.cache import Cache, connect
 from app.catalog.feed import record_change
 from app.database import Database
+from app.quota.outcomes import Outcomes
 from app.quota.rates import RateLimiter
 from app.rates import RateLimit
 from tests.harness.beside import web_server
@@ -374,8 +375,10 @@ class TestIdempotencyKeys:
     async def test_without_postgres_nothing_is_sent(self, api, tool, site, monkeypatch):
         path, client = await tool(), await api.client()
         await client.post(path, json={})
-        monkeypatch.setattr(api.state.quota.outcomes, "_database", Database("postgresql://p@127.0.0.1:1/x"))
+        away = Outcomes(Database("postgresql://p@127.0.0.1:1/x"), api.state.vault)
+        monkeypatch.setattr(api.state.quota, "outcomes", away)
         refused = await client.post(path, json={}, headers={"Idempotency-Key": uuid4().hex})
+        await away.aclose()
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) >= 1
         assert site.done == 1

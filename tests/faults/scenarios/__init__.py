@@ -42,7 +42,8 @@ SCENARIOS: dict[str, ModuleType] = {
     "W": backlog,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
-dead upstream beside nine, Y: overload, A: schemathesis, Q: attacks on the edge, R: foreign responses, S: made-up keys."""
+dead upstream beside nine, Y: overload, A: schemathesis, Q: attacks on the edge, R: foreign responses, S: made-up keys,
+W: a backlog of calls with an Idempotency-Key."""
 
 SLICE = ("H", "M", "L", "S", "E", "Q", "I", "G", "F", "D")
 """What `make test` runs in the short form; the others need minutes to mean anything."""

@@ -91,6 +91,25 @@ class TestTheGate:
         await queue.settle()
         assert await queue.add(3, seconds=0.001)
 
+    async def test_slow_commits_still_carry_many(self, site: Site) -> None:
+        """A queue that let one item in at a time would never be quicker."""
+        queue = CommitQueue(site.commit, failed=False)
+        site.open.set()
+        queue._average = 1.0
+        first = queue.add(0, seconds=1.5)
+        await asyncio.sleep(0)
+        site.open.clear()
+        second = queue.add(1, seconds=1.5)
+        while len(site.batches) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            queue.add(2, seconds=1.5)
+        await asyncio.sleep(0.7)
+        more = [queue.add(number, seconds=1.5) for number in range(3, 100)]
+        site.open.set()
+        assert all(await asyncio.gather(first, second, *more))
+        assert site.batches[2] == list(range(3, 100))
+
     async def test_who_has_stopped_waiting_is_not_sent(self, site: Site) -> None:
         told: list[tuple[int, bool]] = []
         queue = CommitQueue(
