@@ -3,18 +3,25 @@
 import asyncio
 import base64
 import contextlib
+import json
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 
-from app.errors import UpstreamError
+from app.errors import UpstreamError, UpstreamMalformed
 from app.protocols.base import Means
+from app.protocols.cli.adapter import CliAdapter
+from app.protocols.http import HttpAdapter
 from app.protocols.registry import Adapters
 from app.security.masking import Masker
 from app.security.response_masking import ResponseMasker
+from app.settings import Settings
+from app.tools.accepting import accepted
 from app.tools.masking import masked
+from app.tools.responses import respond
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import Kit, Upstream
@@ -134,9 +141,6 @@ async def test_a_program_that_prints_its_environment(adapters, monkeypatch: pyte
     """A sealed variable, and one that it inherits, on standard output, and in the body of its failure."""
     monkeypatch.setenv("SHARED_API_TOKEN", "inherited-token-0815")
     monkeypatch.setenv("SHARED_HOME", "/home/somebody/data")
-    from app.protocols.cli.adapter import CliAdapter
-    from app.settings import Settings
-
     allowed = Settings(
         _env_file=None, programs=(sys.executable,), program_env_names=("SHARED_API_TOKEN", "SHARED_HOME")
     )
@@ -162,3 +166,55 @@ async def test_a_program_that_prints_its_environment(adapters, monkeypatch: pyte
             assert "/home/somebody/data" in told
         assert "inherited-token-0815" not in told
     await adapter.aclose()
+
+
+CODED = b"\x1f\x9d\x90coded"
+
+
+@pytest.mark.parametrize("body", [CODED, CODED * 20_000])
+async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine, serve, body: bytes) -> None:
+    async def compressed(request: web.Request) -> web.Response:
+        headers = {"Content-Encoding": "compress", "Content-Type": "application/json"}
+        return web.Response(body=body, headers=headers)
+
+    url = await serve(compressed)
+    template = {"call_template_type": "http", "http_method": "GET", "url": url}
+    for chosen in ("reject", "pass"):
+        allowed = Settings(_env_file=None, undecodable_responses=chosen)
+        adapter = HttpAdapter(Means(engine, engine.network, Masker(), allowed))
+        call = call_of(adapter, template)
+        call.masker = ResponseMasker([CANARY])
+        if chosen == "reject":
+            with pytest.raises(UpstreamMalformed):
+                await (await masked(adapter.call(call), call)).read()
+            continue
+        result = await masked(adapter.call(call), call)
+        assert ("Content-Encoding", "compress") in result.headers
+        assert await result.read() == body
+        result = await masked(adapter.call(call_of(adapter, template)), call)
+        answer = await respond(
+            result,
+            accept=accepted("application/json"),
+            attempt=_Settled(),
+            streams=None,  # type: ignore[arg-type]
+        )
+        told = json.loads(answer.body)
+        assert told["media_type"] == "application/octet-stream"
+        assert base64.b64decode(told["base64"]) == body
+        assert b"content-encoding" not in dict(answer.headers)
+        with pytest.raises(UpstreamMalformed):
+            await events_of(await adapter.call(call_of(adapter, template, streaming=True)))
+
+
+class _Settled:
+    """What a response asks of the record of its call."""
+
+    bodies = stored = None
+    call_id = "01a0-test"
+    upstream_seconds = 0.0
+
+    def seconds(self) -> float:
+        return 0.0
+
+    def settle(self, **counts: int) -> None:
+        """It is over."""
