@@ -85,6 +85,15 @@ async def test_a_discovery_shows_nothing_of_the_key_that_it_was_made_with(admin,
     assert upstream.seen[-1][2]["X-Key"] == KEY
 
 
+async def test_a_short_password_makes_no_holes_into_what_is_discovered(admin, upstream):
+    upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/e"))
+    auth = {"auth_type": "basic", "username": "me", "password": "echo"}
+    source = {"call_template": {"call_template_type": "http", "url": f"{upstream.url}/utcp", "auth": auth}}
+    made = await admin.post("/providers", json={"name": "man", "source": source})
+    assert made.status_code == 201, made.text
+    assert (await admin.get("/tools/man.echo")).status_code == 200
+
+
 async def test_a_discovery_that_fails_shows_nothing_of_it_either(admin, upstream):
     async def refuse():
         return web.json_response({"key": KEY}, status=400, headers={"X-Request-Id": KEY})
