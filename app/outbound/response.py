@@ -66,6 +66,15 @@ class OutboundResponse:
         """Whether the end of the body is here already, so that reading it waits for nothing."""
         return self._exchange.complete
 
+    @property
+    def undecodable(self) -> str:
+        """The content coding that is not taken off here; "" where the body arrives decoded."""
+        return "" if self._coding in DECODED else self._coding
+
+    def pass_coded(self) -> None:
+        """Give the body in its content coding, instead of rejecting it."""
+        self._coding = ""
+
     def extend(self, deadline: float) -> None:
         """Set another `loop.time()` at which the body must have ended."""
         self._patience.deadline = deadline

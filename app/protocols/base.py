@@ -135,6 +135,11 @@ class Result:
         finally:
             await self.aclose()
 
+    @property
+    def coded(self) -> bool:
+        """Whether the body is in a content coding, which `headers` name."""
+        return any(name == "Content-Encoding" for name, _ in self.headers)
+
     def close_with(self, close: Callable[[], None]) -> None:
         """Set what `aclose` does."""
         self._close = close

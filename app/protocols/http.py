@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from app.outbound.framing import framed
-from app.protocols.base import Call, Discovered, Result
+from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.over_http import OverHttp, joined
 from app.utcp.arguments import ArgumentPlan, compile_plan
 
@@ -16,6 +16,10 @@ class HttpAdapter(OverHttp):
     """Calls over HTTP(S) through the engine."""
 
     name: ClassVar[str] = "http"
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._pass_undecodable = means.settings.undecodable_responses == "pass"
 
     def prepare(self, template: Mapping[str, Any]) -> ArgumentPlan:
         """Compile a template of `call_template_type` http; raises InvalidInput."""
@@ -68,6 +72,9 @@ class HttpAdapter(OverHttp):
             body=None,
             received=response.headers,
         )
+        if response.undecodable and self._pass_undecodable and call.ends is None:
+            result.headers.append(("Content-Encoding", response.undecodable))
+            response.pass_coded()
         length = response.length
         if response.arrived or (length is not None and length <= _SMALL_BODY):
             result.body = await response.read(limit)

@@ -15,7 +15,7 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter, Call, Discovered
 from app.protocols.registry import Adapters
 from app.security.credentials import SealedCredential
-from app.security.response_masking import ResponseMasker, mask_error
+from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
 from app.utcp.templates import protocol_of
 
 _TEMPLATES = frozenset({"tool_call_template", "tool_provider"})
@@ -72,9 +72,12 @@ class Fetcher:
             raise _not_served(_masked_error(error, wired.masker)) from None
         except UpstreamError as error:
             raise _masked_error(error, wired.masker) from None
-        if wired.masker is None or not wired.masker.finds(found.raw):
+        # A short password may be the name of a tool or a value of an enumeration.
+        secrets = wired.masker.values if wired.masker is not None else ()
+        masker = ResponseMasker.of(value for value in secrets if len(value) >= MIN_NEEDLE)
+        if masker is None or not masker.finds(found.raw):
             return found
-        return replace(found, raw=await asyncio.to_thread(_masked, found.raw, wired.masker))
+        return replace(found, raw=await asyncio.to_thread(_masked, found.raw, masker))
 
     def adapter(self, template: Mapping[str, Any]) -> Adapter[Any]:
         """That of the template's protocol; InvalidInput where this gateway has none."""

@@ -1,5 +1,7 @@
 """Settings of calls: how long and how much, what fails, what is limited, and what works on this machine."""
 
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
@@ -24,6 +26,11 @@ class OutgoingSettings(BaseSettings):
     idle_timeout: float = Field(30, gt=0, description="Longest silence within an upstream's answer.")
     total_timeout: float = Field(60, gt=0, description="Longest call in all.")
     max_response_bytes: int = Field(256 << 20, ge=1024, description="Largest answer of an upstream.")
+    undecodable_responses: Literal["reject", "pass"] = Field(
+        "reject",
+        description="What becomes of an HTTP response in a Content-Encoding that is not decoded here: an "
+        "error, or its own bytes, in which no secret can be masked.",
+    )
     stream_timeout: float = Field(
         3600, gt=0, description="Longest call in all where the caller takes the answer as events."
     )

@@ -37,6 +37,7 @@ _WIDE: Final = ("utf-16", "utf-32", "utf16", "utf32")
 # A megabyte is masked in about a millisecond: then others have their turn.
 _TURN: Final = 1 << 20
 _SNIFFED: Final = 1024
+_SMALL: Final = 8 << 10
 
 
 async def masked(sending: Awaitable[Result], call: Call) -> Result:
@@ -57,7 +58,12 @@ async def masked(sending: Awaitable[Result], call: Call) -> Result:
 
 def mask_result(result: Result, masker: ResponseMasker) -> None:
     """Masks a result in place: its headers and body now, its stream and events as they come."""
+    if _is_clean(result, masker):
+        return
     _mask_headers(result, masker)
+    if result.coded:
+        # Its operator has chosen to pass on what nobody can read here.
+        return
     if result.body:
         reader = _reader(masker, result.media_type, result.body)
         if reader is not None:
@@ -69,6 +75,16 @@ def mask_result(result: Result, masker: ResponseMasker) -> None:
         result.stream = _stream(result.stream, result, masker)
     if result.events is not None:
         result.events = _events(result.events, result, masker)
+
+
+def _is_clean(result: Result, masker: ResponseMasker) -> bool:
+    """Whether a small JSON body and its headers hold nothing for certain; most do, and are looked at once."""
+    body = result.body
+    if body is None or len(body) > _SMALL or result.events is not None or result.media_type not in _UTF8:
+        return False
+    headers = result.headers
+    told = body + "\n".join([text for pair in headers for text in pair]).encode() if headers else body
+    return masker.is_clean(told)
 
 
 def _mask_headers(result: Result, masker: ResponseMasker) -> None:
@@ -87,7 +103,7 @@ async def _mask_large(result: Result, masker: ResponseMasker) -> None:
     """The same for a body that would keep others waiting."""
     body, result.body = result.body or b"", None
     _mask_headers(result, masker)
-    reader = _reader(masker, result.media_type, body)
+    reader = None if result.coded else _reader(masker, result.media_type, body)
     if reader is not None:
         stream = reader.stream()
         pieces = []

@@ -123,6 +123,9 @@ async def respond(
         headers = _headers(result, attempt)
         headers += [(b"content-type", form.media_type.encode()), *_UNBUFFERED]
         return EventStream(result, headers, attempt, form=form, streams=streams)
+    if accept.only_json("application/octet-stream") and result.coded:
+        media = "application/octet-stream"
+        result.headers = [pair for pair in result.headers if pair[0] != "Content-Encoding"]
     if accept.only_json(media):
         body, complete = b"", False
         if is_json(media) and charset_of(result.media_type) in _UTF8:
