@@ -118,7 +118,7 @@ FIELDS = {
     MODELS["websocket"]: {
         **OVER_URL,
         "harmless": f"{TEMPLATE['harmless']} header_fields protocol keep_alive message response_format "
-        "timeout responses",
+        "timeout responses enforce_message_boundaries",
     },
     MODELS["grpc"]: {
         "owner": "auth headers", "moves": "host port use_ssl",
@@ -133,12 +133,13 @@ FIELDS = {
         "owner": "auth", "moves": "host port",
         "harmless": f"{TEMPLATE['harmless']} request_data_format request_data_template "
         "response_byte_format timeout framing_strategy length_prefix_bytes length_prefix_endian "
-        "message_delimiter interpret_escape_sequences fixed_message_length max_response_size",
+        "message_delimiter interpret_escape_sequences fixed_message_length max_response_size "
+        "enforce_message_boundaries",
     },
     MODELS["udp"]: {
         "owner": "auth", "moves": "host port",
         "harmless": f"{TEMPLATE['harmless']} request_data_format request_data_template "
-        "response_byte_format timeout number_of_response_datagrams",
+        "response_byte_format timeout number_of_response_datagrams enforce_message_boundaries",
     },
     MODELS["mcp"]: {
         "owner": "auth", "nested": "config",
