@@ -25,7 +25,8 @@ _MOST_NAMES: Final = 4096
 _NEXT_ADDRESS_AFTER: Final = 0.25
 _LONGEST_PROXY_HEAD: Final = 16 << 10
 # RFC 7301 section 3.2: none of the protocols that were offered, and http/1.1 is the only one that is.
-_NO_PROTOCOL: Final = "TLSV1_ALERT_NO_APPLICATION_PROTOCOL"
+# (OpenSSL's text: Python 3.11 has no `reason` for it.)
+_NO_PROTOCOL: Final = re.compile("no.application.protocol", re.IGNORECASE)
 _CONNECTED: Final = re.compile(rb"HTTP/1\.[01] 2\d\d[ \r\n]")
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -257,7 +258,7 @@ def not_connected(error: Exception) -> GatewayError:
     """What a failure to connect is to a caller."""
     if isinstance(error, AddressDenied):
         return BlockedAddress("The gateway's network policy does not allow the destination.")
-    if isinstance(error, ssl.SSLError) and error.reason == _NO_PROTOCOL:
+    if isinstance(error, ssl.SSLError) and _NO_PROTOCOL.search(str(error)):
         detail = HTTP2_ONLY
     elif isinstance(error, ssl.SSLError):
         detail = "The upstream's TLS certificate or handshake is not acceptable."

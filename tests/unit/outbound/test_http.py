@@ -1,6 +1,7 @@
 """The engine keeps nothing, follows nothing, sends what it is told, and ends in time."""
 
 import asyncio
+import contextlib
 import gzip
 import resource
 import time
@@ -454,12 +455,16 @@ class TestHttp2Only:
     @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
     def test_by_the_handshake_of_tls(self, loop) -> None:
         # RFC 7301 section 3.2: a server of h2 alone ends the handshake with no_application_protocol (120).
+        ended = asyncio.Event()
+
         async def reject(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(100)
             writer.write(b"\x15\x03\x03\x00\x02\x02\x78")
-            await writer.drain()
-            await reader.read()
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+                await reader.read()
             writer.close()
+            ended.set()
 
         async def run() -> None:
             server = await asyncio.start_server(reject, "127.0.0.1", 0)
@@ -471,6 +476,7 @@ class TestHttp2Only:
                     limits=Limits(connect=30),
                 )
             assert not caught.value.sent
+            await ended.wait()
             await engine.aclose()
             server.close()
 
