@@ -122,7 +122,10 @@ class Attack:
                 reader, writer = await self._open(number)
                 try:
                     writer.write(first)
-                    while time.monotonic() < self._end and not reader.at_eof():
+                    while not more and time.monotonic() < self._end and not reader.at_eof():
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(reader.read(4096), max(self._end - time.monotonic(), 0.01))
+                    while more and time.monotonic() < self._end and not reader.at_eof():
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(reader.read(4096), 1)
                         writer.write(more)
