@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -174,7 +175,43 @@ def measure_large_manual(gateway: Running, report: Report, upstream: str, *, too
     report.add(what, time.perf_counter() - began, "s")
 
 
-def run(report: Report, *, tools: int, providers: int, manual_tools: int, times: int) -> None:
+def measure_control(gateway: Running, report: Report, upstream: str, *, operations: int) -> None:
+    """What people and programs do with one large document: the stalls of each request."""
+    text = population(operations, server=upstream, seed=77)
+    other = text.replace(b'"minimum":1', b'"minimum":2').replace(b"/items/", b"/things/")
+    changed = {"description": "Changed"}
+    requests: tuple[tuple[str, str, str, Any], ...] = (
+        ("preview", "POST", "/providers/preview?name=control", text),
+        ("registration", "POST", "/providers?name=control", text),
+        ("preview of what is registered", "POST", "/providers/preview?name=control", other),
+        ("refresh", "POST", "/providers/control/refresh", None),
+        ("provider with its report", "GET", "/providers/control", None),
+        ("change of the provider", "PATCH", "/providers/control", changed),
+        ("its UTCP manual", "GET", "/utcp?provider=control", None),
+        ("its direct manual", "GET", "/utcp?provider=control&mode=direct", None),
+        ("export", "GET", "/export", None),
+    )
+    for what, method, path, body in requests:
+        with observed(gateway, report, f"{operations:,} operations, {what}"):
+            gateway.client.send(method, path, body)
+    exported = gateway.client.get("/export").body
+    with observed(gateway, report, f"{operations:,} operations, deletion"):
+        gateway.client.send("DELETE", "/providers/control")
+    with observed(gateway, report, f"{operations:,} operations, import of an export"):
+        gateway.client.send("POST", "/import", exported)
+    gateway.client.send("DELETE", "/providers/control")
+    with observed(gateway, report, f"{operations:,} operations, background import"):
+        headers = {"Prefer": "respond-async"}
+        place = gateway.client.send("POST", "/providers?name=control", text, headers=headers).headers[
+            "location"
+        ]
+        while orjson.loads(gateway.client.get(place).body)["state"] == "running":
+            time.sleep(0.1)
+
+
+def run(
+    report: Report, *, tools: int, providers: int, manual_tools: int, operations: int, times: int
+) -> None:
     """All measurements, in one gateway and its second start."""
     with short_folder() as folder, tempfile.TemporaryDirectory(prefix="bench") as logs:
         port = free_port()
@@ -182,6 +219,8 @@ def run(report: Report, *, tools: int, providers: int, manual_tools: int, times:
         with served(arguments, port=port, folder=Path(logs)) as upstream:
             with running(folder, command=OBSERVED) as gateway:
                 _filled(gateway, report, upstream.url, tools=tools, providers=providers, times=times)
+                if operations:
+                    measure_control(gateway, report, upstream.url, operations=operations)
                 if manual_tools:
                     measure_large_manual(gateway, report, upstream.url, tools=manual_tools)
             measure_start(folder, report, tools=tools)
@@ -230,6 +269,7 @@ def main() -> int:
     parser.add_argument("--tools", type=int, default=100_000)
     parser.add_argument("--providers", type=int, default=10, help="providers that they are spread over")
     parser.add_argument("--manual-tools", type=int, default=30_000, help="of one large UTCP manual; 0: none")
+    parser.add_argument("--operations", type=int, default=10_000, help="of one large document; 0: none")
     parser.add_argument("--times", type=int, default=300, help="searches, and 304s")
     parser.add_argument("--strict", action="store_true", help="fail when a target is missed")
     given = parser.parse_args()
@@ -239,6 +279,7 @@ def main() -> int:
         tools=given.tools,
         providers=given.providers,
         manual_tools=given.manual_tools,
+        operations=given.operations,
         times=given.times,
     )
     report.show(Console(width=None if sys.stdout.isatty() else 120))

@@ -6,15 +6,18 @@ from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.imported import Imported
 from app.providers.schemas import (
     CredentialView,
+    OperationVerdict,
     Preview,
     ProviderSummary,
     ProviderView,
     Refreshed,
     Registered,
+    Report,
     SlotView,
     ToolPreview,
     VariableView,
 )
+from app.providers.schemas_changes import OperationChange
 from app.providers.storing import HIDDEN
 from app.utcp.templates import protocol_of
 
@@ -28,7 +31,8 @@ def view_of(facts: ProviderFacts) -> ProviderView:
     """A provider with everything but secrets."""
     view = _view(facts.provider, facts.tool_count, list(facts.credentials))
     pending = pending_of(facts.pending)
-    return ProviderView(**view, source=facts.source, report=facts.report, pending=pending)
+    report = None if facts.report is None else report_of(facts.report)
+    return ProviderView(**view, source=facts.source, report=report, pending=pending)
 
 
 def registered_of(imported: Imported, *, source: Json | None) -> Registered:
@@ -46,7 +50,8 @@ def difference_of(imported: Imported) -> Json:
     """The difference of a refresh or a preview."""
     compared = imported.comparison
     found = dict(imported.difference or {})
-    return {**found, "verdict": compared.verdict, "operations": list(compared.operations)}
+    operations = [OperationChange.model_validate(one) for one in compared.operations]
+    return {**found, "verdict": compared.verdict, "operations": operations}
 
 
 def pending_of(row: Revision | None) -> Json | None:
@@ -82,8 +87,14 @@ def preview_of(imported: Imported) -> Preview:
         tools=tools,
         difference=difference_of(imported),
         needs_consent=list(imported.drafted.needs_consent),
-        report=imported.report,
+        report=report_of(imported.report),
     )
+
+
+def report_of(form: Json) -> Report:
+    """A report, its operations one by one: together they would hold the interpreter's lock for long."""
+    operations = [OperationVerdict.model_validate(one) for one in form["operations"]]
+    return Report.model_validate({**form, "operations": operations})
 
 
 def credential_of(row: Credential) -> CredentialView:
@@ -137,7 +148,7 @@ def _registered(imported: Imported, source: Json | None) -> Json:
     return {
         **_view(imported.provider, imported.tool_count, credentials),
         "source": source,
-        "report": imported.report,
+        "report": report_of(imported.report),
         "missing_slots": [slot["slot"] for slot in imported.provider.slots if slot["slot"] not in stored],
         "needs_consent": list(imported.drafted.needs_consent),
     }
