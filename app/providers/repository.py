@@ -18,6 +18,8 @@ from app.utcp.templates.variables import variables_of
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
 _CHUNK: Final = 200
+# Else the ORM looks for the rows of each statement among all objects of the session: n * n for n tools.
+_UNSYNCHRONIZED: Final = {"synchronize_session": False}
 
 
 async def lock_names(session: AsyncSession) -> None:
@@ -179,7 +181,8 @@ async def update_tools(
         for draft in part:
             tool = existing[draft.source_key]
             changed = {**draft.columns(), "version": tool.version + 1, "updated_at": now()}
-            await session.execute(update(Tool).where(col(Tool.id) == tool.id).values(**changed))
+            statement = update(Tool).where(col(Tool.id) == tool.id).values(**changed)
+            await session.execute(statement, execution_options=_UNSYNCHRONIZED)
 
     refused = [await each_that_can(session, chunk, store) for chunk in _chunks(drafts)]
     return [draft.source_key for part in refused for draft in part]
@@ -203,7 +206,8 @@ async def activate(session: AsyncSession, provider: Provider, source: Source, *,
     session.add(revision)
     await session.flush()
     from_source = (col(Tool.provider_id) == provider.id, col(Tool.revision_id).is_not(None))
-    await session.execute(update(Tool).where(*from_source).values(revision_id=revision.id))
+    statement = update(Tool).where(*from_source).values(revision_id=revision.id)
+    await session.execute(statement, execution_options=_UNSYNCHRONIZED)
     return revision
 
 
