@@ -38,6 +38,7 @@ def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **field
         limits=fields.pop("limits", Limits()),
         call_id="01a0-test",
         ends=now + 60 if streaming else None,
+        scope=fields.pop("scope", b"test"),
         **fields,
     )
 

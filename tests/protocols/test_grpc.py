@@ -398,6 +398,16 @@ async def test_the_server_is_told_the_deadline(shop: Shop, adapter) -> None:
     assert 5 < shop.left[0] < 10
 
 
+@pytest.mark.parametrize(
+    ("fields", "connections"), [([{"scope": b"a"}, {"scope": b"b"}], 2), ([{"reuse": False}] * 2, 6)]
+)
+async def test_connections_belong_to_a_scope(shop: Shop, adapter, fields, connections: int) -> None:
+    for own in fields:
+        for _ in range(3):
+            await called(adapter, shop.template(descriptors=None), {"count": 1}, **own)
+    assert len(set(shop.peers)) == connections
+
+
 async def test_calls_share_a_connection_until_it_is_lost(shop: Shop, adapter) -> None:
     await asyncio.gather(*(called(adapter, shop.template(descriptors=None), {"count": 1}) for _ in range(10)))
     assert len(set(shop.peers)) == 1
