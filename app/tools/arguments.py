@@ -58,7 +58,7 @@ def parse_arguments(body: bytes, limit: int = 400_000) -> Any:
 def _exceeds(body: bytes, limit: int) -> bool:
     """Whether there are more values than `limit`; a parser holds the interpreter until it has made them all.
 
-    The separators are counted first with those in strings, which takes a millisecond a megabyte, and exactly
+    The separators are counted first with those in strings, some milliseconds a megabyte, and exactly
     only where these are too many.
     """
     if _cost(body, 0, len(body)) <= limit:
