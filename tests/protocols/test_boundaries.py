@@ -106,6 +106,7 @@ def _check(protocol: str, witness: Witness, adapter: Any, runner: asyncio.Runner
     @example(ATTACK)
     @example("a\r\n\r\n")
     @example("\n\n;")
+    @example("{")
     @example("")
     def attacked(word: str) -> None:
         runner.run(one(word))

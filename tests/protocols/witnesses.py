@@ -325,6 +325,12 @@ def _messages(template: Template) -> Iterator[Template]:
         yield {**template, "request_data_format": "text", "request_data_template": message}
 
 
+def is_json(template: Template) -> bool:
+    """Whether what it sends is JSON, whatever the arguments are."""
+    given = template["request_data_format"] == "json" or template["request_data_template"]
+    return given is True or str(given).startswith("{")
+
+
 class TcpWitness(Witness):
     """Each framing at a port of its own. All that came on a connection is cut into messages at its end."""
 
@@ -333,6 +339,7 @@ class TcpWitness(Witness):
         "stream": ({"framing_strategy": "stream"}, b"ok"),
         "prefix": ({"framing_strategy": "length_prefix", "length_prefix_bytes": 2}, b"\x00\x02ok"),
         "fixed": ({"framing_strategy": "fixed_length", "fixed_message_length": 64}, b"k" * 64),
+        "fixed, JSON": ({"framing_strategy": "fixed_length", "fixed_message_length": 64}, b"k" * 64),
         **{
             f"delimiter {delimiter!r}": (
                 {"framing_strategy": "delimiter", "message_delimiter": text}, b"ok" + delimiter,
@@ -350,7 +357,12 @@ class TcpWitness(Witness):
             for name, (fields, answer) in self.framings.items():
                 port = await stack.enter_async_context(listening(self._handler(name, fields, answer)))
                 template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": port, **fields}
-                self.places += (Place(message) for message in _messages(template))
+                # JSON says itself where it ends; whether a text is meant as JSON, it does not say.
+                self.places += (
+                    Place(message)
+                    for message in _messages(template)
+                    if "fixed" not in name or ("JSON" in name) is is_json(message)
+                )
             yield
 
     def _handler(self, name: str, fields: dict[str, Any], answer: bytes) -> Callable[..., Any]:
@@ -360,16 +372,16 @@ class TcpWitness(Witness):
             writer.write_eof()
             with contextlib.suppress(ConnectionError):
                 raw += await reader.read()
-            self.notes.append((name, self._cut(fields, raw)))
+            self.notes.append((name, self._cut(name, fields, raw)))
 
         return handle
 
-    def _cut(self, fields: dict[str, Any], raw: bytes) -> Any:
+    def _cut(self, name: str, fields: dict[str, Any], raw: bytes) -> Any:
         match fields["framing_strategy"]:
             case "length_prefix":
                 length = int.from_bytes(raw[:2], "big")
                 return len(raw) == 2 + length
-            case "fixed_length" if not raw.startswith(b"{"):
+            case "fixed_length" if "JSON" not in name:
                 return -(-len(raw) // 64), lines(raw.decode())
             case "delimiter":
                 delimiter = fields["message_delimiter"].encode().decode("unicode_escape").encode()
@@ -408,18 +420,21 @@ class WebsocketWitness(Witness):
             received: list[Any] = []
             async for message in connection:
                 text = message if isinstance(message, str) else message.decode()
-                is_json = text.startswith("{")
-                received.append(structure(json.loads(text)) if is_json else lines(text))
+                received.append(structure(json.loads(text)) if "/json" in path else lines(text))
                 await connection.send("ok")
             self.notes.append((names, path.count("/"), query_names, received))
 
         async with serve(handle, "127.0.0.1", 0, ping_interval=None) as server:
             url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            template = {"call_template_type": "websocket", "url": f"{url}/a"}
+            template = {"call_template_type": "websocket", "url": f"{url}/json"}
             self.places = [
-                Place({**template, "url": f"{url}/a/{{word}}?b={{word}}"}),
+                Place({**template, "url": f"{url}/json/{{word}}?b={{word}}"}),
                 Place({**template, "header_fields": ["word"]}),
-                *(Place({**template, "message": message}) for message in MESSAGES),
+                *(
+                    Place({**template, "url": f"{url}/{kind}", "message": message})
+                    for message in MESSAGES
+                    for kind in ("json" if message is None or message.startswith("{") else "text",)
+                ),
                 Place(
                     {
                         **template,
