@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from app import cache
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.routes import router as access_router
@@ -44,6 +43,7 @@ from app.protocols.registry import Adapters
 from app.providers import Converter, import_file, registry_of
 from app.providers import router as providers_router
 from app.quota import Quota
+from app.redis_client import Cache, connect
 from app.resilience import Origins
 from app.search import SearchIndex
 from app.security.identity import identity_of
@@ -84,7 +84,7 @@ class State(TypedDict):
     settings: Settings
     database: Database
     redis: "Redis"
-    cache: cache.Cache
+    cache: Cache
     vault: Vault
     masker: Masker
     metrics: Metrics
@@ -161,9 +161,9 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     masker, tracer = _telemetry(settings, stack)
     database = Database(_dsn(settings.database_url), pool_size=settings.database_pool_size)
     stack.push_async_callback(database.aclose)
-    redis = cache.connect(_dsn(settings.redis_url), timeout=settings.redis_timeout)
+    redis = connect(_dsn(settings.redis_url), timeout=settings.redis_timeout)
     stack.push_async_callback(redis.aclose)
-    shared = cache.Cache(redis)
+    shared = Cache(redis)
     vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
     identity = identity_of(vault)
     engine = _engine(settings, identity)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from app.tasks import completed
+from app.background import completed
 
 _log = structlog.get_logger(__name__)
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
-from app.rates import LONGEST_SECONDS, MOST, RateLimit
+from app.security.rate_limit import LONGEST_SECONDS, MOST, RateLimit
 
 PROVIDER_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
 TOOL_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.client_address import address_group
 from app.quota.gcra import MICROS, Bucket, admit
-from app.rates import RateLimit
+from app.security.rate_limit import RateLimit
 
 _CAPACITY: Final = 10_000
 

@@ -17,10 +17,10 @@ from typing import Final, Literal, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.repository import find_keys
+from app.background import Watched
 from app.database import Database
 from app.errors import GatewayError, Overloaded, Unavailable, again
 from app.models import Key
-from app.tasks import Watched
 
 Lane = Literal["known", "stranger"]
 

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.audit.events import record_event
 from app.catalog.feed import record_change
 from app.models import TENANT, Key, now
-from app.rates import RateLimit
 from app.security.keys import MintedKey, digest, mint
 from app.security.principal import Grant, Principal
+from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
 _TOUCH = text(

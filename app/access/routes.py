@@ -11,7 +11,7 @@ from app.access.dependencies import UsesDatabase, UsesFeed, UsesVault
 from app.access.schemas import EventPage, EventView, KeyCreate, KeyCreated, KeyPage, KeyView
 from app.access.service import grant_key, no_such_key, withdraw_key
 from app.audit.events import list_events
-from app.parameters import Limit
+from app.pagination import Limit
 from app.schemas import problems
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal

@@ -36,15 +36,15 @@ from app.access.failures import FailureLimit
 from app.access.key_ids import KeyIds
 from app.access.lookups import KeyLookups, Lane, LookupTimeout
 from app.access.repository import page_of_ids, touch
+from app.background import Reports, end_tasks, repeat
 from app.catalog.feed import Change, Feed
 from app.database import Database, PoolBusy
 from app.errors import Overloaded, Unauthenticated, Unavailable
 from app.models import Key
-from app.rates import RateLimit
 from app.security.keys import ID_PLACE, KEY_LENGTH, digest, parse
 from app.security.principal import Principal
+from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
-from app.tasks import Reports, end_tasks, repeat
 
 _log = structlog.get_logger(__name__)
 

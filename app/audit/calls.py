@@ -9,8 +9,8 @@ import structlog
 from app.audit.entries import CallEntry
 from app.audit.retention import maintain
 from app.audit.storing import CallStore
+from app.background import Reports, end_tasks, repeat
 from app.database import Database
-from app.tasks import Reports, end_tasks, repeat
 
 _log = structlog.get_logger(__name__)
 

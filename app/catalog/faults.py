@@ -9,7 +9,7 @@ from typing import Any, Final
 from jsonschema_rs import ValidationError
 
 from app.errors import Fault
-from app.utcp.text import pointer
+from app.text import pointer
 
 MOST_FAULTS: Final = 50
 SEVERAL_FIT: Final = "This fits several of the alternatives; it must fit exactly one."

@@ -19,10 +19,10 @@ from asyncpg.exceptions import InterfaceError, PostgresError
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from app.background import end_tasks
 from app.database import Database, asyncpg_dsn
 from app.errors import Unavailable
 from app.models import TENANT
-from app.tasks import end_tasks
 
 ChangeKind = Literal["provider", "tool", "credential", "variable", "key"]
 CHANNEL = "utcp_gateway_changes"

@@ -22,15 +22,15 @@ from app.outbound.egress import EgressSettings, egress_from, without_client_cert
 from app.outbound.scope import connection_scope
 from app.protocols.base import Adapter
 from app.protocols.registry import Adapters
-from app.rates import RateLimit
 from app.resilience import Origins
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
+from app.security.rate_limit import RateLimit
 from app.security.response_masking import ResponseMasker
 from app.security.vault import Vault
 from app.settings import Settings
+from app.text import pointer
 from app.utcp.templates import INTROSPECTED, protocol_of
 from app.utcp.templates.variables import variables_of, with_variables
-from app.utcp.text import pointer
 from app.utcp.variables import candidates
 
 EGRESS_SLOT = "egress"

@@ -27,8 +27,8 @@ from app.catalog.faults import (
 )
 from app.catalog.pricing import affordable
 from app.errors import Fault
+from app.text import pointer
 from app.utcp.references import resolve
-from app.utcp.text import pointer
 
 _AFFORDABLE: Final = 15_000.0
 """Microseconds for the errors of one place."""

@@ -12,9 +12,9 @@ from app.outbound.credentials import Need
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter
-from app.rates import RateLimit
 from app.resilience import Origin
 from app.security.credentials import SealedCredential
+from app.security.rate_limit import RateLimit
 from app.security.response_masking import ResponseMasker
 
 

@@ -9,7 +9,7 @@ from app.cli.outcome import BadInput
 from app.cli.pages import Paging, collect, show
 from app.cli.session import Session, remote
 from app.cli.values import moment, path
-from app.rates import RateLimit
+from app.security.rate_limit import RateLimit
 
 commands = typer.Typer(name="keys", help="API keys of callers.", no_args_is_help=True)
 

@@ -16,7 +16,6 @@ import typer
 from redis.exceptions import AuthenticationError, AuthorizationError
 
 from app.access.data_keys import check_ring
-from app.cache import AWAY, connect
 from app.cli.listener import Listener, listening
 from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with, warn
 from app.cli.server import Server, server_config
@@ -24,6 +23,7 @@ from app.cli.welcome import Welcome, welcome
 from app.cli.workers import Workers
 from app.database import Database, migrate, schema_state
 from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
+from app.redis_client import AWAY, connect
 from app.sample import sample_process
 from app.security.vault import KeyRing
 from app.settings import Settings

@@ -18,9 +18,9 @@ import asyncpg
 import structlog
 from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError, QueryCanceledError
 
+from app.background import end_tasks
 from app.database.dsn import asyncpg_dsn
 from app.errors import Overloaded
-from app.tasks import end_tasks
 
 _log = structlog.get_logger(__name__)
 

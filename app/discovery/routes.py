@@ -14,7 +14,7 @@ from app.discovery.manuals import Manuals
 from app.discovery.shelves import Representation, Wanted
 from app.errors import LoopDetected, NotFound, Unauthenticated
 from app.models import TENANT, Provider
-from app.parameters import TagFilter
+from app.pagination import TagFilter
 from app.schemas import PROVIDER_NAME, problems
 from app.search import Filters, SearchIndex
 from app.security.identity import came_from

@@ -11,7 +11,6 @@ from typing import Any
 from app.access import KeyVerifier
 from app.audit.entries import Recorder
 from app.audit.strict import StrictRecorder
-from app.cache import Cache
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.database import Database
@@ -21,6 +20,7 @@ from app.front.connections import Connections
 from app.outbound.http1.pool import Pool
 from app.outbound.tokens import TokenCache
 from app.quota import Quota
+from app.redis_client import Cache
 from app.resilience import BreakerState, Origins
 from app.telemetry import families as of
 from app.telemetry.families import Sample

@@ -12,10 +12,10 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 
 from app.access import openly, requires
-from app.cache import AWAY, PoolBusy
 from app.catalog.tools import providers_seen
 from app.database import Database
 from app.errors import Overloaded, Unavailable
+from app.redis_client import AWAY, PoolBusy
 from app.schemas import problems
 from app.security.principal import Principal
 

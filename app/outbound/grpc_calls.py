@@ -7,9 +7,9 @@ from typing import Any, Final, Literal
 import grpc
 import grpc.aio
 
+from app.deadlines import Bound, timers
 from app.errors import UpstreamTimeout
 from app.outbound.grpc_channels import Lease
-from app.outbound.timing import Bound, timers
 
 __all__ = ["RpcFailed", "RpcStream", "unary"]
 

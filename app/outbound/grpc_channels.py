@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
+from app.deadlines import Bound, timers
 from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
 from app.outbound.network import Network, Place
-from app.outbound.timing import Bound, timers
 
 # It is read when the library starts, which otherwise writes what upstreams say to stderr, past the log.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.deadlines import Bound, Timers, timers
 from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import Guard
@@ -21,7 +22,6 @@ from app.outbound.http1.pool import PROBATION_SECONDS, Key, Pool
 from app.outbound.limits import Limits
 from app.outbound.network import Network
 from app.outbound.response import OutboundResponse, Patience, broken
-from app.outbound.timing import Bound, Timers, timers
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_ROUTES: Final = 64

@@ -7,11 +7,11 @@ from collections import OrderedDict
 from types import TracebackType
 from typing import Final, Self
 
+from app.deadlines import Bound, timers
 from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import AddressDenied, Guard
 from app.outbound.http1.dialing import Dialer, Place, Proxy, not_connected, tunnelled
-from app.outbound.timing import Bound, timers
 
 __all__ = ["Datagrams", "Network", "Place", "Stream"]
 

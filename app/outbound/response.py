@@ -7,6 +7,7 @@ from typing import Final
 
 from multidict import CIMultiDict
 
+from app.deadlines import Bound, Timers
 from app.errors import (
     ResponseTooLarge,
     UpstreamError,
@@ -16,7 +17,6 @@ from app.errors import (
 )
 from app.outbound.http1.decoding import DECODED, UndecodableBody
 from app.outbound.http1.exchange import HTTP2_ONLY, Broken, Exchange
-from app.outbound.timing import Bound, Timers
 
 # Decoding so much takes some 5 ms: then others have their turn.
 _TURN: Final = 1 << 20

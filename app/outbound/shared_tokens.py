@@ -1,6 +1,7 @@
 """The second level of the token cache: Redis, sealed, and the lock that lets one process ask at a time.
 
-Everything here works without Redis, too: what cannot be reached reads as empty (`app.cache.Cache` says when).
+Everything here works without Redis, too: what cannot be reached reads as empty (`app.redis_client.Cache` says
+when).
 """
 
 import base64
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from redis.asyncio import Redis
 
-from app.cache import Cache
+from app.redis_client import Cache
 from app.security.secret import Secret
 from app.security.vault import SealBroken, Vault
 

@@ -13,11 +13,11 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from app.cache import Cache
+from app.deadlines import Bound, timers
 from app.errors import GatewayError, UpstreamTimeout, again
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.shared_tokens import SharedTokens
-from app.outbound.timing import Bound, timers
+from app.redis_client import Cache
 from app.security.secret import Secret
 from app.security.vault import Vault
 from app.telemetry.context import TRACE

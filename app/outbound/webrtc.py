@@ -12,6 +12,7 @@ from typing import Any, Final
 from aioice.ice import get_host_addresses
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
+from app.deadlines import Bound, timers
 from app.errors import (
     BlockedAddress,
     ResponseTooLarge,
@@ -20,7 +21,6 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.network import Network
-from app.outbound.timing import Bound, timers
 
 MOST_MESSAGE: Final = 4 << 20
 """Bytes of a message that a peer may send, which its own library keeps to (RFC 8841 section 6)."""

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidState, InvalidStatus,
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI, parse_uri
 
+from app.deadlines import Bound, timers
 from app.errors import (
     GatewayError,
     ResponseTooLarge,
@@ -33,7 +34,6 @@ from app.outbound.egress import EgressSettings
 from app.outbound.http1.dialing import not_connected
 from app.outbound.network import Network, Place
 from app.outbound.refusals import readable
-from app.outbound.timing import Bound, timers
 from app.security.masking import Masker
 
 _PING_SECONDS: Final = 20.0

@@ -11,7 +11,7 @@ from sqlmodel import col
 from app.catalog.loader import VariableFinder, stored_form
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
-from app.parameters import fits
+from app.pagination import fits
 from app.providers.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
 from app.providers.drafting import egress_credential
 from app.providers.drafts import EGRESS_SLOT, Json

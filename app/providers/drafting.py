@@ -12,7 +12,7 @@ from app.providers.registration import GivenCredential
 from app.providers.slots import Binding, complete, tool_origins, without_consent
 from app.providers.sources import Reading, SourceReader
 from app.providers.subject import Subject
-from app.utcp.text import pointer
+from app.text import pointer
 
 
 def draft(reading: Reading, subject: Subject, *, reader: SourceReader) -> Draft:

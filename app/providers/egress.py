@@ -8,7 +8,7 @@ from typing import Any, Final
 from app.errors import Fault, InvalidInput
 from app.outbound.egress import EgressSettings, tls_context
 from app.security.secret import Secret
-from app.utcp.text import pointer
+from app.text import pointer
 
 _NOTHING: Final = EgressSettings()
 

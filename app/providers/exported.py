@@ -13,11 +13,11 @@ from app.providers.scope import VariableScope
 from app.providers.sealing import unsealed_secrets
 from app.providers.texts import SlotName, Tags
 from app.schemas import Closed, ShortText, Text
+from app.text import pointer
 from app.utcp.origins import template_origin
 from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import read_template
 from app.utcp.templates.variables import variables_of, with_variables
-from app.utcp.text import pointer
 
 
 class NeedForm(Closed):

@@ -26,7 +26,7 @@ from app.providers.storing import HIDDEN, opened_body
 from app.providers.texts import OverlayText, Tags
 from app.schemas import Closed, ProviderName, ShortText, Text
 from app.security.principal import Principal
-from app.utcp.text import pointer, refuse_unstorable
+from app.text import pointer, refuse_unstorable
 
 FORMAT: Final = "utcp-gateway/1"
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from app.errors import Fault, InvalidInput
-from app.utcp.text import pointer
+from app.text import pointer
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -33,9 +33,9 @@ from app.providers.service import Registry
 from app.providers.slots import SlotBook, complete
 from app.providers.storing import touched
 from app.security.principal import Principal
+from app.text import refuse_unstorable
 from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import TYPE_KEYS, Template, read_template
-from app.utcp.text import refuse_unstorable
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from app.providers.reports import report, verdict, warning
 from app.providers.scope import MisplacedSecret, VariableScope
 from app.providers.sealing import SplitTemplate, split_template, static_places
 from app.providers.slots import SlotBook, slots_of
+from app.text import pointer
 from app.utcp.auth import ApiKeyAuth
 from app.utcp.manuals import Manual, ManualTool
 from app.utcp.names import legal_name
 from app.utcp.templates import Template
 from app.utcp.templates.http import HttpTemplate
-from app.utcp.text import pointer
 
 _TOKEN: Final = "GATEWAY_TOKEN"
 _DISCOVERY: Final = DISCOVERY_SLOTS[0]

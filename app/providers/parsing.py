@@ -10,7 +10,7 @@ from app.openapi.archive import is_archive
 from app.openapi.load import is_openapi, sniff
 from app.openapi.model import DocumentLimits
 from app.openapi.yaml_load import load_yaml
-from app.utcp.text import refuse_unstorable
+from app.text import refuse_unstorable
 
 PARSED_AT_ONCE: Final = 1 << 20
 """Up to this many bytes are parsed to see what they are (some 5 ms); others are told by their beginning."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from app.errors import Fault, Forbidden
 from app.security.principal import Principal
-from app.utcp.text import pointer
+from app.text import pointer
 
 _SCOPE: Final = "credentials:write"
 

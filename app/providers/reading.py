@@ -23,9 +23,9 @@ from app.providers.registration import (
 )
 from app.providers.texts import VARIABLE_NAME
 from app.schemas import PROVIDER_NAME
+from app.text import pointer
 from app.utcp.manuals import detect
 from app.utcp.names import legal_name
-from app.utcp.text import pointer
 from app.utcp.variables import candidates, find_variables
 
 MOST_ENTRIES: Final = 1_000

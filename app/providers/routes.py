@@ -6,7 +6,7 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from app.access.dependencies import UsesSettings
-from app.parameters import Cursor, IfMatch, Limit, cursor_behind, name_before
+from app.pagination import Cursor, IfMatch, Limit, cursor_behind, name_before
 from app.providers.answers import Answering, answered, model_response
 from app.providers.changes import ProviderFacts
 from app.providers.dependencies import UsesApprovals, UsesChanges, UsesJobs, UsesRegistry

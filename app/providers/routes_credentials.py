@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from app.parameters import IfMatch
+from app.pagination import IfMatch
 from app.providers.answers import model_response
 from app.providers.credential_inputs import CredentialInput
 from app.providers.dependencies import UsesCredentials

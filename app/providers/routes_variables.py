@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.access.dependencies import UsesSettings
 from app.errors import BadRequest, UnsupportedMediaType
-from app.parameters import Cursor, Limit, cursor_behind, name_before
+from app.pagination import Cursor, Limit, cursor_behind, name_before
 from app.providers.answers import model_response
 from app.providers.dependencies import UsesVariables
 from app.providers.inputs import VariableInput

@@ -13,11 +13,11 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunspli
 from app.errors import Fault, InvalidInput
 from app.providers.registration import GivenCredential
 from app.providers.scope import VariableScope
+from app.text import pointer
 from app.utcp.auth import Auth, credential_from_auth
 from app.utcp.headers import HEADER_NAME, never_set_by_credentials
 from app.utcp.templates.base import CallTemplate, replaced, texts_at
 from app.utcp.templates.variables import places_of
-from app.utcp.text import pointer
 from app.utcp.variables import VARIABLE
 
 Json = dict[str, Any]

@@ -58,7 +58,7 @@ from app.security.credentials import open_credential
 from app.security.principal import Principal
 from app.security.vault import Vault
 from app.settings import Settings
-from app.utcp.text import pointer
+from app.text import pointer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from app.providers.credential_inputs import header_problem
 from app.providers.drafts import DEFAULT_SLOT, InlineCredential, Json, Security, ToolDraft
 from app.providers.origins import is_loopback, origin_of
 from app.providers.registration import GivenCredential
-from app.utcp.text import pointer
+from app.text import pointer
 
 Fingerprint = Callable[[GivenCredential], str]
 

@@ -31,12 +31,12 @@ from app.providers.subject import Subject
 from app.security.credentials import SealedCredential
 from app.security.vault import Vault
 from app.settings import Settings
+from app.text import pointer
 from app.utcp.auth import Auth
 from app.utcp.origins import parts_of
 from app.utcp.templates import INTROSPECTED, protocol_of, read_template
 from app.utcp.templates.local import TextTemplate
 from app.utcp.templates.variables import variables_of
-from app.utcp.text import pointer
 
 KEY = "tool_call_template"
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from app.cache import Cache
 from app.database import Database
-from app.outbound.timing import Timers
+from app.deadlines import Timers
 from app.quota.answers import Answers
 from app.quota.outcomes import Outcomes
 from app.quota.rates import RateLimiter
+from app.redis_client import Cache
 from app.security.vault import Vault
 from app.settings import Settings
 

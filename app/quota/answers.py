@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import Final, Literal
 
 from app.catalog.rules import CacheRule
+from app.deadlines import Bound, Timers
 from app.errors import (
     GatewayError,
     TimeOver,
@@ -28,7 +29,6 @@ from app.errors import (
     UpstreamUnreachable,
     again,
 )
-from app.outbound.timing import Bound, Timers
 from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Result
 from app.quota.freshness import Life, decisive, directives, life_of, longest_age
 

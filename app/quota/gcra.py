@@ -9,7 +9,7 @@ go on alone with what Redis said last. All times are microseconds.
 import math
 from typing import Final
 
-from app.rates import RateLimit
+from app.security.rate_limit import RateLimit
 
 MICROS: Final = 1_000_000.0
 

@@ -17,11 +17,11 @@ from asyncpg.exceptions import PostgresError
 
 from app.audit.entries import CallEntry
 from app.audit.storing import columns, insertion
+from app.background import Watched
 from app.database.commits import CommitConnection, CommitQueue, DatabaseAway
+from app.deadlines import Bound, timers
 from app.errors import Unavailable
 from app.models import new_id
-from app.outbound.timing import Bound, timers
-from app.tasks import Watched
 
 _log = structlog.get_logger(__name__)
 

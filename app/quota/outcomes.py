@@ -18,11 +18,11 @@ from uuid import UUID
 from sqlalchemy import text
 
 from app.audit.entries import CallEntry
+from app.background import Reports, Watched, end_tasks, repeat
 from app.database import Database
 from app.errors import IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown, TimeOver
 from app.quota.outcome_store import Beginning, Ending, OutcomeStore, Place
 from app.security.vault import Vault
-from app.tasks import Reports, Watched, end_tasks, repeat
 
 # Beyond the call's own deadline: for storing the outcome, and for the clocks' difference.
 _GRACE_SECONDS: Final = 15.0

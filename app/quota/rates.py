@@ -16,10 +16,10 @@ from uuid import UUID
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from app.cache import Cache
 from app.errors import RateLimited
 from app.quota.gcra import MICROS, SCRIPT, Bucket, Standing, admit
-from app.rates import RateLimit
+from app.redis_client import Cache
+from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
 __all__ = ["RateLimiter", "Standing"]

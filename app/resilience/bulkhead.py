@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from app.outbound.timing import Bound, Timers
+from app.deadlines import Bound, Timers
 
 
 class Bulkhead:

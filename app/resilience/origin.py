@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 from weakref import WeakValueDictionary
 
+from app.deadlines import Timers
 from app.errors import CircuitOpen, OriginBusy
-from app.outbound.timing import Timers
 from app.resilience.breaker import Breaker, BreakerState
 from app.resilience.budget import Budget
 from app.resilience.bulkhead import Bulkhead

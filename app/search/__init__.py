@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.background import end_tasks
 from app.catalog.feed import Change
 from app.catalog.tools import (
     ToolView,
@@ -32,7 +33,6 @@ from app.models import Provider, Tool
 from app.search.entries import Hit, body, entry
 from app.search.index import Filters, Match, ToolIndex
 from app.search.rows import Scope, indexed, provider_facts, stamps, tool_rows
-from app.tasks import end_tasks
 
 __all__ = ["Filters", "Hit", "SearchIndex", "body"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from app.rates import RateLimit
+from app.security.rate_limit import RateLimit
 from app.security.scopes import ADMIN, missing
 
 

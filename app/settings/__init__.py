@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from app.rates import RateLimit
+from app.security.rate_limit import RateLimit
 from app.settings.edge import EdgeSettings
 from app.settings.operation import OperationSettings
 from app.settings.outgoing import OutgoingSettings

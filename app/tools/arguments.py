@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from app.errors import BadRequest, Fault, InvalidArguments, TooLarge
-from app.utcp.text import pointer
+from app.text import pointer
 
 # Every digit as 0 and all else as a blank: 1 ns a byte, where a regular expression takes 30.
 _DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))

@@ -10,9 +10,9 @@ from app.audit.bodies import BodyKeeper
 from app.audit.entries import Recorder
 from app.catalog import Catalog
 from app.catalog.plan import Plan, Uncallable
+from app.deadlines import Bound, Timers
 from app.errors import AuditUnavailable, NotFound, TimeOver, again
 from app.outbound.credentials import CredentialResolver
-from app.outbound.timing import Bound, Timers
 from app.protocols.base import Result
 from app.quota import Quota
 from app.security.principal import Principal

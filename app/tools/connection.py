@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from starlette.types import Receive, Send
 
+from app.deadlines import Bound, Timers
 from app.errors import CallerStalled, UpstreamTimeout
-from app.outbound.timing import Bound, Timers
 
 MOST_AT_ONCE: Final = 64 << 10
 """Bytes that are handed to the server in one go; it waits for the caller before it takes the next."""

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from app.access import authorise
 from app.catalog.plan import Plan
+from app.deadlines import Bound, Timer, Timers
 from app.errors import (
     CallerStalled,
     Fault,
@@ -27,7 +28,6 @@ from app.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from app.outbound.timing import Bound, Timer, Timers
 from app.schemas import TOOL_NAME
 from app.security.identity import LOOP, travelled
 from app.security.principal import Principal

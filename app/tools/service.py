@@ -13,7 +13,7 @@ from app.catalog.tools import ToolView, has_tag, is_enabled, named, principal_fi
 from app.database import Database
 from app.errors import Conflict, NotFound, PreconditionFailed
 from app.models import Override, Provider, Tool, now
-from app.parameters import cursor_behind, fits, name_before
+from app.pagination import cursor_behind, fits, name_before
 from app.schemas import TOOL_NAME
 from app.security.principal import Principal
 from app.tools.schemas import ToolPatch

@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from app.deadlines import Timer, Timers
 from app.errors import CallerStalled, GatewayError, Stopping
-from app.outbound.timing import Timer, Timers
 from app.protocols.base import Result
 from app.tools.call_records import Attempt
 from app.tools.connection import Headers, Writer, cancel_when_gone, gone

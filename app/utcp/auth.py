@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from app.errors import Fault, InvalidInput
+from app.text import pointer
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
-from app.utcp.text import pointer
 
 _SPELLINGS: Final = {"apikey": "api_key", "oauth": "oauth2", "oauth_2": "oauth2", "http_basic": "basic"}
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from app.errors import Fault, InvalidDocument, InvalidInput
+from app.text import NAME_LIMIT, clean_text, pointer, refuse_unstorable
 from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import Template, read_template
-from app.utcp.text import NAME_LIMIT, clean_text, pointer, refuse_unstorable
 
 DocumentKind = Literal[
     "manual_v1", "manual_v0", "openapi", "provider_v0", "call_template_v1", "providers_list",

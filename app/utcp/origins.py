@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.errors import Fault, InvalidInput
+from app.text import pointer
 from app.utcp.paths import HTTP, checked_host, compile_url
 from app.utcp.templates import protocol_of
-from app.utcp.text import pointer
 
 WEBSOCKET: Final = ("wss", "ws")
 _OVER_HTTP: Final = frozenset({"http", "sse", "streamable_http", "graphql"})

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple, NoReturn
 import orjson
 
 from app.errors import Fault, InvalidArguments
+from app.text import pointer
 from app.utcp.bodies import BodyEncoder
 from app.utcp.percent import escape, json_text, scalar
 from app.utcp.segments import is_dot_segment
-from app.utcp.text import pointer
 
 LONGEST_URL: Final = 64 * 1024
 """Bytes. Servers take 8 to 32 KiB, and encoding and judging a path takes 0.7 us a byte."""

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from app.text import clean_text
 from app.utcp.references import DEFINITIONS, Schema, inline, rebase, transformed
 from app.utcp.schemas import TYPES, publishable
-from app.utcp.text import clean_text
 
 ManualVersion = Literal[0, 1]
 

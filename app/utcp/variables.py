@@ -14,7 +14,7 @@ from typing import Any, Final
 from dotenv.parser import parse_stream
 
 from app.errors import Fault, InvalidInput, UnsetVariable
-from app.utcp.text import MAX_DEPTH, pointer
+from app.text import MAX_DEPTH, pointer
 
 VARIABLE: Final = re.compile(r"\$\{([a-zA-Z0-9_]+)\}|\$([a-zA-Z0-9_]+)")
 BRACED: Final = re.compile(r"\$\{([a-zA-Z0-9_]+)\}")

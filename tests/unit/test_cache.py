@@ -10,7 +10,7 @@ import uvloop
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from app.cache import Cache, PoolBusy, connect
+from app.redis_client import Cache, PoolBusy, connect
 from tests.faults.proxy import FaultProxy, Toxic, proxied
 from tests.harness.servers import Pair
 
@@ -64,7 +64,7 @@ def test_a_black_hole_costs_the_time_out_and_no_more(servers):
 @pytest.mark.parametrize("url", ["redis://h/0", "rediss://h/0", "unix:///run/x.sock"])
 def test_every_kind_of_url_gets_a_connection_that_maps_its_errors(url):
     kind = connect(url).connection_pool.connection_class
-    assert kind.send_packed_command.__module__ == "app.cache"
+    assert kind.send_packed_command.__module__ == "app.redis_client"
 
 
 def test_a_wait_for_the_own_pool_is_no_absence_of_redis(servers):

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import uvloop
 
+from app.background import completed
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import ChildLimits, convert_in_child
 from app.outbound.programs import Order, ProgramRules, start
@@ -21,7 +22,6 @@ from app.processes import child_process, close_pipes, kill_group
 from app.sample.credentials import SampleCredentials, SampleError
 from app.sample.serving import _address, _stop
 from app.settings.programs import ProgramSettings
-from app.tasks import completed
 from tests.unit.openapi.conftest import document
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from app.tasks import end_tasks
+from app.background import end_tasks
 
 
 async def test_a_task_that_lost_its_cancellation_is_cancelled_again() -> None:

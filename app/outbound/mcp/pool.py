@@ -5,13 +5,13 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
+from app.deadlines import Bound, timers
 from app.errors import GatewayError, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.outbound.mcp.server import Server
 from app.outbound.mcp.session import Session
 from app.outbound.programs import ProgramRules
-from app.outbound.timing import Bound, timers
 from app.security.masking import Masker
 
 

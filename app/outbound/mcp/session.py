@@ -19,6 +19,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from pydantic import TypeAdapter, ValidationError
 
+from app.deadlines import Timer
 from app.errors import (
     GatewayError,
     InvalidInput,
@@ -35,7 +36,6 @@ from app.outbound.mcp.mending import mended_tools
 from app.outbound.mcp.program import program_streams
 from app.outbound.mcp.server import Rejected, Server
 from app.outbound.programs import ProgramRules
-from app.outbound.timing import Timer
 from app.security.masking import Masker
 
 Answer = TypeVar("Answer")

@@ -11,7 +11,7 @@ from typing import Final
 from app.errors import Fault, InvalidInput, UpstreamUnreachable
 from app.outbound.programs.environment import is_reserved
 from app.settings.programs import ProgramSettings
-from app.utcp.text import pointer
+from app.text import pointer
 
 SHELLS: Final = frozenset(
     {

@@ -8,10 +8,10 @@ from app.errors import Fault, InvalidInput
 from app.outbound.programs import ProgramRules
 from app.outbound.programs.rules import is_shell
 from app.protocols.cli.words import Argument, Output, Word, parse_command
+from app.text import pointer
 from app.utcp.origins import split_command, template_origin
 from app.utcp.templates import compiled
 from app.utcp.templates.local import CliTemplate
-from app.utcp.text import pointer
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from app.errors import Fault, InvalidArguments, ResponseTooLarge, UpstreamMalformed
-from app.utcp.text import pointer
+from app.text import pointer
 
 _WELL_KNOWN: Final = "google.protobuf."
 _OBJECTS: Final = frozenset({f"{_WELL_KNOWN}{name}" for name in ("Struct", "Any", "Empty")})

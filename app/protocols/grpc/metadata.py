@@ -7,7 +7,7 @@ from app.errors import CredentialMissing, Fault, InvalidInput
 from app.outbound.attach import attach
 from app.outbound.credentials import WireCredential
 from app.protocols.base import Call
-from app.utcp.text import pointer
+from app.text import pointer
 
 Pairs = list[tuple[str, str]]
 

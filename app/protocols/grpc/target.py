@@ -11,9 +11,9 @@ from app.protocols.base import Call
 from app.protocols.grpc.descriptors import Rpc, Unusable, opened, rpc_of
 from app.protocols.grpc.messages import encoded
 from app.protocols.grpc.metadata import Pairs, fixed_metadata
+from app.text import pointer
 from app.utcp.origins import template_origin
 from app.utcp.templates import compiled
-from app.utcp.text import pointer
 
 _SERVICE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _METHOD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

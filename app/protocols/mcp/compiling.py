@@ -15,10 +15,10 @@ from app.outbound.programs import Order, ProgramRules
 from app.protocols.base import Call
 from app.protocols.shared.fields import filled
 from app.security.masking import MASK
+from app.text import pointer
 from app.utcp.origins import template_origin
 from app.utcp.templates import compiled
 from app.utcp.templates.mcp import McpServer, McpTemplate
-from app.utcp.text import pointer
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import orjson
 
+from app.deadlines import Bound, timers
 from app.errors import ResponseTooLarge, UpstreamTimeout
 from app.outbound.framing import Event
-from app.outbound.timing import Bound, timers
 from app.protocols.base import Call, Result
 
 JSON: Final = "application/json"

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.errors import Fault, InvalidArguments
 from app.protocols.shared.messages import Piece, joined
-from app.utcp.text import pointer
+from app.text import pointer
 
 # What text protocols read as the end of a line, a record or a message: the control characters of ASCII but
 # the tab, those of Latin-1 (among them NEL), and Unicode's line and paragraph separators.

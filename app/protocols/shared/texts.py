@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from app.errors import Fault, InvalidArguments
-from app.utcp.text import pointer
+from app.text import pointer
 
 PLACEHOLDER: Final = re.compile(r"UTCP_ARG_(.+?)_UTCP_ARG")
 

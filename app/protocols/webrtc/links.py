@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import orjson
 
+from app.deadlines import Bound, timers
 from app.errors import GatewayError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable, again
-from app.outbound.timing import Bound, timers
 
 _IDLE_SECONDS: Final = 60.0
 _MOST_LINKS: Final = 64

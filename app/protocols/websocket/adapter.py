@@ -27,13 +27,13 @@ from app.protocols.shared.effects import Opaque
 from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.websocket.messages import event_of, members, message_of, parsed, single_answer, value_of
+from app.text import pointer
 from app.utcp.arguments import ArgumentPlan, compile_head
 from app.utcp.headers import HEADER_NAME
 from app.utcp.origins import WEBSOCKET, template_origin
 from app.utcp.paths import compile_url
 from app.utcp.templates import compiled
 from app.utcp.templates.remote import WebsocketTemplate
-from app.utcp.text import pointer
 
 try:
     from app.outbound.websockets import Upgrade, WebSocket

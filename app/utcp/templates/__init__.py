@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from app.errors import Fault, InvalidInput
+from app.text import clean_text, pointer, refuse_unstorable
 from app.utcp.auth import faults_of, read_auth
 from app.utcp.templates.base import CallTemplate
 from app.utcp.templates.http import HttpTemplate, SseTemplate, StreamableHttpTemplate
@@ -15,7 +16,6 @@ from app.utcp.templates.local import CliTemplate, FileTemplate, TextTemplate
 from app.utcp.templates.mcp import McpTemplate
 from app.utcp.templates.remote import GraphqlTemplate, GrpcTemplate, WebrtcTemplate, WebsocketTemplate
 from app.utcp.templates.sockets import TcpTemplate, UdpTemplate
-from app.utcp.text import clean_text, pointer, refuse_unstorable
 from app.utcp.variables import VARIABLE
 
 MODELS: Final[Mapping[str, type[CallTemplate]]] = MappingProxyType(

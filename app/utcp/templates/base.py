@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.text import pointer
 from app.utcp.auth import Auth
-from app.utcp.text import pointer
 
 _ALL_BELOW: Final = "**"
 

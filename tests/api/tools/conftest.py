@@ -11,7 +11,7 @@ import uvicorn
 from aiohttp import web
 from fastapi import FastAPI
 
-from app import cache, problems
+from app import problems, redis_client
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
@@ -152,11 +152,11 @@ async def _state(database_url, redis_url):
         breaker_open_seconds=2,
     )
     database = Database(database_url, pool_size=5)
-    redis = cache.connect(redis_url)
+    redis = redis_client.connect(redis_url)
     masker = Masker()
     vault = await open_vault(database, KeyRing.parse(KeyRing.generate("test")))
     engine = Engine(Guard(allow_networks=("127.0.0.0/8",), allow_ports=None, own_addresses=()), probation=0)
-    shared = cache.Cache(redis)
+    shared = redis_client.Cache(redis)
     tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     adapters = Adapters(Means(engine, engine.network, masker, settings))
     metrics = Metrics()

@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
-from app.cache import Cache, connect
 from app.catalog.feed import record_change
 from app.database import Database
 from app.quota.outcomes import Outcomes
 from app.quota.rates import RateLimiter
-from app.rates import RateLimit
+from app.redis_client import Cache, connect
+from app.security.rate_limit import RateLimit
 from tests.harness.beside import web_server
 from tests.harness.valkey import own_valkey, wire_to
 

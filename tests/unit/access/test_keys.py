@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from app.rates import RateLimit
 from app.security.keys import mint
+from app.security.rate_limit import RateLimit
 
 
 async def create(gateway, admin, **body):

@@ -14,8 +14,8 @@ from app.access.repository import create_key, find_key, revoke_key
 from app.catalog.feed import Change
 from app.database import Database, PoolBusy
 from app.errors import Unauthenticated, Unavailable
-from app.rates import RateLimit
 from app.security.keys import _checksum, mint
+from app.security.rate_limit import RateLimit
 from tests.faults.proxy import Toxic, proxied
 from tests.unit.database.test_presence import address_of
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import event
 
-from app.cache import connect
 from app.database import Database
 from app.front.health import Probes
+from app.redis_client import connect
 from tests.faults.proxy import proxied
 from tests.harness.servers import Pair
 from tests.unit.database.test_presence import address_of

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from app.outbound.timing import Bound, timers
+from app.deadlines import Bound, timers
 
 
 class Waiting:

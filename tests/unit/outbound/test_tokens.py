@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from app.cache import Cache
 from app.errors import TokenRefused, UpstreamTimeout
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.tokens import TokenCache
+from app.redis_client import Cache
 from app.security.vault import Vault
 
 

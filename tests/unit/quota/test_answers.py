@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from app.catalog.rules import CacheRule
+from app.deadlines import timers
 from app.errors import (
     UpstreamAnswer,
     UpstreamRejected,
@@ -12,7 +13,6 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.outbound.timing import timers
 from app.protocols.base import Result
 from app.quota.answers import Answers, Wanted
 

@@ -6,11 +6,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.cache import Cache
 from app.errors import RateLimited
 from app.quota.gcra import Bucket, admit
 from app.quota.rates import RateLimiter
-from app.rates import RateLimit
+from app.redis_client import Cache
+from app.security.rate_limit import RateLimit
 
 TENANT = UUID(int=1)
 PROVIDER = uuid4()

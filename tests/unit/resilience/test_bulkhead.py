@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from app.deadlines import Timers, timers
 from app.errors import CircuitOpen, OriginBusy
-from app.outbound.timing import Timers, timers
 from app.resilience import Origins, Policy, Verdict
 
 TENANT = UUID(int=1)

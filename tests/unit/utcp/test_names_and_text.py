@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
+from app.text import clean_text, pointer, refuse_unstorable
 from app.utcp.names import LEGAL_NAME, alias_for, legal_name
-from app.utcp.text import clean_text, pointer, refuse_unstorable
 
 
 @pytest.mark.parametrize(
