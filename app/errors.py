@@ -27,7 +27,7 @@
         └── UpstreamRejected      keeps the upstream's own 4xx
 
 Every error carries an HTTP status and a stable slug (the last part of RFC 9457's `type`). Nothing here
-knows a framework; `app.problems` is the only place that turns these into responses.
+knows a framework; `app.server.problems` is the only place that turns these into responses.
 """
 
 from collections.abc import Mapping, Sequence

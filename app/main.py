@@ -26,18 +26,11 @@ from app.database import Database
 from app.discovery import Manuals
 from app.discovery import router as discovery_router
 from app.errors import GatewayError, Overloaded
-from app.front import collector, contract, docs, figures, health
-from app.front.admission import Admission
-from app.front.connections import Connections, EdgeLimits
-from app.front.hot import Gateway, HotRoute
-from app.front.middleware import AllowedHosts, BodyLimit, Observe
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
-from app.problems import Unhandled, cut, problem, respond
-from app.problems import install as install_problems
 from app.protocols.base import Means
 from app.protocols.registry import Adapters
 from app.providers import Converter, import_file, registry_of
@@ -49,6 +42,13 @@ from app.search import SearchIndex
 from app.security.identity import identity_of
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
+from app.server import docs_page, gc_tuning, health, metrics_collectors, openapi_document
+from app.server.admission import Admission
+from app.server.call_route import Gateway, HotRoute
+from app.server.connections import Connections, EdgeLimits
+from app.server.middleware import AllowedHosts, BodyLimit, Observe
+from app.server.problems import Unhandled, cut, problem, respond
+from app.server.problems import install as install_problems
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
@@ -239,9 +239,9 @@ def lifespan(settings: Settings, metrics: Metrics, admission: Admission) -> Call
             for start, close in starts:
                 await start()
                 stack.push_async_callback(close)
-            stack.callback(figures.start(metrics, state, admission))
+            stack.callback(metrics_collectors.start(metrics, state, admission))
             admission.unverified = lambda: state["keys"].unverified_calls
-            collector.settle()
+            gc_tuning.settle()
             admission.start()
             stack.callback(admission.stop)
             state["readiness"].open = True
@@ -288,8 +288,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     admission = Admission(most=settings.max_calls, lag=settings.overload_lag)
     app = Gateway(
         title="utcp-gateway",
-        version=contract.VERSION,
-        description=contract.DESCRIPTION,
+        version=openapi_document.VERSION,
+        description=openapi_document.DESCRIPTION,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -302,8 +302,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.router.routes.append(CALL_ROUTE)
     for router in (tools_router, providers_router, discovery_router, access_router, health.router):
         app.include_router(router)
-    docs.install(app, is_open=settings.docs_open)
-    contract.install(app)
+    docs_page.install(app, is_open=settings.docs_open)
+    openapi_document.install(app)
     app.admission = admission
     app.hot = HotRoute(
         CALL_ROUTE,

@@ -15,7 +15,7 @@ import structlog
 import uvicorn
 
 from app.cli.listener import Listener
-from app.front.http_protocol import HttpProtocol
+from app.server.http_protocol import HttpProtocol
 from app.settings import Settings
 
 _log = structlog.get_logger(__name__)

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
-from app import problems
 from app.errors import (
     AnswerCut,
     CredentialMissing,
@@ -30,6 +29,7 @@ from app.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
+from app.server import problems
 from app.telemetry.logs import configure_logging
 
 CANARY = "canary-3d9b"

@@ -11,7 +11,7 @@ import uvicorn
 from aiohttp import web
 from fastapi import FastAPI
 
-from app import problems, redis_client
+from app import redis_client
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
@@ -37,6 +37,7 @@ from app.search import SearchIndex
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
 from app.security.masking import Masker
 from app.security.vault import KeyRing
+from app.server import problems
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
 from app.tools import CALL_ROUTE, Rooms

@@ -11,7 +11,6 @@ from sqlalchemy import text
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from app import problems
 from app.access import KeyVerifier, anonymous_if, authorise, openly, requires
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
@@ -20,6 +19,7 @@ from app.catalog.feed import Feed
 from app.database import Database
 from app.security.principal import Principal
 from app.security.vault import KeyRing
+from app.server import problems
 
 
 class Switchable(Database):

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from app.front.admission import Admission
+from app.server.admission import Admission
 
 
 def refused(admission, calls=1000):

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import event
 
 from app.database import Database
-from app.front.health import Probes
 from app.redis_client import connect
+from app.server.health import Probes
 from tests.faults.proxy import proxied
 from tests.harness.servers import Pair
 from tests.unit.database.test_presence import address_of

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from app.cli.server import server_config
-from app.front.connections import Connections, EdgeLimits
+from app.server.connections import Connections, EdgeLimits
 from app.settings import Settings
 
 HOST = b"Host: x\r\n"

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import AnswerCut, GatewayError
 from app.models import new_id
-from app.problems.translation import translate
+from app.server.problems.translation import translate
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_FRAMES = 8

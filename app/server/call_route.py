@@ -17,8 +17,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import AnswerCut, CallerStalled
-from app.front.admission import Admission
-from app.front.middleware import bounded, observe
+from app.server.admission import Admission
+from app.server.middleware import bounded, observe
 from app.telemetry.metrics import Metrics
 
 

@@ -19,9 +19,9 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from app.client_address import address_group
-from app.front import rejections as why
-from app.front.connections import LINGER_BYTES, Connections, Progress, connections_of
-from app.front.rejections import Rejection
+from app.server import rejections as why
+from app.server.connections import LINGER_BYTES, Connections, Progress, connections_of
+from app.server.rejections import Rejection
 
 # Phases of a connection. In _IDLE there is no byte of a request, _CLOSING reads only to discard.
 _IDLE: Final = 0

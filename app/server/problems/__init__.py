@@ -5,7 +5,7 @@ No answer repeats what was sent, and none holds the text of an exception that is
 body, or with `#/query/x`, `#/path/x`, `#/header/x`.
 """
 
-from app.problems.responses import MEDIA_TYPE, Unhandled, cut, install, problem, respond
-from app.problems.translation import translate
+from app.server.problems.responses import MEDIA_TYPE, Unhandled, cut, install, problem, respond
+from app.server.problems.translation import translate
 
 __all__ = ["MEDIA_TYPE", "Unhandled", "cut", "install", "problem", "respond", "translate"]

@@ -25,7 +25,7 @@ from app.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from app.problems.validation import invalid
+from app.server.problems.validation import invalid
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 _BY_STATUS: dict[int, tuple[type[GatewayError], str]] = {

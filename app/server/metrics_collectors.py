@@ -15,13 +15,13 @@ from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.database import Database
 from app.database.commits import CommitQueue
-from app.front.admission import Admission
-from app.front.connections import Connections
 from app.outbound.http1.pool import Pool
 from app.outbound.tokens import TokenCache
 from app.quota import Quota
 from app.redis_client import Cache
 from app.resilience import BreakerState, Origins
+from app.server.admission import Admission
+from app.server.connections import Connections
 from app.telemetry import families as of
 from app.telemetry.families import Sample
 from app.telemetry.metrics import Metrics

@@ -15,7 +15,7 @@ import structlog
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.client_address import address_group
-from app.front.rejections import (
+from app.server.rejections import (
     ADDRESS_LIMIT,
     BODY_AFTER_RESPONSE,
     BODY_TIMEOUT,
