@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from app.catalog.rules import CacheRule
-from app.catalog.validation import ArgumentValidator
 from app.errors import GatewayError
+from app.json_schema.validator import ArgumentValidator
 from app.outbound.credentials import Need
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits

@@ -12,9 +12,10 @@ import structlog
 
 from app.catalog.tools import ToolView, call_url
 from app.errors import GatewayError
+from app.json_schema.normalize import publishable
+from app.json_schema.references import inline
 from app.openapi.slim import LARGEST, Slimmer
 from app.security.principal import Principal
-from app.utcp.references import inline
 from app.utcp.render import (
     GATEWAYS,
     ManualEntry,
@@ -23,7 +24,6 @@ from app.utcp.render import (
     render_tool_v0,
     render_tool_v1,
 )
-from app.utcp.schemas import publishable
 
 _RENDERERS: Final = {0: render_tool_v0, 1: render_tool_v1}
 _log = structlog.get_logger(__name__)

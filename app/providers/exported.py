@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.errors import Fault, InvalidInput
+from app.json_schema.normalize import normalise_inputs, normalise_schema
 from app.providers.drafts import Json, StoredSource, ToolDraft, ToolSet
 from app.providers.faults import validated
 from app.providers.reports import report, verdict, warning
@@ -15,7 +16,6 @@ from app.providers.texts import SlotName, Tags
 from app.schemas import Closed, ShortText, Text
 from app.text import pointer
 from app.utcp.origins import template_origin
-from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import read_template
 from app.utcp.templates.variables import variables_of, with_variables
 

@@ -9,6 +9,7 @@ from app.audit.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, named, tool_select, view
 from app.errors import Conflict, Fault, Forbidden, InvalidInput
+from app.json_schema.normalize import normalise_inputs, normalise_schema
 from app.models import Credential, Provider, Variable
 from app.providers.destinations import with_tool_origin
 from app.providers.drafting import stored_destination
@@ -34,7 +35,6 @@ from app.providers.slots import SlotBook, complete
 from app.providers.storing import touched
 from app.security.principal import Principal
 from app.text import refuse_unstorable
-from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import TYPE_KEYS, Template, read_template
 
 

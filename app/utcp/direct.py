@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.errors import GatewayError
-from app.utcp.references import inline, transformed
+from app.json_schema.normalize import publishable
+from app.json_schema.references import inline, transformed
 from app.utcp.render import ManualEntry, ManualVersion, rendered_tool, single_typed
-from app.utcp.schemas import publishable
 from app.utcp.templates import protocol_of
 from app.utcp.templates.base import replaced
 from app.utcp.variables import find_variables

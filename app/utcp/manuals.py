@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from app.errors import Fault, InvalidDocument, InvalidInput
+from app.json_schema.normalize import normalise_inputs, normalise_schema
 from app.text import NAME_LIMIT, clean_text, pointer, refuse_unstorable
-from app.utcp.schemas import normalise_inputs, normalise_schema
 from app.utcp.templates import Template, read_template
 
 DocumentKind = Literal[

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from app.json_schema.normalize import TYPES, publishable
+from app.json_schema.references import DEFINITIONS, Schema, inline, rebase, transformed
 from app.text import clean_text
-from app.utcp.references import DEFINITIONS, Schema, inline, rebase, transformed
-from app.utcp.schemas import TYPES, publishable
 
 ManualVersion = Literal[0, 1]
 

@@ -5,8 +5,8 @@ import time
 import orjson
 import pytest
 
-from app.catalog.validation import ArgumentValidator
 from app.errors import InvalidArguments, InvalidInput
+from app.json_schema.validator import ArgumentValidator
 
 CANARY = "sk-canary-5f2a"
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
-from app.utcp.references import drop_dangling, inline, rebase, resolve
-from app.utcp.schemas import normalise_inputs, normalise_schema, publishable
+from app.json_schema.normalize import normalise_inputs, normalise_schema, publishable
+from app.json_schema.references import drop_dangling, inline, rebase, resolve
 
 
 def normal(raw):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from app.errors import Fault, InvalidDocument
+from app.json_schema.references import MAPS, VALUES, drop_dangling
 from app.text import MAX_DEPTH, clean_text
-from app.utcp.references import MAPS, VALUES, drop_dangling
 
 Schema = dict[str, Any]
 

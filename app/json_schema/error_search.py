@@ -15,7 +15,9 @@ from urllib.parse import quote, unquote
 
 from jsonschema_rs import Draft202012Validator, Registry
 
-from app.catalog.faults import (
+from app.errors import Fault
+from app.json_schema.error_cost import affordable
+from app.json_schema.error_messages import (
     MOST_FAULTS,
     SEVERAL_FIT,
     Hints,
@@ -25,10 +27,8 @@ from app.catalog.faults import (
     none_fits,
     unknown,
 )
-from app.catalog.pricing import affordable
-from app.errors import Fault
+from app.json_schema.references import resolve
 from app.text import pointer
-from app.utcp.references import resolve
 
 _AFFORDABLE: Final = 15_000.0
 """Microseconds for the errors of one place."""

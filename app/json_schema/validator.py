@@ -11,10 +11,10 @@ from typing import Any, Final, NoReturn
 
 from jsonschema_rs import Draft202012Validator, RegexOptions, Registry
 
-from app.catalog.faults import MOST_FAULTS
-from app.catalog.narrowing import SECONDS, Narrowing
 from app.errors import Fault, InvalidArguments, InvalidInput
-from app.utcp.references import MAPS, VALUES
+from app.json_schema.error_messages import MOST_FAULTS
+from app.json_schema.error_search import SECONDS, Narrowing
+from app.json_schema.references import MAPS, VALUES
 
 _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 
