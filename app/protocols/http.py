@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from app.http_requests.arguments import ArgumentPlan, compile_plan
 from app.outbound.framing import framed
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.over_http import OverHttp, joined
-from app.utcp.arguments import ArgumentPlan, compile_plan
 
 _SMALL_BODY = 64 * 1024
 

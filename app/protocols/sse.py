@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from app.errors import UpstreamError, UpstreamMalformed, UpstreamUnreachable
+from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_plan
 from app.outbound.framing import SSE, Event, SseParser
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
 from app.protocols.shared.answers import event_answer
 from app.protocols.shared.over_http import OverHttp
-from app.utcp.arguments import ArgumentPlan, PlacedRequest, compile_plan
 from app.utcp.templates import compiled
 from app.utcp.templates.http import SseTemplate
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from app.http_requests.arguments import ArgumentPlan, compile_plan
 from app.outbound.framing import LINES, framed, is_json
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
 from app.protocols.shared.answers import event_answer
 from app.protocols.shared.over_http import OverHttp
-from app.utcp.arguments import ArgumentPlan, compile_plan
 from app.utcp.templates import compiled
 from app.utcp.templates.http import StreamableHttpTemplate
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from app.http_requests.arguments import compile_plan
 from app.openapi import convert
-from app.utcp.arguments import compile_plan
 from benchmarks.corpus.execution import Given, check_wire
 from benchmarks.corpus.operations import Pair
 from benchmarks.corpus.reading import Json, Reading

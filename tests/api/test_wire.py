@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.utcp.arguments import PlacedRequest
+from app.http_requests.arguments import PlacedRequest
 from benchmarks.corpus.cases import Bundle, Case, bundle, given_of
 from benchmarks.corpus.execution import check_wire
 from benchmarks.corpus.records import Record

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import orjson
 
 from app.errors import Fault, InvalidArguments
+from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_head
 from app.outbound.attach import Headers, attach
 from app.protocols.base import Call, Discovered, Means, Result
 from app.protocols.shared.answers import JSON, event_answer
 from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import writable
 from app.protocols.shared.over_http import OverHttp, joined
-from app.utcp.arguments import ArgumentPlan, PlacedRequest, compile_head
 from app.utcp.paths import compile_url
 from app.utcp.templates import compiled
 from app.utcp.templates.remote import GraphqlTemplate

@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 
 from app.errors import UpstreamAnswer, UpstreamError, UpstreamRejected, UpstreamUnauthorized
+from app.http_requests.arguments import PlacedRequest
 from app.outbound.attach import Headers, attach
 from app.outbound.http import OutboundRequest
 from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Means
-from app.utcp.arguments import PlacedRequest
 
 _ERROR_BODY = 64 * 1024
 _LONGEST_SECRET = 8 * 1024

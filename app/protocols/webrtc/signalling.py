@@ -24,11 +24,11 @@ from app.errors import (
     UpstreamMalformed,
     UpstreamRejected,
 )
+from app.http_requests.arguments import PlacedRequest
 from app.outbound.attach import Headers, attach
 from app.outbound.refusals import readable
 from app.protocols.base import Call, Means
 from app.protocols.shared.over_http import OverHttp
-from app.utcp.arguments import PlacedRequest
 from app.utcp.templates.remote import WebrtcTemplate
 
 _MOST_SDP: Final = 64 << 10

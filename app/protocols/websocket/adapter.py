@@ -18,6 +18,7 @@ from app.errors import (
     UpstreamMalformed,
     UpstreamRejected,
 )
+from app.http_requests.arguments import ArgumentPlan, compile_head
 from app.outbound.attach import attach
 from app.outbound.framing import Event
 from app.outbound.refusals import readable
@@ -28,7 +29,6 @@ from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.websocket.messages import event_of, members, message_of, parsed, single_answer, value_of
 from app.text import pointer
-from app.utcp.arguments import ArgumentPlan, compile_head
 from app.utcp.headers import HEADER_NAME
 from app.utcp.origins import WEBSOCKET, template_origin
 from app.utcp.paths import compile_url

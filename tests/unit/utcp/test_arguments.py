@@ -5,7 +5,7 @@ import pytest
 from yarl import URL
 
 from app.errors import InvalidArguments, InvalidInput
-from app.utcp.arguments import compile_plan
+from app.http_requests.arguments import compile_plan
 
 BASE = "https://api.example.com"
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from app.errors import InvalidArguments, InvalidInput
-from app.utcp.arguments import compile_plan
+from app.http_requests.arguments import compile_plan
 
 PNG = b"\x89PNG\r\n\x1a\n\x00--boundary"
 B64 = base64.b64encode(PNG).decode()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from app.errors import InvalidArguments
-from app.utcp.arguments import compile_plan
+from app.http_requests.arguments import compile_plan
 
 BASE = "https://h.example"
 HOSTILE = [

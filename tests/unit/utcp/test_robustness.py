@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidArguments, InvalidDocument, InvalidInput
-from app.utcp.arguments import compile_plan
+from app.http_requests.arguments import compile_plan
 from app.utcp.auth import credential_from_auth
 from app.utcp.manuals import detect, read_manual
 from app.utcp.templates import read_template

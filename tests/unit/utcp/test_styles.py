@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import InvalidArguments
-from app.utcp.arguments import compile_plan
+from app.http_requests.arguments import compile_plan
 
 ARRAY = ["blue", "black", "brown"]
 OBJECT = {"R": 100, "G": 200, "B": 150}

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from app.errors import InvalidArguments
-from app.utcp.arguments import compile_plan
+from app.http_requests.arguments import compile_plan
 
 UTCP = compile_plan(
     {

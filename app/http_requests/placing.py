@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 import orjson
 
 from app.errors import Fault, InvalidArguments
+from app.http_requests.bodies import BodyEncoder
 from app.text import pointer
-from app.utcp.bodies import BodyEncoder
 from app.utcp.percent import escape, json_text, scalar
 from app.utcp.segments import is_dot_segment
 

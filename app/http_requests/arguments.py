@@ -14,14 +14,14 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from app.errors import Fault, InvalidInput
+from app.http_requests.bodies import body_encoder
+from app.http_requests.placing import ArgumentPlan, Body, PathSlot, PlacedRequest, StaticHeader
+from app.http_requests.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
 from app.text import pointer
 from app.utcp.auth import faults_of
-from app.utcp.bodies import body_encoder
 from app.utcp.headers import HEADER_NAME, never_from_arguments, never_set_by_credentials
 from app.utcp.paths import Slot, UrlTemplate, compile_url
 from app.utcp.percent import escape, scalar
-from app.utcp.placing import ArgumentPlan, Body, PathSlot, PlacedRequest, StaticHeader
-from app.utcp.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
 from app.utcp.templates.http import BodySpec, HttpTemplate, Method, ParameterSpec
 
 __all__ = ["ArgumentPlan", "PlacedRequest", "compile_head", "compile_plan"]

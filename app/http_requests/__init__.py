@@ -1,0 +1,1 @@
+"""Arguments of a tool -> one HTTP request: paths, queries, headers, cookies and bodies."""
