@@ -17,8 +17,8 @@ from starlette.middleware.cors import CORSMiddleware
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.routes import router as access_router
-from app.audit.entries import Recorder
-from app.audit.modes import bodies_for, recorder_for
+from app.call_log.entries import Recorder
+from app.call_log.modes import bodies_for, recorder_for
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.catalog.loader import Loader

@@ -8,7 +8,7 @@ from sqlalchemy import Select, Text, any_, func, literal, or_, select, text, typ
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.audit.events import record_event
+from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.models import TENANT, Key, now
 from app.security.keys import MintedKey, digest, mint

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.audit.events import record_event
+from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now

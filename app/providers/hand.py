@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.audit.events import record_event
+from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, named, tool_select, view
 from app.errors import Conflict, Fault, Forbidden, InvalidInput

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.audit.events import record_event
+from app.access.events import record_event
 from app.catalog.feed import Feed, record_change
 from app.catalog.loader import stored_form
 from app.database import Database

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select, tru
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.audit.events import record_event
+from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import provider_filter
 from app.errors import Conflict, Forbidden, NotFound

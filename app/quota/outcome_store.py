@@ -15,9 +15,9 @@ from uuid import UUID
 import structlog
 from asyncpg.exceptions import PostgresError
 
-from app.audit.entries import CallEntry
-from app.audit.storing import columns, insertion
 from app.background import Watched
+from app.call_log.entries import CallEntry
+from app.call_log.store import columns, insertion
 from app.database.commits import CommitConnection, CommitQueue, DatabaseAway
 from app.deadlines import Bound, timers
 from app.errors import Unavailable

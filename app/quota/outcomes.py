@@ -17,8 +17,8 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from app.audit.entries import CallEntry
 from app.background import Reports, Watched, end_tasks, repeat
+from app.call_log.entries import CallEntry
 from app.database import Database
 from app.errors import IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown, TimeOver
 from app.quota.outcome_store import Beginning, Ending, OutcomeStore, Place

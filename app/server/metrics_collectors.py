@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.access import KeyVerifier
-from app.audit.entries import Recorder
-from app.audit.strict import StrictRecorder
+from app.call_log.entries import Recorder
+from app.call_log.strict import StrictRecorder
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.database import Database

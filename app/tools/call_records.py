@@ -11,8 +11,8 @@ from uuid import UUID
 import orjson
 from starlette.requests import ClientDisconnect
 
-from app.audit.bodies import Bodies, BodyKeeper
-from app.audit.entries import RUNNING, CallEntry, Recorder
+from app.call_log.bodies import Bodies, BodyKeeper
+from app.call_log.entries import RUNNING, CallEntry, Recorder
 from app.catalog.plan import Plan
 from app.errors import GatewayError, UpstreamAnswer, UpstreamError, UpstreamTimeout
 from app.quota.rates import Standing

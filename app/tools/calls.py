@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from app.audit.bodies import BodyKeeper
-from app.audit.entries import Recorder
+from app.call_log.bodies import BodyKeeper
+from app.call_log.entries import Recorder
 from app.catalog import Catalog
 from app.catalog.plan import Plan, Uncallable
 from app.deadlines import Bound, Timers

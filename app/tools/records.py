@@ -2,9 +2,9 @@
 
 from uuid import UUID
 
-from app.audit.bodies import Body, Field, open_body
-from app.audit.events import record_event
-from app.audit.queries import CallFilters, get_call
+from app.access.events import record_event
+from app.call_log.bodies import Body, Field, open_body
+from app.call_log.queries import CallFilters, get_call
 from app.database import Database
 from app.errors import NotFound
 from app.models import CallRecord

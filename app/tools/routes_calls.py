@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from app.access import requires
 from app.access.dependencies import UsesDatabase, UsesVault
-from app.audit.queries import list_calls
+from app.call_log.queries import list_calls
 from app.schemas import problems
 from app.security.principal import Principal
 from app.tools import records

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.access.schemas import Moment
-from app.audit.queries import CallFilters, outcome_of
+from app.call_log.queries import CallFilters, outcome_of
 from app.models import CallRecord
 from app.schemas import PROVIDER_NAME, TOOL_NAME
 

@@ -7,7 +7,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.audit.events import record_event
+from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, has_tag, is_enabled, named, principal_filter, tool_select, view
 from app.database import Database

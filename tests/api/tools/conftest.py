@@ -15,7 +15,7 @@ from app import redis_client
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
-from app.audit.calls import CallWriter
+from app.call_log.batch_writer import CallWriter
 from app.catalog import Catalog
 from app.catalog.feed import Change, Feed, record_change
 from app.catalog.loader import Loader

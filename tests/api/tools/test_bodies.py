@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from app.audit.bodies import BodyKeeper
+from app.call_log.bodies import BodyKeeper
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from app.audit.strict import StrictRecorder
+from app.call_log.strict import StrictRecorder
 
 
 async def tool_at(api, upstream, path, **limits):

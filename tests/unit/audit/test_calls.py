@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from app.audit.calls import CallWriter
-from app.audit.entries import CallEntry
-from app.audit.queries import CallFilters, list_calls
+from app.call_log.batch_writer import CallWriter
+from app.call_log.entries import CallEntry
+from app.call_log.queries import CallFilters, list_calls
 from app.database import Database
 from app.models import TENANT, new_id
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.audit.events import list_events, record_event
+from app.access.events import list_events, record_event
 
 
 async def record(database, **changed):

@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from sqlalchemy import text
 
-from app.audit.calls import CallWriter
-from app.audit.retention import maintain, partition_name
+from app.call_log.batch_writer import CallWriter
+from app.call_log.retention import maintain, partition_name
 from app.models import TENANT, new_id
 from tests.unit.audit.test_calls import entry
 
@@ -110,7 +110,7 @@ async def test_a_role_that_may_not_change_tables_still_stores_and_forgets(databa
 async def test_records_of_another_tenant_are_not_listed(database):
     other = new_id()
     await write(database, entry(tenant_id=other))
-    from app.audit.queries import list_calls
+    from app.call_log.queries import list_calls
 
     async with database.reading() as session:
         assert (await list_calls(session, tenant=TENANT))[0] == []

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from app.audit.calls import CallWriter
-from app.audit.retention import maintain
-from app.audit.strict import StrictRecorder
+from app.call_log.batch_writer import CallWriter
+from app.call_log.retention import maintain
+from app.call_log.strict import StrictRecorder
 from app.database import Database, asyncpg_dsn
 from app.errors import AuditUnavailable
 from tests.unit.audit.test_calls import AWAY, entry, stored

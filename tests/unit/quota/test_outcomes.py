@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from app.audit.entries import CallEntry
+from app.call_log.entries import CallEntry
 from app.database import Database, asyncpg_dsn
 from app.errors import (
     IdempotencyMismatch,

@@ -11,9 +11,9 @@ import asyncio
 
 from asyncpg.exceptions import PostgresError
 
-from app.audit.calls import CallWriter
-from app.audit.entries import RUNNING, CallEntry
-from app.audit.storing import STATEMENT, columns
+from app.call_log.batch_writer import CallWriter
+from app.call_log.entries import RUNNING, CallEntry
+from app.call_log.store import STATEMENT, columns
 from app.database.commits import CommitConnection, CommitQueue, DatabaseAway
 from app.errors import AuditUnavailable, Overloaded
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.audit.entries import RUNNING, CallEntry
-from app.audit.retention import maintain
+from app.call_log.entries import RUNNING, CallEntry
+from app.call_log.retention import maintain
 from app.database import Database, is_away
 from app.errors import Unavailable
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import orjson
 
-from app.audit.entries import CallEntry
+from app.call_log.entries import CallEntry
 from app.security.vault import Vault
 
 Which = Literal["errors", "all"]

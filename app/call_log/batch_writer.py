@@ -6,10 +6,10 @@ from collections import deque
 
 import structlog
 
-from app.audit.entries import CallEntry
-from app.audit.retention import maintain
-from app.audit.storing import CallStore
 from app.background import Reports, end_tasks, repeat
+from app.call_log.entries import CallEntry
+from app.call_log.retention import maintain
+from app.call_log.store import CallStore
 from app.database import Database
 
 _log = structlog.get_logger(__name__)

@@ -1,9 +1,9 @@
 """Which recorder and which bodies the settings ask for."""
 
-from app.audit.bodies import BodyKeeper
-from app.audit.calls import CallWriter
-from app.audit.entries import Recorder
-from app.audit.strict import StrictRecorder
+from app.call_log.batch_writer import CallWriter
+from app.call_log.bodies import BodyKeeper
+from app.call_log.entries import Recorder
+from app.call_log.strict import StrictRecorder
 from app.database import Database
 from app.security.vault import Vault
 from app.settings import Settings

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import defer
 from sqlmodel import col
 
-from app.audit.entries import RUNNING, UNKNOWN
+from app.call_log.entries import RUNNING, UNKNOWN
 from app.models import TENANT, CallRecord
 
 
