@@ -16,7 +16,6 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
-from app.access.routes import router as access_router
 from app.call_log.entries import Recorder
 from app.call_log.modes import bodies_for, recorder_for
 from app.catalog import Catalog
@@ -26,6 +25,7 @@ from app.database import Database
 from app.discovery import Manuals
 from app.discovery import router as discovery_router
 from app.errors import GatewayError, Overloaded
+from app.keys.routes import router as access_router
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
 from app.outbound.http import Engine

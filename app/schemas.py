@@ -1,8 +1,10 @@
 """Schemas that every edge shares: problems (RFC 9457), safe text, names, pages."""
 
+import re
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
 from app.security.rate_limit import LONGEST_SECONDS, MOST, RateLimit
 
@@ -110,3 +112,17 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         for status in sorted({401, 403, 422, 503, *statuses})
     }
+
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def _spelled_out(value: object) -> object:
+    """pydantic would also take a number of seconds."""
+    if isinstance(value, datetime) or (isinstance(value, str) and _RFC3339.fullmatch(value)):
+        return value
+    msg = "must be a time with an offset as in RFC 3339, e.g. 2030-01-31T00:00:00Z"
+    raise ValueError(msg)
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_spelled_out, json_schema_input_type=AwareDatetime)]

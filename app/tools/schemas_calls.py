@@ -6,10 +6,9 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from app.access.schemas import Moment
 from app.call_log.queries import CallFilters, outcome_of
 from app.models import CallRecord
-from app.schemas import PROVIDER_NAME, TOOL_NAME
+from app.schemas import PROVIDER_NAME, TOOL_NAME, Moment
 
 _FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)
 _LAST_MOMENT = datetime(9999, 12, 30, tzinfo=UTC)

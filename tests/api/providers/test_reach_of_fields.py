@@ -15,7 +15,7 @@ from typing import get_args
 
 import pytest
 
-from app.access.schemas import KeyCreate
+from app.keys.schemas import KeyCreate
 from app.providers import credential_inputs, exported, exports, inputs, reach
 from app.providers.credential_inputs import CredentialInput
 from app.schemas import Closed, RateInput

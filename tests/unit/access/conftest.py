@@ -14,9 +14,9 @@ from starlette.routing import Route
 from app.access import KeyVerifier, anonymous_if, authorise, openly, requires
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
-from app.access.routes import router
 from app.catalog.feed import Feed
 from app.database import Database
+from app.keys.routes import router
 from app.security.principal import Principal
 from app.security.vault import KeyRing
 from app.server import problems

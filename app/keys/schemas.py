@@ -1,38 +1,25 @@
 """Bodies and pages of `/keys` and `/events`."""
 
-import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from app.models import Event, Key, now
-from app.schemas import Closed, ProviderName, RateInput
+from app.schemas import Closed, Moment, ProviderName, RateInput
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Grant
 from app.security.scopes import Scope
 
 # One line of printable text; the pattern says so in the OpenAPI document as well.
 _LINE = r"^[^\u0000-\u001F\u007F]+$"
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)
 _LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC)
 
 Line = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
 KeyId = Annotated[str, Field(pattern=KEY_ID_PATTERN, examples=["AbCdEfGhJkMn"])]
 KeyState = Literal["active", "expired", "revoked"]
-
-
-def _spelled_out(value: object) -> object:
-    """pydantic would also take a number of seconds."""
-    if isinstance(value, datetime) or (isinstance(value, str) and _RFC3339.fullmatch(value)):
-        return value
-    msg = "must be a time with an offset as in RFC 3339, e.g. 2030-01-31T00:00:00Z"
-    raise ValueError(msg)
-
-
-Moment = Annotated[AwareDatetime, BeforeValidator(_spelled_out, json_schema_input_type=AwareDatetime)]
 
 
 class KeyCreate(Closed):

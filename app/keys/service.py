@@ -1,10 +1,10 @@
 """Granting and revoking keys on behalf of a caller, who can pass on nothing that it does not have."""
 
 from app.access.repository import find_visible, issue_key, revoke_key
-from app.access.schemas import KeyCreate
 from app.catalog.feed import Feed
 from app.database import Database
 from app.errors import Conflict, Forbidden, NotFound
+from app.keys.schemas import KeyCreate
 from app.models import Key, now
 from app.security.principal import Grant, Principal
 from app.security.secret import Secret

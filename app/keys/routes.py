@@ -9,8 +9,8 @@ from app.access import repository
 from app.access.authorise import requires
 from app.access.dependencies import UsesDatabase, UsesFeed, UsesVault
 from app.access.events import list_events
-from app.access.schemas import EventPage, EventView, KeyCreate, KeyCreated, KeyPage, KeyView
-from app.access.service import grant_key, no_such_key, withdraw_key
+from app.keys.schemas import EventPage, EventView, KeyCreate, KeyCreated, KeyPage, KeyView
+from app.keys.service import grant_key, no_such_key, withdraw_key
 from app.pagination import Limit
 from app.schemas import problems
 from app.security.keys import KEY_ID_PATTERN

@@ -1,0 +1,1 @@
+"""`/keys` and `/events`: API keys, and the events of the control plane."""
