@@ -18,6 +18,8 @@ from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.call_log.entries import Recorder
 from app.call_log.modes import bodies_for, recorder_for
+from app.calls.event_stream import Streams
+from app.calls.quota import Quota
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.catalog.loader import Loader
@@ -35,7 +37,6 @@ from app.protocols.base import Means
 from app.protocols.registry import Adapters
 from app.providers import Converter, import_file, registry_of
 from app.providers import router as providers_router
-from app.quota import Quota
 from app.redis_client import Cache, connect
 from app.resilience import Origins
 from app.search import SearchIndex
@@ -55,7 +56,6 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracer, open_tracer
 from app.tools import CALL_ROUTE, Rooms, call_tool
 from app.tools import router as tools_router
-from app.tools.streaming import Streams
 
 log = structlog.get_logger(__name__)
 

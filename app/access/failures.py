@@ -9,7 +9,7 @@ from collections import OrderedDict
 from typing import Final
 
 from app.client_address import address_group
-from app.quota.gcra import MICROS, Bucket, admit
+from app.security.gcra import MICROS, Bucket, admit
 from app.security.rate_limit import RateLimit
 
 _CAPACITY: Final = 10_000

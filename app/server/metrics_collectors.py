@@ -11,13 +11,13 @@ from typing import Any
 from app.access import KeyVerifier
 from app.call_log.entries import Recorder
 from app.call_log.strict import StrictRecorder
+from app.calls.quota import Quota
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.database import Database
 from app.database.commits import CommitQueue
 from app.outbound.http1.pool import Pool
 from app.outbound.tokens import TokenCache
-from app.quota import Quota
 from app.redis_client import Cache
 from app.resilience import BreakerState, Origins
 from app.server.admission import Admission

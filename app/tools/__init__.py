@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
+from app.calls.execution import Rooms
 from app.tools import routes, routes_calls
-from app.tools.calls import Rooms
 from app.tools.endpoint import CALL_ROUTE, call_tool
 from app.tools.operation import CALL_OPERATION
 

@@ -17,6 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
 from app.access import authorise
+from app.calls.arguments import LARGE, parse_arguments
+from app.calls.connection import MOST_AT_ONCE, cancel_when_gone, gone
+from app.calls.event_stream import EventStream, Streams
+from app.calls.execution import Rooms, admitted, begin, call, describe
+from app.calls.rate_limits import tell, tell_with
+from app.calls.recording import Attempt
 from app.catalog.plan import Plan
 from app.deadlines import Bound, Timer, Timers
 from app.errors import (
@@ -32,14 +38,8 @@ from app.schemas import TOOL_NAME
 from app.security.identity import LOOP, travelled
 from app.security.principal import Principal
 from app.tools.accepting import Accepted, accepted
-from app.tools.allowance import tell, tell_with
-from app.tools.arguments import LARGE, parse_arguments
-from app.tools.call_records import Attempt
-from app.tools.calls import Rooms, admitted, begin, call, describe
-from app.tools.connection import MOST_AT_ONCE, cancel_when_gone, gone
 from app.tools.repeating import HEADER, Once, read_key
 from app.tools.responses import Answer, Streamed, respond
-from app.tools.streaming import EventStream, Streams
 
 _NAME: Final = re.compile(TOOL_NAME)
 # Most calls are over by then, and never pay for a task that watches the connection.

@@ -19,12 +19,12 @@ from uuid import UUID
 
 import orjson
 
+from app.calls.idempotency_store import Asked, Lease, Outcomes
+from app.calls.recording import Attempt
 from app.catalog.plan import Plan
 from app.errors import BadRequest, Fault, GatewayError, IdempotencyUnkept, UpstreamError
 from app.protocols.base import Result
-from app.quota.outcomes import Asked, Lease, Outcomes
 from app.security.principal import Principal
-from app.tools.call_records import Attempt
 from app.tools.responses import Answer, Streamed
 
 HEADER: Final = b"idempotency-key"

@@ -10,15 +10,15 @@ from typing import Final
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from app.calls.connection import Headers, cancel_when_gone, gone
+from app.calls.event_formats import form_of
+from app.calls.event_stream import EventStream, Streams
+from app.calls.recording import Attempt
 from app.errors import ResponseTooLarge
 from app.outbound.charsets import charset_of, decoded
 from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
 from app.tools.accepting import Accepted
-from app.tools.call_records import Attempt
-from app.tools.connection import Headers, cancel_when_gone, gone
-from app.tools.event_forms import form_of
-from app.tools.streaming import EventStream, Streams
 
 _MOST_WRAPPED: Final = 16 << 20
 """Bytes of text or binary that are turned into JSON; a longer answer must be taken as it is."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from app.calls.masking import masked
 from app.errors import UpstreamError, UpstreamMalformed
 from app.protocols.base import Means
 from app.protocols.cli.adapter import CliAdapter
@@ -20,7 +21,6 @@ from app.security.masking import Masker
 from app.security.response_masking import ResponseMasker
 from app.settings import Settings
 from app.tools.accepting import accepted
-from app.tools.masking import masked
 from app.tools.responses import respond
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings

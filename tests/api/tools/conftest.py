@@ -16,6 +16,8 @@ from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
 from app.call_log.batch_writer import CallWriter
+from app.calls.event_stream import Streams
+from app.calls.quota import Quota
 from app.catalog import Catalog
 from app.catalog.feed import Change, Feed, record_change
 from app.catalog.loader import Loader
@@ -31,7 +33,6 @@ from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.protocols.base import Means
 from app.protocols.registry import Adapters
-from app.quota import Quota
 from app.resilience import Origins
 from app.search import SearchIndex
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
@@ -42,7 +43,6 @@ from app.settings import Settings
 from app.telemetry.metrics import Metrics
 from app.tools import CALL_ROUTE, Rooms
 from app.tools import router as tools_router
-from app.tools.streaming import Streams
 from tests.stored import clear, store_provider, store_tool
 
 BASE_URL = "https://gateway.example"

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
+from app.calls.idempotency_store import Outcomes
+from app.calls.rate_limiter import RateLimiter
 from app.catalog.feed import record_change
 from app.database import Database
-from app.quota.outcomes import Outcomes
-from app.quota.rates import RateLimiter
 from app.redis_client import Cache, connect
 from app.security.rate_limit import RateLimit
 from tests.harness.beside import web_server

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from app.quota.rates import RateLimiter
+from app.calls.rate_limiter import RateLimiter
 from app.redis_client import Cache, connect
 from app.security.vault import KeyRing, Vault
 from tests.harness.valkey import OwnValkey, Wire, own_valkey, wire_to

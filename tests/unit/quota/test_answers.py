@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from app.calls.response_cache import Answers, Wanted
 from app.catalog.rules import CacheRule
 from app.deadlines import timers
 from app.errors import (
@@ -14,7 +15,6 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.protocols.base import Result
-from app.quota.answers import Answers, Wanted
 
 RULE = CacheRule(seconds=1000)
 LENIENT = CacheRule(seconds=1000, stale_if_error=1000)

@@ -5,8 +5,8 @@ from email.utils import formatdate
 
 import pytest
 
+from app.calls.freshness import decisive, directives, life_of, longest_age
 from app.catalog.rules import CacheRule
-from app.quota.freshness import decisive, directives, life_of, longest_age
 
 RULE = CacheRule(seconds=1000, assumed=0, stale_if_error=0)
 TAG = {"etag": '"1"'}

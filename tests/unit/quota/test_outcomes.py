@@ -11,6 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from app.call_log.entries import CallEntry
+from app.calls.idempotency_store import Asked, Kept, Lease, Outcomes
+from app.calls.outcome_store import Beginning
 from app.database import Database, asyncpg_dsn
 from app.errors import (
     IdempotencyMismatch,
@@ -21,8 +23,6 @@ from app.errors import (
     Unavailable,
 )
 from app.models import new_id
-from app.quota.outcome_store import Beginning
-from app.quota.outcomes import Asked, Kept, Lease, Outcomes
 from app.security.vault import SealBroken
 from tests.harness.servers import with_database
 

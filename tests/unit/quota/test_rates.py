@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app.calls.rate_limiter import RateLimiter
 from app.errors import RateLimited
-from app.quota.gcra import Bucket, admit
-from app.quota.rates import RateLimiter
 from app.redis_client import Cache
+from app.security.gcra import Bucket, admit
 from app.security.rate_limit import RateLimit
 
 TENANT = UUID(int=1)

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from app.calls.arguments import parse_arguments
 from app.errors import BadRequest, InvalidArguments, TooLarge
-from app.tools.arguments import parse_arguments
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.calls.event_formats import form_of
 from app.outbound.framing import Event
-from app.tools.event_forms import form_of
 
 SSE = form_of("text/event-stream")
 LINES = form_of("application/x-ndjson")

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from app.calls.recording import Attempt
+from app.calls.response_cache import Answers, Wanted
+from app.calls.sending import prepared
 from app.catalog.plan import Plan
 from app.protocols.base import Result
-from app.quota.answers import Answers, Wanted
-from app.tools.call_records import Attempt
-from app.tools.sending import prepared
 
 
 async def remembered(

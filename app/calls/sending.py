@@ -13,6 +13,9 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
+from app.calls.arguments import LARGE
+from app.calls.masking import masked
+from app.calls.recording import CANCELLED, Attempt
 from app.catalog.plan import Plan
 from app.errors import (
     GatewayError,
@@ -26,9 +29,6 @@ from app.errors import (
 from app.outbound.credentials import CredentialResolver, ResolvedCredentials, WireCredential
 from app.protocols.base import Call, Result
 from app.telemetry.tracing import CallTrace
-from app.tools.arguments import LARGE
-from app.tools.call_records import CANCELLED, Attempt
-from app.tools.masking import masked
 
 # "Exponential Backoff And Jitter" (AWS): waiting a random part of the pause spreads the retries best.
 _FIRST_PAUSE: Final = 0.1

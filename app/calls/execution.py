@@ -8,22 +8,22 @@ from typing import Any
 
 from app.call_log.bodies import BodyKeeper
 from app.call_log.entries import Recorder
+from app.calls.arguments import LARGE
+from app.calls.cached_calls import remembered
+from app.calls.event_stream import Streams
+from app.calls.quota import Quota
+from app.calls.rate_limits import allowed
+from app.calls.recording import Attempt
+from app.calls.sending import prepared, send
 from app.catalog import Catalog
 from app.catalog.plan import Plan, Uncallable
 from app.deadlines import Bound, Timers
 from app.errors import AuditUnavailable, NotFound, TimeOver, again
 from app.outbound.credentials import CredentialResolver
 from app.protocols.base import Result
-from app.quota import Quota
 from app.security.principal import Principal
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracer
-from app.tools.allowance import allowed
-from app.tools.arguments import LARGE
-from app.tools.call_records import Attempt
-from app.tools.remembering import remembered
-from app.tools.sending import prepared, send
-from app.tools.streaming import Streams
 
 
 @dataclass(slots=True)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from app.calls.idempotency_store import Outcomes
+from app.calls.rate_limiter import RateLimiter
+from app.calls.response_cache import Answers
 from app.database import Database
 from app.deadlines import Timers
-from app.quota.answers import Answers
-from app.quota.outcomes import Outcomes
-from app.quota.rates import RateLimiter
 from app.redis_client import Cache
 from app.security.vault import Vault
 from app.settings import Settings

@@ -6,12 +6,12 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from app.calls.connection import Headers, Writer, cancel_when_gone, gone
+from app.calls.event_formats import Form
+from app.calls.recording import Attempt
 from app.deadlines import Timer, Timers
 from app.errors import CallerStalled, GatewayError, Stopping
 from app.protocols.base import Result
-from app.tools.call_records import Attempt
-from app.tools.connection import Headers, Writer, cancel_when_gone, gone
-from app.tools.event_forms import Form
 
 
 class Streams:

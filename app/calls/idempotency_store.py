@@ -19,9 +19,9 @@ from sqlalchemy import text
 
 from app.background import Reports, Watched, end_tasks, repeat
 from app.call_log.entries import CallEntry
+from app.calls.outcome_store import Beginning, Ending, OutcomeStore, Place
 from app.database import Database
 from app.errors import IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown, TimeOver
-from app.quota.outcome_store import Beginning, Ending, OutcomeStore, Place
 from app.security.vault import Vault
 
 # Beyond the call's own deadline: for storing the outcome, and for the clocks' difference.

@@ -17,8 +17,8 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from app.errors import RateLimited
-from app.quota.gcra import MICROS, SCRIPT, Bucket, Standing, admit
 from app.redis_client import Cache
+from app.security.gcra import MICROS, SCRIPT, Bucket, Standing, admit
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 

@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect
 
 from app.call_log.bodies import Bodies, BodyKeeper
 from app.call_log.entries import RUNNING, CallEntry, Recorder
+from app.calls.rate_limiter import Standing
 from app.catalog.plan import Plan
 from app.errors import GatewayError, UpstreamAnswer, UpstreamError, UpstreamTimeout
-from app.quota.rates import Standing
 from app.resilience import judge
 from app.security.principal import Principal
 from app.telemetry.context import CALL_ID

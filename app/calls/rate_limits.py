@@ -1,10 +1,10 @@
 """Before a call: whether its key and its provider may make one more. Afterwards: what is left, in headers."""
 
+from app.calls.connection import Headers
+from app.calls.rate_limiter import RateLimiter, Standing
 from app.catalog.plan import Plan
 from app.errors import GatewayError
-from app.quota.rates import RateLimiter, Standing
 from app.security.principal import Principal
-from app.tools.connection import Headers
 
 # An upstream's own fields of these names speak about its limits towards the gateway; a caller would take them
 # for those of the server that it talks to. Where we have a limit, ours are sent and the upstream's are not.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal
 
+from app.calls.freshness import Life, decisive, directives, life_of, longest_age
 from app.catalog.rules import CacheRule
 from app.deadlines import Bound, Timers
 from app.errors import (
@@ -30,7 +31,6 @@ from app.errors import (
     again,
 )
 from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Result
-from app.quota.freshness import Life, decisive, directives, life_of, longest_age
 
 Verdict = Literal["hit", "miss", "revalidated", "bypass", "stale"]
 Fetch = Callable[[tuple[tuple[str, str], ...]], Awaitable[Result]]

@@ -1,0 +1,1 @@
+"""The execution of a call: pipeline, retries, rate limits, idempotency, response cache, record."""
