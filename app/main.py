@@ -16,9 +16,11 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
+from app.call_api.endpoint import CALL_ROUTE, call_tool
 from app.call_log.entries import Recorder
 from app.call_log.modes import bodies_for, recorder_for
 from app.calls.event_stream import Streams
+from app.calls.execution import Rooms
 from app.calls.quota import Quota
 from app.catalog import Catalog
 from app.catalog.feed import Feed
@@ -54,7 +56,6 @@ from app.settings import Settings
 from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracer, open_tracer
-from app.tools import CALL_ROUTE, Rooms, call_tool
 from app.tools import router as tools_router
 
 log = structlog.get_logger(__name__)

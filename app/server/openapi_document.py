@@ -8,8 +8,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.access.authorise import OPEN, declared_scope, every_route
+from app.call_api.endpoint import CALL_ROUTE
+from app.call_api.operation import CALL_OPERATION
 from app.schemas import Problem
-from app.tools import CALL_OPERATION, CALL_ROUTE
 
 VERSION = version("utcp-gateway")
 DESCRIPTION = (

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from app.call_api.content_negotiation import accepted
+from app.call_api.responses import respond
 from app.calls.masking import masked
 from app.errors import UpstreamError, UpstreamMalformed
 from app.protocols.base import Means
@@ -20,8 +22,6 @@ from app.protocols.registry import Adapters
 from app.security.masking import Masker
 from app.security.response_masking import ResponseMasker
 from app.settings import Settings
-from app.tools.accepting import accepted
-from app.tools.responses import respond
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import Kit, Upstream

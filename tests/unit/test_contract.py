@@ -4,9 +4,9 @@ from pathlib import Path
 
 import orjson
 
+from app.call_api.endpoint import CALL_ROUTE
 from app.main import create_app
 from app.settings import Settings
-from app.tools import CALL_ROUTE
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,8 +15,10 @@ from app import redis_client
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
+from app.call_api.endpoint import CALL_ROUTE
 from app.call_log.batch_writer import CallWriter
 from app.calls.event_stream import Streams
+from app.calls.execution import Rooms
 from app.calls.quota import Quota
 from app.catalog import Catalog
 from app.catalog.feed import Change, Feed, record_change
@@ -41,7 +43,6 @@ from app.security.vault import KeyRing
 from app.server import problems
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
-from app.tools import CALL_ROUTE, Rooms
 from app.tools import router as tools_router
 from tests.stored import clear, store_provider, store_tool
 

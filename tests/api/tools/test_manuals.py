@@ -6,8 +6,8 @@ import pytest
 
 from app.access import declared_scope
 from app.access.authorise import every_route
+from app.call_api.endpoint import CALL_ROUTE
 from app.discovery import router as discovery_router
-from app.tools import CALL_ROUTE
 from app.tools import router as tools_router
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.tools.accepting import accepted
+from app.call_api.content_negotiation import accepted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from app.tools.responses import _as_json
+from app.call_api.responses import _as_json
 
 
 @pytest.mark.parametrize(

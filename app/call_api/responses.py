@@ -10,6 +10,7 @@ from typing import Final
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from app.call_api.content_negotiation import Accepted
 from app.calls.connection import Headers, cancel_when_gone, gone
 from app.calls.event_formats import form_of
 from app.calls.event_stream import EventStream, Streams
@@ -18,7 +19,6 @@ from app.errors import ResponseTooLarge
 from app.outbound.charsets import charset_of, decoded
 from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
-from app.tools.accepting import Accepted
 
 _MOST_WRAPPED: Final = 16 << 20
 """Bytes of text or binary that are turned into JSON; a longer answer must be taken as it is."""

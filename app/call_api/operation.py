@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from app.call_api.operation_headers import ANSWER_HEADERS, IDEMPOTENCY_KEY, REFUSED_HEADERS
 from app.schemas import TOOL_NAME, problems
-from app.tools.operation_headers import ANSWER_HEADERS, IDEMPOTENCY_KEY, REFUSED_HEADERS
 
 _STATUSES: Final = (400, 404, 409, 413, 415, 424, 502, 504, 508)
 _ANY_JSON: Final = {"description": "The upstream's JSON; text as a string, an empty answer as null."}

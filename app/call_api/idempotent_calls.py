@@ -19,13 +19,13 @@ from uuid import UUID
 
 import orjson
 
+from app.call_api.responses import Answer, Streamed
 from app.calls.idempotency_store import Asked, Lease, Outcomes
 from app.calls.recording import Attempt
 from app.catalog.plan import Plan
 from app.errors import BadRequest, Fault, GatewayError, IdempotencyUnkept, UpstreamError
 from app.protocols.base import Result
 from app.security.principal import Principal
-from app.tools.responses import Answer, Streamed
 
 HEADER: Final = b"idempotency-key"
 _BARE: Final = re.compile(r"[!#-~][!-~]{0,254}")

@@ -17,6 +17,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
 from app.access import authorise
+from app.call_api.content_negotiation import Accepted, accepted
+from app.call_api.idempotent_calls import HEADER, Once, read_key
+from app.call_api.responses import Answer, Streamed, respond
 from app.calls.arguments import LARGE, parse_arguments
 from app.calls.connection import MOST_AT_ONCE, cancel_when_gone, gone
 from app.calls.event_stream import EventStream, Streams
@@ -37,9 +40,6 @@ from app.errors import (
 from app.schemas import TOOL_NAME
 from app.security.identity import LOOP, travelled
 from app.security.principal import Principal
-from app.tools.accepting import Accepted, accepted
-from app.tools.repeating import HEADER, Once, read_key
-from app.tools.responses import Answer, Streamed, respond
 
 _NAME: Final = re.compile(TOOL_NAME)
 # Most calls are over by then, and never pay for a task that watches the connection.

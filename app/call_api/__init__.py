@@ -1,0 +1,1 @@
+"""`POST /tools/{name}/call`: reads the request and writes the response (JSON, bytes or events)."""
