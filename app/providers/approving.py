@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from app.credentials.model import Json
 from app.errors import Conflict
 from app.models import Provider, Revision
 from app.providers.changes import ProviderChanges, ProviderFacts, refuse_stale
 from app.providers.comparing import stored_drafts
 from app.providers.destinations import with_confirmed
-from app.providers.drafts import Json
 from app.providers.repository import (
     active_revision,
     drop_pending,

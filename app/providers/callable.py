@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.credentials.model import Json
+from app.credentials.variable_scope import VariableScope
 from app.errors import InvalidInput
-from app.providers.drafts import Json, ToolDraft, ToolSet
+from app.providers.drafts import ToolDraft, ToolSet
 from app.providers.reports import report
-from app.providers.scope import VariableScope
 from app.utcp.templates.variables import variables_of
 
 Prepare = Callable[[Mapping[str, Any]], str]

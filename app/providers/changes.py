@@ -9,17 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.loader import VariableFinder, stored_form
+from app.credentials.model import EGRESS_SLOT, GivenCredential, Json
+from app.credentials.permissions import Reach, reach_of
+from app.credentials.sealing import fill_credential, new_credential
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
 from app.pagination import fits
 from app.providers.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
 from app.providers.drafting import egress_credential
-from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.egress import refuse_unusable
 from app.providers.inputs import OptionsInput, ProviderPatch
-from app.providers.keeping import fill_credential, new_credential
-from app.providers.reach import Reach, reach_of
-from app.providers.registration import GivenCredential
 from app.providers.repository import (
     credentials_of,
     page_of_providers,

@@ -6,18 +6,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
+from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, GivenCredential, Json
+from app.credentials.permissions import UNBOUNDED, Reach, reach_of
+from app.credentials.sealing import fill_credential, new_credential, spelled_as_stored
+from app.credentials.slots import complete
+from app.credentials.variable_scope import VariableScope, scope_of
 from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now
 from app.providers.changes import refuse_stale
 from app.providers.destinations import Destination, Destinations, destinations_of
-from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, Json
-from app.providers.keeping import fill_credential, new_credential, spelled_as_stored
-from app.providers.reach import UNBOUNDED, Reach, reach_of
-from app.providers.registration import GivenCredential
 from app.providers.repository import credentials_of, source_facts, tools_of, variables_for
-from app.providers.scope import VariableScope, scope_of
 from app.providers.service import Registry
-from app.providers.slots import complete
 from app.security.principal import Principal
 
 

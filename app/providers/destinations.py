@@ -13,12 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.loader import UNCONFIRMED_ORIGINS
+from app.credentials.model import Json
+from app.credentials.origins import named_origins, origin_of, origin_of_template, origins_of
+from app.credentials.permissions import Reach
+from app.credentials.slots import Binding, slots_of
+from app.credentials.variable_scope import VariableScope
 from app.models import Credential, Provider, Tool, Variable
-from app.providers.drafts import Json
-from app.providers.origins import named_origins, origin_of, origin_of_template, origins_of
-from app.providers.reach import Reach
-from app.providers.scope import VariableScope
-from app.providers.slots import Binding, slots_of
 
 CONFIRMED_BASE_URL: Final = "confirmed_base_url"
 """The member of a provider's options that holds the base URL from before a key without `credentials:write`

@@ -3,20 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential, Json, Security
+from app.credentials.origins import origin_of_template
+from app.credentials.slots import fill_matching
 from app.openapi.model import Conversion, ConvertedTool
-from app.providers.drafts import (
-    DEFAULT_SLOT,
-    InlineCredential,
-    Json,
-    Security,
-    StoredSource,
-    ToolDraft,
-    ToolSet,
-)
-from app.providers.origins import origin_of_template
-from app.providers.registration import GivenCredential
+from app.providers.drafts import StoredSource, ToolDraft, ToolSet
 from app.providers.reports import warning, with_warnings
-from app.providers.slots import fill_matching
 
 _SLOT_KEYS = ("slot", "kind", "scheme", "location", "name", "token_url", "scopes", "description")
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from app.credentials.model import DISCOVERY_SLOTS, EGRESS_SLOT, GivenCredential, InlineCredential, Json
+from app.credentials.origins import origin_of
+from app.credentials.sealing import named_variables, spelled_as_stored
+from app.credentials.slots import Binding, complete, tool_origins, without_consent
 from app.errors import Fault, InvalidInput
 from app.models import Credential
-from app.providers.drafts import DISCOVERY_SLOTS, EGRESS_SLOT, Draft, InlineCredential, Json
-from app.providers.keeping import named_variables, spelled_as_stored
-from app.providers.origins import origin_of
-from app.providers.registration import GivenCredential
-from app.providers.slots import Binding, complete, tool_origins, without_consent
+from app.providers.drafts import Draft
 from app.providers.sources import Reading, SourceReader
 from app.providers.subject import Subject
 from app.text import pointer

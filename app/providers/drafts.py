@@ -2,18 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from app.providers.registration import PLAIN, DocumentOptions, GivenCredential
+from app.credentials.model import GivenCredential, InlineCredential, Json, Security
+from app.providers.registration import PLAIN, DocumentOptions
 
-Json = dict[str, Any]
-Security = list[list[Json]]
 ProviderKind = Literal["openapi", "manual", "hand"]
-
-DEFAULT_SLOT = "default"
-DISCOVERY_STATIC = "discovery-static"
-DISCOVERY_SLOTS = ("discovery", DISCOVERY_STATIC)
-EGRESS_SLOT = "egress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +44,6 @@ class ToolDraft:
             "average_response_size": self.average_response_size,
             "shown": self.shown,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class InlineCredential:
-    """A credential that stood in a template itself, and the origins of the tools that it stood at.
-
-    `shared`: it is that of `auth_tools`, the registrar's own, whether or not it stood at tools as well.
-    """
-
-    slot: str
-    given: GivenCredential
-    fingerprint: str
-    origins: tuple[str, ...] = ()
-    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

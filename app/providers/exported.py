@@ -5,14 +5,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from app.credentials.fields import SlotName, Tags
+from app.credentials.model import Json
+from app.credentials.template_secrets import unsealed_secrets
+from app.credentials.validation_errors import validated
+from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
 from app.json_schema.normalize import normalise_inputs, normalise_schema
-from app.providers.drafts import Json, StoredSource, ToolDraft, ToolSet
-from app.providers.faults import validated
+from app.providers.drafts import StoredSource, ToolDraft, ToolSet
 from app.providers.reports import report, verdict, warning
-from app.providers.scope import VariableScope
-from app.providers.sealing import unsealed_secrets
-from app.providers.texts import SlotName, Tags
 from app.schemas import Closed, ShortText, Text
 from app.text import pointer
 from app.utcp.origins import template_origin

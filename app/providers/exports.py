@@ -12,10 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.tools import provider_filter
+from app.credentials.fields import OverlayText, Tags
+from app.credentials.model import DISCOVERY_SLOTS, Json
+from app.credentials.validation_errors import validated
 from app.errors import Fault, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
-from app.providers.drafts import DISCOVERY_SLOTS, Json
-from app.providers.faults import validated
 from app.providers.inputs import LimitsInput, OptionsInput
 from app.providers.overrides import overrides_of
 from app.providers.reading import MOST_ENTRIES, attempt
@@ -23,7 +24,6 @@ from app.providers.registration import DocumentOptions, RefusedEntry, Registrati
 from app.providers.repository import credentials_of, source_of, tools_of
 from app.providers.service import Registry
 from app.providers.storing import HIDDEN, opened_body
-from app.providers.texts import OverlayText, Tags
 from app.schemas import Closed, ProviderName, ShortText, Text
 from app.security.principal import Principal
 from app.text import pointer, refuse_unstorable

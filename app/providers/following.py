@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from app.credentials.model import Json
 from app.errors import GatewayError, TooLarge
 from app.openapi.archive import is_archive, may_be_packed, pack
 from app.openapi.model import Conversion
 from app.openapi.read import root_of
 from app.protocols.base import Discovered
-from app.providers.drafts import Json
 from app.providers.reports import warning
 
 MOST_FILES: Final = 500

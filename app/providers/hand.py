@@ -8,19 +8,21 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, named, tool_select, view
+from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential
+from app.credentials.permissions import Reach, reach_of
+from app.credentials.sealing import fingerprint, new_credential, new_variable, overlaid
+from app.credentials.slots import SlotBook, complete
+from app.credentials.variable_scope import scope_of
 from app.errors import Conflict, Fault, Forbidden, InvalidInput
 from app.json_schema.normalize import normalise_inputs, normalise_schema
 from app.models import Credential, Provider, Variable
 from app.providers.destinations import with_tool_origin
 from app.providers.drafting import stored_destination
-from app.providers.drafts import DEFAULT_SLOT, InlineCredential, ToolDraft
+from app.providers.drafts import ToolDraft
 from app.providers.handmade import closed_inputs, open_template, slot_entries, tool_security
 from app.providers.inputs import HandToolInput
 from app.providers.judging import judged_tool
-from app.providers.keeping import fingerprint, new_credential, new_variable, overlaid
-from app.providers.reach import Reach, reach_of
 from app.providers.reading import given_variable
-from app.providers.registration import GivenCredential
 from app.providers.repository import (
     credentials_of,
     insert_tools,
@@ -29,9 +31,7 @@ from app.providers.repository import (
     tools_of,
     variables_for,
 )
-from app.providers.scope import scope_of
 from app.providers.service import Registry
-from app.providers.slots import SlotBook, complete
 from app.providers.storing import touched
 from app.security.principal import Principal
 from app.text import refuse_unstorable

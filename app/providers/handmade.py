@@ -4,22 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from app.credentials.model import DEFAULT_SLOT, DISCOVERY_SLOTS, GivenCredential, Json, Security
+from app.credentials.slots import SlotBook, slots_of
+from app.credentials.template_secrets import SplitTemplate, split_template, static_places
+from app.credentials.variable_scope import MisplacedSecret, VariableScope
 from app.errors import InvalidInput, UnsetVariable
 from app.providers.callable import Prepare
-from app.providers.drafts import (
-    DEFAULT_SLOT,
-    DISCOVERY_SLOTS,
-    Json,
-    Security,
-    StoredSource,
-    ToolDraft,
-    ToolSet,
-)
-from app.providers.registration import GivenCredential
+from app.providers.drafts import StoredSource, ToolDraft, ToolSet
 from app.providers.reports import report, verdict, warning
-from app.providers.scope import MisplacedSecret, VariableScope
-from app.providers.sealing import SplitTemplate, split_template, static_places
-from app.providers.slots import SlotBook, slots_of
 from app.text import pointer
 from app.utcp.auth import ApiKeyAuth
 from app.utcp.manuals import Manual, ManualTool

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from app.credentials.model import Json
 from app.errors import Conflict, NotFound
 from app.models import Credential, Provider, Revision
 from app.providers.comparing import NOTHING, Comparison
-from app.providers.drafts import Draft, Json
+from app.providers.drafts import Draft
 from app.providers.storing import Written
 
 

@@ -4,9 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
-from app.providers.credential_inputs import CredentialInput
-from app.providers.origins import origin_of
-from app.providers.texts import (
+from app.credentials.fields import (
     NO_NUL,
     NO_OTHERS,
     OverlayText,
@@ -16,6 +14,8 @@ from app.providers.texts import (
     clean_secret,
     stored_secret,
 )
+from app.credentials.input_models import CredentialInput
+from app.credentials.origins import origin_of
 from app.schemas import WHOLE, Closed, Number, ProviderName, RateInput, ShortText, Text, ToolName, UrlText
 
 # What upstreams call such a header (Idempotency-Key, PayPal-Request-Id); never one of HTTP itself.

@@ -4,22 +4,23 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.credentials.model import GivenCredential, Json
+from app.credentials.sealing import fingerprint
+from app.credentials.slots import SlotBook
 from app.errors import Fault, InvalidDocument, InvalidInput
 from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
 from app.providers.callable import only_callable
 from app.providers.conversion import Converter
 from app.providers.documents import from_conversion, with_auth_tools
-from app.providers.drafts import Json, StoredSource, ToolSet
+from app.providers.drafts import StoredSource, ToolSet
 from app.providers.fetching import Fetcher
 from app.providers.following import Fetch, follow
 from app.providers.handmade import ManualReading, read_tools
 from app.providers.judging import judged_set
-from app.providers.keeping import fingerprint
 from app.providers.parsing import looks_like_openapi, parsed
-from app.providers.registration import PLAIN, DocumentOptions, GivenCredential
+from app.providers.registration import PLAIN, DocumentOptions
 from app.providers.reports import with_warnings
-from app.providers.slots import SlotBook
 from app.providers.subject import Subject
 from app.security.identity import identity_of
 from app.security.vault import Vault

@@ -8,8 +8,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.credentials.model import Json
 from app.models import KeptOverride, Override, Provider, Tool
-from app.providers.drafts import Json
 from app.providers.repository import tools_of
 
 _FIELDS: Final = ("description", "tags", "enabled")

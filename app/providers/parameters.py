@@ -6,8 +6,8 @@ from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel
 
 from app.access import requires
+from app.credentials.fields import SLOT, VARIABLE_NAME
 from app.providers.inputs import CanonicalRegistration, Described, ReadingInput
-from app.providers.texts import SLOT, VARIABLE_NAME
 from app.schemas import PROVIDER_NAME
 from app.security.principal import Principal
 

@@ -8,20 +8,20 @@ from typing import Any, Final
 
 import orjson
 
+from app.credentials.fields import VARIABLE_NAME
+from app.credentials.model import GivenVariable
+from app.credentials.origins import origin_of
+from app.credentials.validation_errors import validated
 from app.errors import Fault, InvalidInput
-from app.providers.faults import validated
 from app.providers.inputs import CanonicalRegistration, Described, SourceInput, VariableInput
-from app.providers.origins import origin_of
 from app.providers.registration import (
     PLAIN,
     DocumentOptions,
-    GivenVariable,
     RefusedEntry,
     Registration,
     Registrations,
     Source,
 )
-from app.providers.texts import VARIABLE_NAME
 from app.schemas import PROVIDER_NAME
 from app.text import pointer
 from app.utcp.manuals import detect

@@ -4,31 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from app.credentials.model import GivenCredential, GivenVariable
 from app.errors import GatewayError
-from app.security.credentials import CredentialKind
 
 SourceKind = Literal["document", "manual", "template", "tools"]
-
-
-@dataclass(frozen=True, slots=True)
-class GivenCredential:
-    """A credential as its owner gave it: `public` may be shown, `secrets` are to be sealed.
-
-    None in `public` means: as the slot's security scheme says. `allowed_origins` None means: the default.
-    """
-
-    kind: CredentialKind
-    public: dict[str, Any]
-    secrets: dict[str, Any] = field(repr=False)
-    allowed_origins: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GivenVariable:
-    """A variable that came along with a registration; it becomes the provider's own."""
-
-    value: str = field(repr=False)
-    secret: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from app.providers.drafts import Json, ToolDraft, ToolSet
+from app.credentials.model import Json
+from app.providers.drafts import ToolDraft, ToolSet
 
 
 def verdict(

@@ -9,9 +9,9 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
+from app.credentials.validation_errors import validated
 from app.errors import BadRequest, Fault, InvalidInput, TooLarge, UnsupportedMediaType
 from app.openapi.load import decoded, sniff
-from app.providers.faults import validated
 from app.providers.inputs import Described, ReadingInput
 from app.providers.parsing import BY_THE_WAY, PARSED_AT_ONCE, looks_like_openapi, parsed, parsed_json
 from app.providers.reading import described, document_options, named, read_registrations

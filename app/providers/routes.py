@@ -6,6 +6,7 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from app.access.dependencies import UsesSettings
+from app.credentials.permissions import reach_of
 from app.pagination import Cursor, IfMatch, Limit, cursor_behind, name_before
 from app.providers.answers import Answering, answered, model_response
 from app.providers.changes import ProviderFacts
@@ -22,7 +23,6 @@ from app.providers.parameters import (
     WritesProviders,
     registration_body,
 )
-from app.providers.reach import reach_of
 from app.providers.requests import read_request
 from app.providers.schemas import (
     Entries,

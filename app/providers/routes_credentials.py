@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Response
 
+from app.credentials.input_models import CredentialInput
 from app.pagination import IfMatch
 from app.providers.answers import model_response
-from app.providers.credential_inputs import CredentialInput
 from app.providers.dependencies import UsesCredentials
 from app.providers.parameters import ETAG, ProviderPath, ReadsProviders, SlotPath, WritesCredentials
 from app.providers.schemas import CredentialList, CredentialView, DestinationView

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from app.access.dependencies import UsesSettings
+from app.credentials.model import GivenVariable
 from app.errors import BadRequest, UnsupportedMediaType
 from app.pagination import Cursor, Limit, cursor_behind, name_before
 from app.providers.answers import model_response
@@ -12,7 +13,6 @@ from app.providers.dependencies import UsesVariables
 from app.providers.inputs import VariableInput
 from app.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
 from app.providers.reading import given_variable
-from app.providers.registration import GivenVariable
 from app.providers.requests import read_body
 from app.providers.schemas import VariablePage, VariablesImported, VariableView
 from app.providers.variables import VariableStore

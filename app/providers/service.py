@@ -15,6 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.access.events import record_event
 from app.catalog.feed import Feed, record_change
 from app.catalog.loader import stored_form
+from app.credentials.model import EGRESS_SLOT, Json
+from app.credentials.permissions import Reach, reach_of
+from app.credentials.sealing import new_variable, overlaid
 from app.database import Database
 from app.errors import Conflict, Forbidden
 from app.models import Credential, Provider, Tool, Variable, new_id
@@ -22,11 +25,9 @@ from app.models import Source as SourceRow
 from app.providers.comparing import NOTHING
 from app.providers.definition import definition_of
 from app.providers.drafting import draft
-from app.providers.drafts import EGRESS_SLOT, Draft, Json
+from app.providers.drafts import Draft
 from app.providers.egress import refuse_unusable
 from app.providers.imported import Imported, imported_of, name_taken, not_found
-from app.providers.keeping import new_variable, overlaid
-from app.providers.reach import Reach, reach_of
 from app.providers.registration import DocumentOptions, Registration, Source
 from app.providers.reports import difference, named_report
 from app.providers.repository import (

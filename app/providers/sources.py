@@ -9,6 +9,11 @@ import orjson
 
 from app.catalog.limits import limits_of
 from app.catalog.loader import stored_form
+from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, GivenCredential, Json
+from app.credentials.origins import named_origins, origin_of, origins_of
+from app.credentials.sealing import sealed_form
+from app.credentials.slots import Binding, complete
+from app.credentials.template_secrets import given_auth, split_template, with_origins
 from app.errors import InvalidInput
 from app.models import TENANT
 from app.outbound.egress import egress_from
@@ -17,16 +22,12 @@ from app.protocols.base import Discovered
 from app.providers.callable import only_callable
 from app.providers.conversion import Converter
 from app.providers.destinations import confirmed_base_url
-from app.providers.drafts import DISCOVERY_SLOTS, DISCOVERY_STATIC, Json, StoredSource, ToolSet
+from app.providers.drafts import StoredSource, ToolSet
 from app.providers.exported import open_fields, read_exported
 from app.providers.fetching import Fetcher
 from app.providers.judging import judged_set
-from app.providers.keeping import sealed_form
 from app.providers.opening import Document, DocumentReader
-from app.providers.origins import named_origins, origin_of, origins_of
-from app.providers.registration import PLAIN, DocumentOptions, GivenCredential, Source
-from app.providers.sealing import given_auth, split_template, with_origins
-from app.providers.slots import Binding, complete
+from app.providers.registration import PLAIN, DocumentOptions, Source
 from app.providers.subject import Subject
 from app.security.credentials import SealedCredential
 from app.security.vault import Vault

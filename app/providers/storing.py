@@ -10,13 +10,15 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.catalog.loader import UNCONFIRMED_ORIGINS
+from app.credentials.model import Json
+from app.credentials.origins import origin_of_template
+from app.credentials.sealing import new_credential
+from app.credentials.slots import slots_of
 from app.models import Credential, Provider, Revision, Source, new_id, now
 from app.providers import conversion
 from app.providers.comparing import NOTHING, Comparison, compare, held_form
 from app.providers.destinations import CONFIRMED_BASE_URL, confirmed_origins
-from app.providers.drafts import Draft, Json, StoredSource
-from app.providers.keeping import new_credential
-from app.providers.origins import origin_of_template
+from app.providers.drafts import Draft, StoredSource
 from app.providers.overrides import keep_overrides, restore_overrides, write_overrides
 from app.providers.registration import Registration
 from app.providers.reports import difference, named_report
@@ -30,7 +32,6 @@ from app.providers.repository import (
     tools_of,
     update_tools,
 )
-from app.providers.slots import slots_of
 from app.providers.subject import Subject
 from app.security.vault import Vault
 

@@ -6,11 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from app.catalog.loader import VariableFinder
+from app.credentials.model import DEFAULT_SLOT, GivenCredential, Json
+from app.credentials.permissions import Reach
+from app.credentials.variable_scope import VariableScope, scope_of
 from app.models import Credential, Variable
-from app.providers.drafts import DEFAULT_SLOT, Json
-from app.providers.reach import Reach
-from app.providers.registration import GivenCredential
-from app.providers.scope import VariableScope, scope_of
 
 
 @dataclass(frozen=True, slots=True)

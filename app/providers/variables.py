@@ -11,11 +11,11 @@ from sqlmodel import col
 from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import provider_filter
+from app.credentials.model import GivenVariable
+from app.credentials.permissions import reach_of
+from app.credentials.sealing import fill_variable, new_variable
 from app.errors import Conflict, Forbidden, NotFound
 from app.models import TENANT, Provider, Variable, now
-from app.providers.keeping import fill_variable, new_variable
-from app.providers.reach import reach_of
-from app.providers.registration import GivenVariable
 from app.providers.repository import lock_names, names_in_use
 from app.providers.service import Registry
 from app.security.principal import Principal

@@ -1,8 +1,8 @@
 """Turns rows and imports into what the control plane answers with."""
 
+from app.credentials.model import EGRESS_SLOT, Json
 from app.models import Credential, Provider, Revision, Variable
 from app.providers.changes import ProviderFacts
-from app.providers.drafts import EGRESS_SLOT, Json
 from app.providers.imported import Imported
 from app.providers.schemas import (
     CredentialView,

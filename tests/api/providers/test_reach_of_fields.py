@@ -15,9 +15,9 @@ from typing import get_args
 
 import pytest
 
+from app.credentials.input_models import CredentialInput
 from app.keys.schemas import KeyCreate
 from app.providers import credential_inputs, exported, exports, inputs, reach
-from app.providers.credential_inputs import CredentialInput
 from app.schemas import Closed, RateInput
 from app.tools.schemas import ToolPatch
 from app.utcp.auth import ApiKeyAuth, BasicAuth, OAuth2Auth

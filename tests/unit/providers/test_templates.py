@@ -2,16 +2,17 @@
 
 import pytest
 
+from app.credentials.model import GivenCredential
+from app.credentials.origins import is_origin, origin_of
+from app.credentials.permissions import UNBOUNDED
+from app.credentials.slots import Binding, SlotBook, complete, fill_matching
+from app.credentials.template_secrets import split_template
+from app.credentials.variable_scope import MisplacedSecret, scope_of
 from app.errors import InvalidInput, UnsetVariable
 from app.models import Variable, new_id
-from app.providers.origins import is_origin, origin_of
-from app.providers.reach import UNBOUNDED
 from app.providers.reading import read_registrations
-from app.providers.registration import GivenCredential, RefusedEntry
+from app.providers.registration import RefusedEntry
 from app.providers.reports import report, verdict
-from app.providers.scope import MisplacedSecret, scope_of
-from app.providers.sealing import split_template
-from app.providers.slots import Binding, SlotBook, complete, fill_matching
 from app.providers.sources import laid_over
 from app.utcp.templates import read_template
 

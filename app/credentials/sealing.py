@@ -7,11 +7,11 @@ from uuid import UUID
 import orjson
 
 from app.catalog.loader import VariableFinder
+from app.credentials.model import GivenCredential, GivenVariable
+from app.credentials.template_secrets import static_places
+from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, UnsetVariable
 from app.models import TENANT, Credential, Variable, new_id
-from app.providers.registration import GivenCredential, GivenVariable
-from app.providers.scope import VariableScope
-from app.providers.sealing import static_places
 from app.security.credentials import (
     SealedCredential,
     SealedVariable,

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from app.providers.origins import checked_origin
+from app.credentials.origins import checked_origin
 from app.schemas import Tag
 
 MASKS: Final = frozenset({"***", "****", "*****", "********", "<redacted>", "[redacted]", "••••••••"})

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from app.providers.registration import GivenCredential
-from app.providers.texts import NO_NUL, PRINTABLE, Origin, SecretText, clean_secret, stored_secret
+from app.credentials.fields import NO_NUL, PRINTABLE, Origin, SecretText, clean_secret, stored_secret
+from app.credentials.model import GivenCredential
 from app.schemas import Closed, ShortText, UrlText
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
 

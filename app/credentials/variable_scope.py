@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from app.credentials.permissions import Reach
 from app.errors import Fault, InvalidInput, UnsetVariable
 from app.models import Variable
-from app.providers.reach import Reach
 from app.utcp.templates.variables import places_of, with_variables
 from app.utcp.variables import candidates
 

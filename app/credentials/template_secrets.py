@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
+from app.credentials.model import GivenCredential
+from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
-from app.providers.registration import GivenCredential
-from app.providers.scope import VariableScope
 from app.text import pointer
 from app.utcp.auth import Auth, credential_from_auth
 from app.utcp.headers import HEADER_NAME, never_set_by_credentials

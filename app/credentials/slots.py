@@ -2,15 +2,27 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from app.credentials.input_models import header_problem
+from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential, Json, Security
+from app.credentials.origins import is_loopback, origin_of
 from app.errors import Fault, InvalidInput
-from app.providers.credential_inputs import header_problem
-from app.providers.drafts import DEFAULT_SLOT, InlineCredential, Json, Security, ToolDraft
-from app.providers.origins import is_loopback, origin_of
-from app.providers.registration import GivenCredential
 from app.text import pointer
 
 Fingerprint = Callable[[GivenCredential], str]
+
+
+class SecuredTool(Protocol):
+    """What is asked of a tool here: the origin of its calls, and the slots that they need."""
+
+    @property
+    def origin(self) -> str:
+        """`scheme://host[:port]`, "" where there is none."""
+
+    @property
+    def security(self) -> Security:
+        """OR of ANDs of slots."""
 
 
 class SlotBook:
@@ -153,7 +165,7 @@ def _fits(auth: GivenCredential, slot: Json) -> bool:
     return kind == "api_key" and place == wanted
 
 
-def tool_origins(tools: Iterable[ToolDraft], slot: str) -> tuple[str, ...]:
+def tool_origins(tools: Iterable[SecuredTool], slot: str) -> tuple[str, ...]:
     """The origins of the tools that may use the slot."""
     return tuple(
         dict.fromkeys(tool.origin for tool in tools if tool.origin and slot in slots_of(tool.security))
@@ -166,7 +178,7 @@ def slots_of(security: Security) -> set[str]:
 
 
 def without_consent(
-    tools: Sequence[ToolDraft],
+    tools: Sequence[SecuredTool],
     *,
     slots: Sequence[Json],
     credentials: Mapping[str, GivenCredential],
