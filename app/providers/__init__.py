@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 
 from app.providers import routes, routes_credentials, routes_imports, routes_tools, routes_variables
-from app.providers.conversion import Converter
 from app.providers.dependencies import registry_of
-from app.providers.files import import_file
-from app.providers.service import Registry
+from app.registration.converter import Converter
+from app.registration.providers_file import import_file
+from app.registration.service import Registry
 
 router = APIRouter()
 for _part in (routes, routes_credentials, routes_variables, routes_tools, routes_imports):

@@ -12,14 +12,14 @@ from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
 from app.errors import GatewayError
-from app.providers.entries import EntryVerdict, register_all
-from app.providers.imported import Imported
-from app.providers.imports import ImportJobs, Work, problem_of
-from app.providers.registration import RefusedEntry, Registrations
-from app.providers.repository import source_facts
 from app.providers.schemas import Entries, Entry, EntryCounts, ImportView, Refreshed
-from app.providers.service import Registry
 from app.providers.views import preview_of, refreshed_of, registered_of, report_of
+from app.registration.batch import EntryVerdict, register_all
+from app.registration.jobs import ImportJobs, Work, problem_of
+from app.registration.repository import source_facts
+from app.registration.request_model import RefusedEntry, Registrations
+from app.registration.result import Imported
+from app.registration.service import Registry
 from app.security.principal import Principal
 
 Answer = tuple[int, BaseModel]

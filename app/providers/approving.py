@@ -8,9 +8,10 @@ from app.credentials.model import Json
 from app.errors import Conflict
 from app.models import Provider, Revision
 from app.providers.changes import ProviderChanges, ProviderFacts, refuse_stale
-from app.providers.comparing import stored_drafts
-from app.providers.destinations import with_confirmed
-from app.providers.repository import (
+from app.registration.destinations import with_confirmed
+from app.registration.diff import stored_drafts
+from app.registration.persist import touched
+from app.registration.repository import (
     active_revision,
     drop_pending,
     insert_tools,
@@ -19,8 +20,7 @@ from app.providers.repository import (
     tools_of,
     update_tools,
 )
-from app.providers.service import Registry
-from app.providers.storing import touched
+from app.registration.service import Registry
 from app.security.principal import Principal
 
 _MOST_NAMED = 100

@@ -15,11 +15,12 @@ from app.credentials.sealing import fill_credential, new_credential
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
 from app.pagination import fits
-from app.providers.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
-from app.providers.drafting import egress_credential
-from app.providers.egress import refuse_unusable
-from app.providers.inputs import OptionsInput, ProviderPatch
-from app.providers.repository import (
+from app.registration.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
+from app.registration.egress_check import refuse_unusable
+from app.registration.input_models import OptionsInput, ProviderPatch
+from app.registration.persist import DEFINITION, touched
+from app.registration.plan import egress_credential
+from app.registration.repository import (
     credentials_of,
     page_of_providers,
     pending_of,
@@ -27,8 +28,7 @@ from app.providers.repository import (
     source_facts,
     tool_counts,
 )
-from app.providers.service import Registry
-from app.providers.storing import DEFINITION, touched
+from app.registration.service import Registry
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 

@@ -14,9 +14,9 @@ from app.credentials.variable_scope import VariableScope, scope_of
 from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now
 from app.providers.changes import refuse_stale
-from app.providers.destinations import Destination, Destinations, destinations_of
-from app.providers.repository import credentials_of, source_facts, tools_of, variables_for
-from app.providers.service import Registry
+from app.registration.destinations import Destination, Destinations, destinations_of
+from app.registration.repository import credentials_of, source_facts, tools_of, variables_for
+from app.registration.service import Registry
 from app.security.principal import Principal
 
 

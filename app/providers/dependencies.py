@@ -7,15 +7,15 @@ from fastapi import Depends, Request
 from app.database import Database
 from app.providers.approving import Approvals
 from app.providers.changes import ProviderChanges
-from app.providers.conversion import Converter
 from app.providers.credentials import CredentialStore
 from app.providers.exports import Exporter
-from app.providers.fetching import Fetcher
 from app.providers.hand import HandTools
-from app.providers.imports import ImportJobs
-from app.providers.service import Registry
-from app.providers.sources import SourceReader
 from app.providers.variables import VariableStore
+from app.registration.converter import Converter
+from app.registration.fetch import Fetcher
+from app.registration.jobs import ImportJobs
+from app.registration.service import Registry
+from app.registration.source_reader import SourceReader
 
 
 def registry_of(state: Any) -> Registry:

@@ -17,13 +17,13 @@ from app.credentials.model import DISCOVERY_SLOTS, Json
 from app.credentials.validation_errors import validated
 from app.errors import Fault, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
-from app.providers.inputs import LimitsInput, OptionsInput
-from app.providers.overrides import overrides_of
-from app.providers.reading import MOST_ENTRIES, attempt
-from app.providers.registration import DocumentOptions, RefusedEntry, Registration, Registrations, Source
-from app.providers.repository import credentials_of, source_of, tools_of
-from app.providers.service import Registry
-from app.providers.storing import HIDDEN, opened_body
+from app.registration.input_models import LimitsInput, OptionsInput
+from app.registration.overrides import overrides_of
+from app.registration.persist import HIDDEN, opened_body
+from app.registration.repository import credentials_of, source_of, tools_of
+from app.registration.request_model import DocumentOptions, RefusedEntry, Registration, Registrations, Source
+from app.registration.request_parser import MOST_ENTRIES, attempt
+from app.registration.service import Registry
 from app.schemas import Closed, ProviderName, ShortText, Text
 from app.security.principal import Principal
 from app.text import pointer, refuse_unstorable

@@ -16,14 +16,13 @@ from app.credentials.variable_scope import scope_of
 from app.errors import Conflict, Fault, Forbidden, InvalidInput
 from app.json_schema.normalize import normalise_inputs, normalise_schema
 from app.models import Credential, Provider, Variable
-from app.providers.destinations import with_tool_origin
-from app.providers.drafting import stored_destination
-from app.providers.drafts import ToolDraft
-from app.providers.handmade import closed_inputs, open_template, slot_entries, tool_security
-from app.providers.inputs import HandToolInput
-from app.providers.judging import judged_tool
-from app.providers.reading import given_variable
-from app.providers.repository import (
+from app.registration.destinations import with_tool_origin
+from app.registration.from_manual import closed_inputs, open_template, slot_entries, tool_security
+from app.registration.input_models import HandToolInput
+from app.registration.model import ToolDraft
+from app.registration.persist import touched
+from app.registration.plan import stored_destination
+from app.registration.repository import (
     credentials_of,
     insert_tools,
     lock_names,
@@ -31,8 +30,9 @@ from app.providers.repository import (
     tools_of,
     variables_for,
 )
-from app.providers.service import Registry
-from app.providers.storing import touched
+from app.registration.request_parser import given_variable
+from app.registration.service import Registry
+from app.registration.tool_quality import judged_tool
 from app.security.principal import Principal
 from app.text import refuse_unstorable
 from app.utcp.templates import TYPE_KEYS, Template, read_template

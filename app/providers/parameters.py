@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from app.access import requires
 from app.credentials.fields import SLOT, VARIABLE_NAME
-from app.providers.inputs import CanonicalRegistration, Described, ReadingInput
+from app.registration.input_models import CanonicalRegistration, Described, ReadingInput
 from app.schemas import PROVIDER_NAME
 from app.security.principal import Principal
 

@@ -11,7 +11,6 @@ from app.pagination import Cursor, IfMatch, Limit, cursor_behind, name_before
 from app.providers.answers import Answering, answered, model_response
 from app.providers.changes import ProviderFacts
 from app.providers.dependencies import UsesApprovals, UsesChanges, UsesJobs, UsesRegistry
-from app.providers.inputs import ProviderPatch
 from app.providers.parameters import (
     ETAG,
     LOCATION,
@@ -23,7 +22,6 @@ from app.providers.parameters import (
     WritesProviders,
     registration_body,
 )
-from app.providers.requests import read_request
 from app.providers.schemas import (
     Entries,
     ImportView,
@@ -34,6 +32,8 @@ from app.providers.schemas import (
     Registered,
 )
 from app.providers.views import summary_of, view_of
+from app.registration.input_models import ProviderPatch
+from app.registration.request_body import read_request
 from app.schemas import problems
 
 router = APIRouter(tags=["providers"])

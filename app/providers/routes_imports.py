@@ -13,8 +13,8 @@ from app.providers.answers import Answering, answered, import_view
 from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry
 from app.providers.exports import ExportDocument, import_body, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
-from app.providers.requests import read_json
 from app.providers.schemas import Entries, ImportView
+from app.registration.request_body import read_json
 from app.schemas import problems
 
 router = APIRouter(tags=["providers"])

@@ -4,9 +4,9 @@ from fastapi import APIRouter, Response
 
 from app.providers.answers import model_response
 from app.providers.dependencies import UsesHandTools
-from app.providers.inputs import HandToolInput
 from app.providers.parameters import ETAG, WritesProviders
 from app.providers.schemas import HandTool
+from app.registration.input_models import HandToolInput
 from app.schemas import problems
 
 router = APIRouter(tags=["tools"])

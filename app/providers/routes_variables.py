@@ -10,13 +10,13 @@ from app.errors import BadRequest, UnsupportedMediaType
 from app.pagination import Cursor, Limit, cursor_behind, name_before
 from app.providers.answers import model_response
 from app.providers.dependencies import UsesVariables
-from app.providers.inputs import VariableInput
 from app.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
-from app.providers.reading import given_variable
-from app.providers.requests import read_body
 from app.providers.schemas import VariablePage, VariablesImported, VariableView
 from app.providers.variables import VariableStore
 from app.providers.views import variable_of
+from app.registration.input_models import VariableInput
+from app.registration.request_body import read_body
+from app.registration.request_parser import given_variable
 from app.schemas import problems
 from app.security.principal import Principal
 from app.utcp.variables import parse_dotenv

@@ -16,8 +16,8 @@ from app.credentials.permissions import reach_of
 from app.credentials.sealing import fill_variable, new_variable
 from app.errors import Conflict, Forbidden, NotFound
 from app.models import TENANT, Provider, Variable, now
-from app.providers.repository import lock_names, names_in_use
-from app.providers.service import Registry
+from app.registration.repository import lock_names, names_in_use
+from app.registration.service import Registry
 from app.security.principal import Principal
 from app.utcp.templates import INTROSPECTED
 

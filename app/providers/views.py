@@ -3,7 +3,6 @@
 from app.credentials.model import EGRESS_SLOT, Json
 from app.models import Credential, Provider, Revision, Variable
 from app.providers.changes import ProviderFacts
-from app.providers.imported import Imported
 from app.providers.schemas import (
     CredentialView,
     OperationVerdict,
@@ -18,7 +17,8 @@ from app.providers.schemas import (
     VariableView,
 )
 from app.providers.schemas_changes import OperationChange
-from app.providers.storing import HIDDEN
+from app.registration.persist import HIDDEN
+from app.registration.result import Imported
 from app.utcp.templates import protocol_of
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from app.providers.inputs import CacheInput, LimitsInput
+from app.registration.input_models import CacheInput, LimitsInput
 from app.schemas import RateInput
 
 

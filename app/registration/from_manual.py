@@ -9,9 +9,9 @@ from app.credentials.slots import SlotBook, slots_of
 from app.credentials.template_secrets import SplitTemplate, split_template, static_places
 from app.credentials.variable_scope import MisplacedSecret, VariableScope
 from app.errors import InvalidInput, UnsetVariable
-from app.providers.callable import Prepare
-from app.providers.drafts import StoredSource, ToolDraft, ToolSet
-from app.providers.reports import report, verdict, warning
+from app.registration.callable_filter import Prepare
+from app.registration.model import StoredSource, ToolDraft, ToolSet
+from app.registration.report import report, verdict, warning
 from app.text import pointer
 from app.utcp.auth import ApiKeyAuth
 from app.utcp.manuals import Manual, ManualTool

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.errors import Conflict, GatewayError
-from app.providers.imported import Imported
-from app.providers.registration import RefusedEntry, Registration, Registrations
-from app.providers.service import Registry
+from app.registration.request_model import RefusedEntry, Registration, Registrations
+from app.registration.result import Imported
+from app.registration.service import Registry
 from app.security.principal import Principal
 
 Verdict = Literal["registered", "previewed", "unchanged", "refused"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.openapi.child import ChildLimits, convert_in_child
 from app.openapi.model import Conversion, ConvertOptions, DocumentLimits
-from app.providers.registration import PLAIN, DocumentOptions
+from app.registration.request_model import PLAIN, DocumentOptions
 from app.settings import Settings
 
 VERSION = "1"

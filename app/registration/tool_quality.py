@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.openapi.judge import judge, judged_report
-from app.providers.drafts import ToolDraft, ToolSet
+from app.registration.model import ToolDraft, ToolSet
 
 
 def judged_set(tool_set: ToolSet) -> ToolSet:

@@ -9,9 +9,9 @@ from app.credentials.sealing import named_variables, spelled_as_stored
 from app.credentials.slots import Binding, complete, tool_origins, without_consent
 from app.errors import Fault, InvalidInput
 from app.models import Credential
-from app.providers.drafts import Draft
-from app.providers.sources import Reading, SourceReader
-from app.providers.subject import Subject
+from app.registration.context import Subject
+from app.registration.model import Draft
+from app.registration.source_reader import Reading, SourceReader
 from app.text import pointer
 
 

@@ -12,7 +12,7 @@ from app.openapi.archive import is_archive, may_be_packed, pack
 from app.openapi.model import Conversion
 from app.openapi.read import root_of
 from app.protocols.base import Discovered
-from app.providers.reports import warning
+from app.registration.report import warning
 
 MOST_FILES: Final = 500
 SECONDS: Final = 120.0

@@ -19,16 +19,16 @@ from app.models import TENANT
 from app.outbound.egress import egress_from
 from app.outbound.scope import connection_scope
 from app.protocols.base import Discovered
-from app.providers.callable import only_callable
-from app.providers.conversion import Converter
-from app.providers.destinations import confirmed_base_url
-from app.providers.drafts import StoredSource, ToolSet
-from app.providers.exported import open_fields, read_exported
-from app.providers.fetching import Fetcher
-from app.providers.judging import judged_set
-from app.providers.opening import Document, DocumentReader
-from app.providers.registration import PLAIN, DocumentOptions, Source
-from app.providers.subject import Subject
+from app.registration.callable_filter import only_callable
+from app.registration.context import Subject
+from app.registration.converter import Converter
+from app.registration.destinations import confirmed_base_url
+from app.registration.document_reader import Document, DocumentReader
+from app.registration.fetch import Fetcher
+from app.registration.from_export import open_fields, read_exported
+from app.registration.model import StoredSource, ToolSet
+from app.registration.request_model import PLAIN, DocumentOptions, Source
+from app.registration.tool_quality import judged_set
 from app.security.credentials import SealedCredential
 from app.security.vault import Vault
 from app.settings import Settings

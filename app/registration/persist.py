@@ -15,14 +15,14 @@ from app.credentials.origins import origin_of_template
 from app.credentials.sealing import new_credential
 from app.credentials.slots import slots_of
 from app.models import Credential, Provider, Revision, Source, new_id, now
-from app.providers import conversion
-from app.providers.comparing import NOTHING, Comparison, compare, held_form
-from app.providers.destinations import CONFIRMED_BASE_URL, confirmed_origins
-from app.providers.drafts import Draft, StoredSource
-from app.providers.overrides import keep_overrides, restore_overrides, write_overrides
-from app.providers.registration import Registration
-from app.providers.reports import difference, named_report
-from app.providers.repository import (
+from app.registration import converter
+from app.registration.context import Subject
+from app.registration.destinations import CONFIRMED_BASE_URL, confirmed_origins
+from app.registration.diff import NOTHING, Comparison, compare, held_form
+from app.registration.model import Draft, StoredSource
+from app.registration.overrides import keep_overrides, restore_overrides, write_overrides
+from app.registration.report import difference, named_report
+from app.registration.repository import (
     activate,
     columns_of,
     credentials_of,
@@ -32,7 +32,7 @@ from app.providers.repository import (
     tools_of,
     update_tools,
 )
-from app.providers.subject import Subject
+from app.registration.request_model import Registration
 from app.security.vault import Vault
 
 DEFINITION = "definition"
@@ -207,7 +207,7 @@ def _source_row(source: StoredSource, provider_id: UUID, *, vault: Vault) -> Sou
         root=source.how.root,
         overlay=source.how.overlay,
         follows=source.how.follows,
-        converter=conversion.VERSION,
+        converter=converter.VERSION,
     )
 
 

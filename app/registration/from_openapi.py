@@ -7,8 +7,8 @@ from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredentia
 from app.credentials.origins import origin_of_template
 from app.credentials.slots import fill_matching
 from app.openapi.model import Conversion, ConvertedTool
-from app.providers.drafts import StoredSource, ToolDraft, ToolSet
-from app.providers.reports import warning, with_warnings
+from app.registration.model import StoredSource, ToolDraft, ToolSet
+from app.registration.report import warning, with_warnings
 
 _SLOT_KEYS = ("slot", "kind", "scheme", "location", "name", "token_url", "scopes", "description")
 

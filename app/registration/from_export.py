@@ -12,8 +12,8 @@ from app.credentials.validation_errors import validated
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
 from app.json_schema.normalize import normalise_inputs, normalise_schema
-from app.providers.drafts import StoredSource, ToolDraft, ToolSet
-from app.providers.reports import report, verdict, warning
+from app.registration.model import StoredSource, ToolDraft, ToolSet
+from app.registration.report import report, verdict, warning
 from app.schemas import Closed, ShortText, Text
 from app.text import pointer
 from app.utcp.origins import template_origin

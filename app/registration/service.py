@@ -22,15 +22,25 @@ from app.database import Database
 from app.errors import Conflict, Forbidden
 from app.models import Credential, Provider, Tool, Variable, new_id
 from app.models import Source as SourceRow
-from app.providers.comparing import NOTHING
-from app.providers.definition import definition_of
-from app.providers.drafting import draft
-from app.providers.drafts import Draft
-from app.providers.egress import refuse_unusable
-from app.providers.imported import Imported, imported_of, name_taken, not_found
-from app.providers.registration import DocumentOptions, Registration, Source
-from app.providers.reports import difference, named_report
-from app.providers.repository import (
+from app.registration.context import Subject
+from app.registration.diff import NOTHING
+from app.registration.egress_check import refuse_unusable
+from app.registration.fingerprint import definition_of
+from app.registration.model import Draft
+from app.registration.persist import (
+    DEFINITION,
+    compared_with,
+    opened_body,
+    refreshed_columns,
+    stored_slots,
+    touched,
+    write_credentials,
+    write_provider,
+    write_tools,
+)
+from app.registration.plan import draft
+from app.registration.report import difference, named_report
+from app.registration.repository import (
     columns_of,
     credentials_of,
     lock_names,
@@ -42,19 +52,9 @@ from app.providers.repository import (
     tools_of,
     variables_for,
 )
-from app.providers.sources import Reading, SourceReader
-from app.providers.storing import (
-    DEFINITION,
-    compared_with,
-    opened_body,
-    refreshed_columns,
-    stored_slots,
-    touched,
-    write_credentials,
-    write_provider,
-    write_tools,
-)
-from app.providers.subject import Subject
+from app.registration.request_model import DocumentOptions, Registration, Source
+from app.registration.result import Imported, imported_of, name_taken, not_found
+from app.registration.source_reader import Reading, SourceReader
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 from app.security.vault import Vault

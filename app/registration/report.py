@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from app.credentials.model import Json
-from app.providers.drafts import ToolDraft, ToolSet
+from app.registration.model import ToolDraft, ToolSet
 
 
 def verdict(

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from app.credentials.model import Json
 from app.errors import Conflict, NotFound
 from app.models import Credential, Provider, Revision
-from app.providers.comparing import NOTHING, Comparison
-from app.providers.drafts import Draft
-from app.providers.storing import Written
+from app.registration.diff import NOTHING, Comparison
+from app.registration.model import Draft
+from app.registration.persist import Written
 
 
 @dataclass(frozen=True, slots=True)

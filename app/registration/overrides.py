@@ -10,7 +10,7 @@ from sqlmodel import col
 
 from app.credentials.model import Json
 from app.models import KeptOverride, Override, Provider, Tool
-from app.providers.repository import tools_of
+from app.registration.repository import tools_of
 
 _FIELDS: Final = ("description", "tags", "enabled")
 _CHUNK: Final = 5_000

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from app.credentials.validation_errors import validated
 from app.errors import BadRequest, Fault, InvalidInput, TooLarge, UnsupportedMediaType
 from app.openapi.load import decoded, sniff
-from app.providers.inputs import Described, ReadingInput
-from app.providers.parsing import BY_THE_WAY, PARSED_AT_ONCE, looks_like_openapi, parsed, parsed_json
-from app.providers.reading import described, document_options, named, read_registrations
-from app.providers.registration import PLAIN, DocumentOptions, Registration, Registrations, Source
+from app.registration.input_models import Described, ReadingInput
+from app.registration.json_yaml import BY_THE_WAY, PARSED_AT_ONCE, looks_like_openapi, parsed, parsed_json
+from app.registration.request_model import PLAIN, DocumentOptions, Registration, Registrations, Source
+from app.registration.request_parser import described, document_options, named, read_registrations
 
 _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain",
                           "application/vnd.yaml", "application/vnd.oai.openapi", ""})  # fmt: skip

@@ -13,8 +13,8 @@ from app.credentials.model import GivenVariable
 from app.credentials.origins import origin_of
 from app.credentials.validation_errors import validated
 from app.errors import Fault, InvalidInput
-from app.providers.inputs import CanonicalRegistration, Described, SourceInput, VariableInput
-from app.providers.registration import (
+from app.registration.input_models import CanonicalRegistration, Described, SourceInput, VariableInput
+from app.registration.request_model import (
     PLAIN,
     DocumentOptions,
     RefusedEntry,

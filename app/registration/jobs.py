@@ -20,7 +20,7 @@ from sqlmodel import col
 from app.database import Database
 from app.errors import GatewayError, NotFound, Unavailable
 from app.models import Import, new_id, now
-from app.providers.conversion import Converter
+from app.registration.converter import Converter
 from app.security.principal import Principal
 
 BEAT_SECONDS: Final = 5.0

@@ -12,7 +12,7 @@ from app.catalog.tools import provider_filter
 from app.credentials.model import Json
 from app.database import each_that_can
 from app.models import TENANT, Credential, Provider, Revision, Source, Tool, Variable, new_id, now
-from app.providers.drafts import ToolDraft
+from app.registration.model import ToolDraft
 from app.security.principal import Principal
 from app.utcp.names import alias_for, legal_name
 from app.utcp.templates.variables import variables_of

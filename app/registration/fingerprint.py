@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.providers.registration import Registration
+from app.registration.request_model import Registration
 from app.security.vault import Vault
 
 _ELSEWHERE: Final = frozenset({"at", "name", "source"})

@@ -7,8 +7,8 @@ from typing import Any
 from app.credentials.model import Json
 from app.credentials.variable_scope import VariableScope
 from app.errors import InvalidInput
-from app.providers.drafts import ToolDraft, ToolSet
-from app.providers.reports import report
+from app.registration.model import ToolDraft, ToolSet
+from app.registration.report import report
 from app.utcp.templates.variables import variables_of
 
 Prepare = Callable[[Mapping[str, Any]], str]

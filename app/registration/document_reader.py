@@ -10,18 +10,18 @@ from app.credentials.slots import SlotBook
 from app.errors import Fault, InvalidDocument, InvalidInput
 from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
-from app.providers.callable import only_callable
-from app.providers.conversion import Converter
-from app.providers.documents import from_conversion, with_auth_tools
-from app.providers.drafts import StoredSource, ToolSet
-from app.providers.fetching import Fetcher
-from app.providers.following import Fetch, follow
-from app.providers.handmade import ManualReading, read_tools
-from app.providers.judging import judged_set
-from app.providers.parsing import looks_like_openapi, parsed
-from app.providers.registration import PLAIN, DocumentOptions
-from app.providers.reports import with_warnings
-from app.providers.subject import Subject
+from app.registration.callable_filter import only_callable
+from app.registration.context import Subject
+from app.registration.converter import Converter
+from app.registration.external_refs import Fetch, follow
+from app.registration.fetch import Fetcher
+from app.registration.from_manual import ManualReading, read_tools
+from app.registration.from_openapi import from_conversion, with_auth_tools
+from app.registration.json_yaml import looks_like_openapi, parsed
+from app.registration.model import StoredSource, ToolSet
+from app.registration.report import with_warnings
+from app.registration.request_model import PLAIN, DocumentOptions
+from app.registration.tool_quality import judged_set
 from app.security.identity import identity_of
 from app.security.vault import Vault
 from app.settings import Settings

@@ -7,10 +7,10 @@ from uuid import UUID
 import structlog
 
 from app.models import TENANT
-from app.providers.entries import EntryVerdict, register_all
-from app.providers.parsing import parsed
-from app.providers.reading import read_registrations
-from app.providers.service import Registry
+from app.registration.batch import EntryVerdict, register_all
+from app.registration.json_yaml import parsed
+from app.registration.request_parser import read_registrations
+from app.registration.service import Registry
 from app.security.principal import Principal
 
 _log = structlog.get_logger(__name__)

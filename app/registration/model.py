@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from app.credentials.model import GivenCredential, InlineCredential, Json, Security
-from app.providers.registration import PLAIN, DocumentOptions
+from app.registration.request_model import PLAIN, DocumentOptions
 
 ProviderKind = Literal["openapi", "manual", "hand"]
 

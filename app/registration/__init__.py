@@ -1,0 +1,1 @@
+"""A source -> stored tools: parse, fetch, convert, compare, plan, persist."""
