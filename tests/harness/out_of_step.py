@@ -18,7 +18,7 @@ MODES: Final = {
     "second-1ms": "an unsolicited second response after 1 ms",
     "second-5ms": "... after 5 ms",
     "second-30ms": "... after 30 ms",
-    "second-200ms": "... after 200 ms",
+    "second-100ms": "... after 100 ms",
     "garbage": "bytes that are no HTTP after the response",
     "two-finals": "an interim response, then two final ones",
     "204": "a response after a 204",

@@ -51,10 +51,10 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffer", "_exchange", "_fd", "_finished", "_had_body", "_head_bytes", "_headers", "_held_back",
+        "_buffer", "_exchange", "_fd", "_finished", "_head_bytes", "_headers", "_held_back",
         "_held_timer", "_in_body", "_interim", "_keep", "_loop", "_lost", "_on_free", "_on_lost", "_parser",
-        "_paused", "_poll", "_sends_much", "_transport", "idle_since", "out_of_step", "probe_seconds",
-        "rests_until", "speaks_http2", "used",
+        "_paused", "_poll", "_sends_much", "_transport", "had_body", "idle_since", "out_of_step",
+        "probe_seconds", "rests_until", "speaks_http2", "used",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._fd = -1
-        self._sends_much = self._had_body = False
+        self._sends_much = False
         self._held_back: bytes | None = None
         self._held_timer: asyncio.TimerHandle | None = None
         self._parser = _parser(self)
@@ -85,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         self._keep = False
         self._paused = False
         self._lost = False
+        self.had_body = False
+        """Whether the last request had a body."""
         self.idle_since = 0.0
         """`loop.time()` of when it was last given back."""
         self.rests_until = 0.0
@@ -118,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange = self._exchange = Exchange(self, self._loop.create_future(), no_body=no_body)
         self._head_bytes = self._interim = 0
         self._keep = False
-        self._had_body = bool(body)
+        self.had_body = bool(body)
         self._sends_much = body is not None and len(body) >= _MUCH
         self._headers = []
         if body is None:
@@ -343,10 +345,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         reusable = self._keep and drained and not transport.is_closing() and exchange is not None
         if exchange is not None and exchange.early:
-            # What responds to the head alone may not read the body; an error is often found without it.
+            # What responds to the head alone may not read the body; an error is often found without it, and
+            # an interim response (RFC 9110 section 15.2) may come before the body is read.
             reusable = False
-            self.out_of_step = exchange.status < 400
-        elif self._had_body and exchange is not None and exchange.status >= 400:
+            self.out_of_step = exchange.status < 400 and not self._interim
+        elif self.had_body and exchange is not None and exchange.status >= 400:
             reusable = False
         if not reusable or transport.get_write_buffer_size():
             self.abort()
@@ -363,6 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             ended = exchange.until_close and exc is None and exchange.status != 0
+            self.used = self.used or ended
             exchange.end(None if ended else Broken.CLOSED)
         self._on_lost(self)
 

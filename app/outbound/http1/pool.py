@@ -47,8 +47,9 @@ class Conduct:
     """How an origin has behaved, reached in one way, and its connections of all scopes.
 
     `open` counts those being opened, too. `trusted_at` is the `loop.time()` from which connections are reused
-    at once, 0.0 before the first response. Bytes that belong to no request set `distrusted_until`, and
-    nothing is reused before.
+    at once, 0.0 before the first response; `trusted_with_bodies_at` the same after requests with a body,
+    counted from the first response to one, since only there an upstream shows that it does not read them.
+    Bytes that belong to no request set `distrusted_until`, and nothing is reused before.
     """
 
     origin: str
@@ -56,7 +57,15 @@ class Conduct:
     waiting: deque["asyncio.Future[None]"] = field(default_factory=deque)
     lanes: "dict[bytes, Lane]" = field(default_factory=dict)
     trusted_at: float = 0.0
+    trusted_with_bodies_at: float = 0.0
     distrusted_until: float = 0.0
+
+    def responded(self, now: float, probation: float, *, to_body: bool) -> None:
+        """Let the probation begin, if this is the first response of its kind. Times are `loop.time()`."""
+        if not self.trusted_at:
+            self.trusted_at = now + probation
+        if to_body and not self.trusted_with_bodies_at:
+            self.trusted_with_bodies_at = now + probation
 
 
 @dataclass(slots=True)
@@ -124,7 +133,7 @@ class Pool:
             if not connection.usable or now - connection.idle_since >= KEEP_ALIVE_SECONDS:
                 connection.abort()
             elif connection.quiet:
-                if connection.probe_seconds and lane.conduct.trusted_at <= now:
+                if connection.probe_seconds and 0.0 < lane.conduct.trusted_with_bodies_at <= now:
                     connection.probe_seconds = 0.0
                 return connection
             else:
@@ -225,8 +234,8 @@ class Pool:
                 return
 
     def _on_probation(self, conduct: Conduct, now: float) -> bool:
-        """Whether its connections are reused, but not yet at once."""
-        trusted = bool(conduct.trusted_at) and conduct.trusted_at <= now
+        """Whether connections to it are reused, but not yet at once after requests with a body."""
+        trusted = 0.0 < conduct.trusted_with_bodies_at <= now
         return bool(self._probation) and not trusted and conduct.distrusted_until <= now
 
     def _lane(self, key: Key, conduct: Conduct) -> Lane:
@@ -241,10 +250,9 @@ class Pool:
         if self._closed or not key[2] or conduct.distrusted_until > now:
             connection.abort()
             return
-        if not conduct.trusted_at:
-            conduct.trusted_at = now + self._probation
+        conduct.responded(now, self._probation, to_body=connection.had_body)
         connection.idle_since = now
-        if conduct.trusted_at > now:
+        if conduct.trusted_at > now or (connection.had_body and conduct.trusted_with_bodies_at > now):
             connection.rests_until = now + REST_SECONDS
         lane.idle.append(connection)
         if not self._wake(conduct) and self._open >= self._most:
@@ -258,15 +266,19 @@ class Pool:
         if connection in lane.idle:
             lane.idle.remove(connection)
         self._forget(lane, key)
+        now = loop.time()
         if connection.out_of_step:
-            self._distrust(lane.conduct, loop.time())
+            self._distrust(lane.conduct, now)
+        elif connection.used and key[2] and lane.conduct.distrusted_until <= now:
+            # Where connections are closed after each response, bodies are not held back for ever, either.
+            lane.conduct.responded(now, self._probation, to_body=connection.had_body)
 
     def _distrust(self, conduct: Conduct, now: float) -> None:
         """Reuse no connection to the origin for a while; then it is on probation anew."""
         if conduct.distrusted_until <= now:
             _log.warning("upstream_out_of_step", origin=conduct.origin, seconds=DISTRUST_SECONDS)
         conduct.distrusted_until = now + DISTRUST_SECONDS
-        conduct.trusted_at = 0.0
+        conduct.trusted_at = conduct.trusted_with_bodies_at = 0.0
         for connection in [one for lane in conduct.lanes.values() for one in lane.idle]:
             connection.abort()
 

@@ -9,6 +9,7 @@ import uvloop
 from app.errors import GatewayError
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
+from app.outbound.http1.pool import PROBATION_SECONDS
 from tests.harness.out_of_step import MODES, OutOfStep
 
 # It speaks just when the next request has arrived, which looks like the response to that: see docs/operations.md.
@@ -63,7 +64,21 @@ def test_no_response_reaches_another_call(mode: str, every: int) -> None:
     assert not found["failed"] or mode == "both-lengths"
 
 
-def test_a_sound_upstream_keeps_its_connections() -> None:
-    found = uvloop.run(_attack("sound", every=1, calls=400))
-    assert found["own"] == 400
-    assert found["connections"] < 400
+async def test_connections_to_a_sound_upstream_are_reused_after_probation() -> None:
+    engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
+
+    async def call(method: str, upstream: OutOfStep) -> None:
+        body = b"{}" if method == "POST" else None
+        request = OutboundRequest(method, f"{upstream.url}/?id=red-1", body=body, scope=b"red")
+        assert b'"red-1"' in await (await engine.request(request)).read(10_000)
+
+    async with OutOfStep("sound", every=1) as upstream:
+        for method in ("GET", "POST"):
+            await call(method, upstream)
+        await asyncio.sleep(PROBATION_SECONDS + 0.1)
+        before = upstream.connections
+        for number in range(100):
+            await call(("GET", "POST")[number % 2], upstream)
+        # One may have been closed for its age meanwhile.
+        assert upstream.connections - before <= 1
+    await engine.aclose()

@@ -237,7 +237,8 @@ async def test_an_origin_on_probation_rests_its_connections_and_is_then_trusted(
     pool, upstream = Pool(most=10, most_per_origin=10, probation=1.0), Upstream()
     connection = await pool.open_one(key("a"), upstream.dial)
     began = now()
-    connection.send(b"", None)
+    connection.send(b"", b"{}")
+    await asyncio.sleep(connection.probe_seconds + 0.05)
     hear(connection, OK)
     assert pool.idle == 1
     assert pool.take(key("a"), began) is None
@@ -286,4 +287,53 @@ async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() ->
             await asyncio.sleep(0.001)
     assert connection.out_of_step
     theirs.close()
+    pool.close()
+
+
+async def test_requests_with_a_body_have_a_probation_of_their_own() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=60), Upstream()
+    connection = await pool.open_one(key("a"), upstream.dial)
+    finish(connection)
+    trusted = now() + 61
+    connection.idle_since = connection.rests_until = trusted
+    assert pool.take(key("a"), trusted) is connection
+    # Requests without a body say nothing about whether the upstream reads one.
+    assert connection.probe_seconds > 0
+    connection.send(b"", b"{}")
+    await asyncio.sleep(connection.probe_seconds + 0.05)
+    hear(connection, OK)
+    assert connection.rests_until > now()
+    later = now() + 61
+    connection.idle_since = connection.rests_until = later
+    assert pool.take(key("a"), later) is connection
+    assert connection.probe_seconds == 0
+    pool.close()
+
+
+async def test_probation_ends_where_the_upstream_closes_after_each_response() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=0.05), Upstream()
+    closing = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+    held = []
+    for _ in range(2):
+        connection = await pool.open_one(key("a"), upstream.dial)
+        held.append(connection.probe_seconds > 0)
+        connection.send(b"", b"{}")
+        hear(connection, closing)
+        assert not connection.usable
+        await asyncio.sleep(0.06)
+    assert held == [True, False]
+    pool.close()
+
+
+async def test_an_interim_response_before_the_body_is_lawful() -> None:
+    pool, upstream = Pool(most=10, most_per_origin=10, probation=60), Upstream()
+    other = await pool.open_one(key("a", b"two"), upstream.dial)
+    finish(other)
+    connection = await pool.open_one(key("a"), upstream.dial)
+    assert connection.probe_seconds > 0
+    connection.send(b"", b"{}")
+    hear(connection, b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
+    assert not connection.usable
+    assert not connection.out_of_step
+    assert other.usable
     pool.close()
