@@ -75,6 +75,12 @@ def test_a_program_is_discovered_and_called(client: httpx2.Client, tmp_path: Pat
     assert made.status_code == 201, made.text
     assert made.json()["report"]["counts"]["accepted"] == 2, made.text
     assert made.json()["origins"] == [f"cli://{PYTHON}"]
+    masked = client.post(f"/tools/{name}.echo/call", json={"q": "two words"})
+    assert masked.status_code == 200, masked.text
+    assert SECRET not in masked.text
+    assert masked.json()[-1] == "***"
+    unmasked = client.patch(f"/providers/{name}", json={"options": {"mask_responses": False}})
+    assert unmasked.status_code == 200, unmasked.text
     answer = client.post(f"/tools/{name}.echo/call", json={"q": "two words"})
     assert answer.status_code == 200, answer.text
     if old:

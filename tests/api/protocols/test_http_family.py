@@ -143,6 +143,9 @@ def test_a_text_provider_holds_a_manual_or_a_document(client: httpx2.Client, sit
         },
     )  # fmt: skip
     assert client.get("/providers/notes").json()["protocol"] == "text"
+    assert client.post("/tools/notes.note/call", json={}).text == "price: 5 EUR, key ***"
+    unmasked = client.patch("/providers/notes", json={"options": {"mask_responses": False}})
+    assert unmasked.status_code == 200, unmasked.text
     answer = client.post("/tools/notes.note/call", json={})
     assert (answer.text, answer.headers["content-type"]) == (
         f"price: 5 EUR, key {CANARY}", "text/plain; charset=utf-8",

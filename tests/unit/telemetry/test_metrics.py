@@ -288,7 +288,11 @@ def test_merging_histograms_adds_bucket_by_bucket():
     assert list(merged.samples()) == [(of.LOOP_LAG, (), [11, 22, 0.75])]
 
 
-LABELS = {"route", "method", "status", "provider", "outcome", "version", "python", "state", "worker"}
+LABELS = {
+    "route", "method", "status", "provider", "outcome", "version", "python", "state", "worker",
+    # Of fixed values: kinds of key lookups, reasons of rejections, and commit queues.
+    "kind", "reason", "queue",
+}  # fmt: skip
 
 
 def test_no_label_but_that_of_providers_names_what_a_limited_key_must_not_see():
