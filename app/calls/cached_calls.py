@@ -45,10 +45,10 @@ async def remembered(
 
 
 def identity(plan: Plan) -> bytes:
-    """Whose answers these are: the tool, the way out, the slots it needs, and each credential and variable in
-    its version.
+    """Whose answers these are: the tool, the way out, the slots it needs, each credential and variable in its
+    version, and whether they are masked in it.
     """
-    parts = [plan.tool_id.bytes, repr(plan.needs).encode()]
+    parts = [plan.tool_id.bytes, repr(plan.needs).encode(), b"\x01" if plan.mask_responses else b"\x00"]
     if plan.egress is not None:
         parts.append(plan.egress.key)
     for slot in sorted(plan.credentials):

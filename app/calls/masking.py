@@ -23,13 +23,22 @@ from app.outbound.framing import Event, is_json, is_textual
 from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Call, Result
 from app.security.response_masking import ResponseMasker, mask_error
 
-_BINARY: Final = ("image/", "audio/", "video/", "font/", "model/")
-# Of `application/`; what is not known here is looked at.
-_BINARY_WORDS: Final = (
-    "octet-stream", "pdf", "zip", "gzip", "x-tar", "x-7z", "x-rar", "x-bzip", "zstd", "compress", "wasm",
-    "protobuf", "msgpack", "cbor", "avro", "parquet", "grpc", "vnd.ms-", "vnd.openxmlformats", "vnd.oasis",
-    "msword", "java-archive", "sqlite", "x-executable",
+_BINARY: Final = ("image/", "audio/", "video/", "font/", "model/", "application/vnd.oasis.opendocument.")
+# Of `application/`, whole names; what is not known here is looked at, unless it holds a NUL.
+_BINARY_NAMES: Final = frozenset(
+    "application/" + name
+    for name in (
+        "octet-stream", "pdf", "zip", "x-zip", "x-zip-compressed", "gzip", "x-gzip", "x-tar", "x-gtar",
+        "x-7z-compressed", "vnd.rar", "x-rar", "x-rar-compressed", "x-bzip", "x-bzip2", "x-xz", "zstd",
+        "x-zstd", "x-compress", "x-compressed", "wasm", "protobuf", "x-protobuf", "vnd.google.protobuf",
+        "x-google-protobuf", "msgpack", "x-msgpack", "vnd.msgpack", "cbor", "cbor-seq", "avro",
+        "vnd.apache.avro", "vnd.apache.parquet", "x-parquet", "grpc", "grpc+proto", "grpc-web",
+        "grpc-web+proto", "msword", "vnd.ms-excel", "vnd.ms-powerpoint", "vnd.ms-outlook", "java-archive",
+        "x-java-archive", "vnd.sqlite3", "x-sqlite3", "x-executable",
+    )
 )  # fmt: skip
+# Structured syntax suffixes (RFC 6839 and the registry of IANA).
+_BINARY_SUFFIXES: Final = ("+zip", "+gzip", "+zstd", "+cbor", "+cbor-seq", "+der", "+wbxml", "+fastinfoset")
 _UTF8: Final = frozenset(
     {"application/json", "application/json; charset=utf-8", "application/json;charset=utf-8"}
 )
@@ -38,6 +47,8 @@ _WIDE: Final = ("utf-16", "utf-32", "utf16", "utf32")
 _TURN: Final = 1 << 20
 _SNIFFED: Final = 1024
 _SMALL: Final = 8 << 10
+# What `json.detect_encoding` looks at.
+_BEGINNING: Final = 4
 
 
 async def masked(sending: Awaitable[Result], call: Call) -> Result:
@@ -67,7 +78,7 @@ def mask_result(result: Result, masker: ResponseMasker) -> None:
     if result.body:
         reader = _reader(masker, result.media_type, result.body)
         if reader is not None:
-            of_json = reader is masker and is_json(_media(result.media_type))
+            of_json = is_json(_media(result.media_type))
             body = reader.mask_json(result.body) if of_json else reader.mask(result.body)
             if body is not result.body:
                 _changed(result, body)
@@ -142,13 +153,21 @@ def _say(result: Result, part: str) -> None:
 async def _stream(
     pieces: AsyncIterator[bytes], result: Result, masker: ResponseMasker
 ) -> AsyncGenerator[bytes, None]:
-    """The body's pieces. What may be the beginning of a secret waits for the next piece."""
+    """The body's pieces. What may be the beginning of a secret waits for the next piece; so do the first
+    bytes, until there are enough to tell its charset.
+    """
     stream = None
     binary = False
+    begun = b""
     async with _closing(pieces):
         try:
-            async for piece in pieces:
+            async for arrived in pieces:
+                piece = begun + arrived if begun else arrived
                 if stream is None and not binary:
+                    if len(piece) < _BEGINNING:
+                        begun = piece
+                        continue
+                    begun = b""
                     reader = _reader(masker, result.media_type, piece)
                     binary = reader is None
                     stream = None if reader is None else reader.stream()
@@ -163,6 +182,9 @@ async def _stream(
         except GatewayError as error:
             mask_error(error, masker)
             raise
+        if begun:
+            # Less than the shortest secret has.
+            yield begun
         if stream is not None and (rest := stream.end()):
             if stream.found:
                 _say(result, "body")
@@ -225,9 +247,7 @@ def _reader(masker: ResponseMasker, media_type: str, beginning: bytes) -> Respon
 def _is_binary(media: str) -> bool:
     if is_textual(media):
         return False
-    return media.startswith(_BINARY) or (
-        media.startswith("application/") and any(word in media for word in _BINARY_WORDS)
-    )
+    return media in _BINARY_NAMES or media.startswith(_BINARY) or media.endswith(_BINARY_SUFFIXES)
 
 
 def _media(media_type: str) -> str:

@@ -87,7 +87,7 @@ class UdpAdapter(Opaque):
             raise InvalidArguments("The arguments make the datagram too long.", errors=[fault])
         answers = await self._asked(target, request, call, count)
         if call.ends is not None and count > 1:
-            return await _streamed(answers, codec)
+            return await _streamed(answers, codec, call)
         return await decoded_answer(await answers.joined(), codec, call)
 
     async def discover(self, call: Call) -> Discovered:
@@ -179,7 +179,7 @@ class _Answers:
         return error
 
 
-async def _streamed(answers: _Answers, codec: str | None) -> Result:
+async def _streamed(answers: _Answers, codec: str | None, call: Call) -> Result:
     """An event for each datagram, once the first is here."""
     each = answers.each(keep=False)
     first = await anext(each)
@@ -188,18 +188,22 @@ async def _streamed(answers: _Answers, codec: str | None) -> Result:
         headers=[],
         media_type=BYTES if codec is None else TEXT,
         body=None,
-        events=_events(first, each, codec),
     )
+    result.events = _events(first, each, codec, call, result)
     result.close_with(answers.close)
     return result
 
 
 async def _events(
-    first: bytes, rest: AsyncGenerator[bytes, None], codec: str | None
+    first: bytes, rest: AsyncGenerator[bytes, None], codec: str | None, call: Call, result: Result
 ) -> AsyncGenerator[Event, None]:
     try:
-        yield text_event(first, codec)
+        event, masked = text_event(first, codec, call)
+        result.masked = result.masked or masked
+        yield event
         async for datagram in rest:
-            yield text_event(datagram, codec)
+            event, masked = text_event(datagram, codec, call)
+            result.masked = result.masked or masked
+            yield event
     finally:
         await rest.aclose()

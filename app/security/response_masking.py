@@ -15,7 +15,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import orjson
 
@@ -29,11 +29,18 @@ _PREFIX: Final = 8
 _ANCHOR: Final = re.compile(r"[A-Za-z0-9_.~-]{8,}")
 # A mask that keeps JSON what it is, where the secret may have been a number of it.
 _NUMBER: Final = re.compile(r"[0-9.eE+-]*")
-# Escapes of letters, digits and marks, which no encoder of JSON has to escape.
-_ODD_ESCAPE: Final = re.compile(rb"\\u00[2-7][0-9a-fA-F]")
+# After `\u00`: letters, digits and marks, which no encoder of JSON has to escape.
+_ODD: Final = re.compile(rb"[2-7][0-9a-fA-F]")
 # Without a byte order, text may have either.
 _BYTE_ORDERS: Final = {"utf-16": ("utf-16-le", "utf-16-be"), "utf-32": ("utf-32-le", "utf-32-be")}
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive: what has been read is not read again, so the time is linear also without a closing quote.
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+# Characters that a JSON string can hold only as they are or as `_ESCAPE`, or (the slash) as `\/`.
+_INVARIANT: Final = re.compile(rb"[\x20\x21\x23-\x5b\x5d-\x7f]{4,}")
+# Such escapes among others: a backslash that is escaped begins none.
+_ESCAPE: Final = re.compile(rb"\\(?:\\|u00[2-7][0-9a-fA-F])")
+_MAX_CACHED: Final = 8
+_Key = TypeVar("_Key")
 
 
 class ResponseMasker:
@@ -42,7 +49,10 @@ class ResponseMasker:
     `values` that are empty or have less than `MIN_SECRET` characters are not looked for.
     """
 
-    __slots__ = ("_max", "_needles", "_prefixes", "_quick", "_regex", "_tails", "_whole", "values")
+    __slots__ = (
+        "_charsets", "_invariant", "_joined", "_max", "_needles", "_prefixes", "_quick", "_regex", "_tails",
+        "_whole", "values",
+    )  # fmt: skip
 
     def __init__(self, values: Iterable[str], *, charsets: Sequence[str] = ("utf-8",)) -> None:
         self.values = tuple(dict.fromkeys(value for value in values if len(value) >= MIN_SECRET))
@@ -54,13 +64,14 @@ class ResponseMasker:
             needle = form if is_long else f'"{form}"'
             mask = _mask_of(form) if is_long else f'"{MASK}"'
             for charset in charsets:
-                with contextlib.suppress(UnicodeEncodeError):
+                with contextlib.suppress(UnicodeError):
                     needles[needle.encode(charset)] = mask.encode(charset)
                     if not is_long:
                         short.add(form.encode(charset))
         self._needles = {needle: needles[needle] for needle in sorted(needles, key=len, reverse=True)}
         self._whole = frozenset(short)
         self._quick = _quick(self.values, tuple(self._needles))
+        self._invariant = _invariant(self._quick)
         self._max = max(map(len, self._needles), default=0)
         by_prefix: dict[bytes, list[bytes]] = {}
         for looked_for in self._needles:
@@ -71,6 +82,8 @@ class ResponseMasker:
             needle[:size] for needle in self._needles for size in range(1, min(_PREFIX, len(needle)))
         )
         self._regex: re.Pattern[bytes] | None = None
+        self._charsets: dict[str, ResponseMasker] = {}
+        self._joined: dict[ResponseMasker, ResponseMasker] = {}
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Self | None:
@@ -79,8 +92,15 @@ class ResponseMasker:
         return cls(known) if known else None
 
     def joined(self, other: "ResponseMasker | None") -> "ResponseMasker":
-        """One for the values of both."""
-        return self if other is None or other is self else ResponseMasker((*self.values, *other.values))
+        """One for the values of both. `other` holds it for the next call, so it lives no longer than that."""
+        if other is None or other is self:
+            return self
+        cache = other._joined  # noqa: SLF001 - of its own class.
+        made = cache.get(self)
+        if made is None:
+            made = ResponseMasker((*self.values, *other.values))
+            _put(cache, self, made)
+        return made
 
     @property
     def is_ascii(self) -> bool:
@@ -113,11 +133,38 @@ class ResponseMasker:
 
     def mask_json(self, body: bytes) -> bytes:
         """The same for one or more JSON values, whose strings may have any escapes."""
-        body = self.mask(body)
+        masked = self.mask(body)
+        if masked is not body and masked == _MASK and _is_json(body):
+            # A number, or a string, that was the whole body.
+            return b'"' + _MASK + b'"'
         # One byte is found ten times as fast as four.
-        if b"\\" in body and b"\\u00" in body and _ODD_ESCAPE.search(body) is not None:
-            return _STRING.sub(self._in_string, body)
-        return body
+        if b"\\" in masked and b"\\u00" in masked and self._may_be_escaped(masked):
+            return self.mask_strings(masked)
+        return masked
+
+    def mask_strings(self, body: bytes) -> bytes:
+        """JSON of which each string was decoded for it; the same object where none holds a secret."""
+        masked = _STRING.sub(self._in_string, body)
+        return body if masked == body else masked
+
+    def _may_be_escaped(self, body: bytes) -> bool:
+        """Whether a string of the JSON may hold a secret with odd escapes in it; False is certain.
+
+        Of every needle, there is a part whose characters have no other escapes than these: it is looked for
+        in the body without them. All steps are single passes in C, whatever the number of escapes.
+        """
+        # An escaped backslash begins no other escape, and is in no such part.
+        plain = body.replace(b"\\\\", b"\x00") if b"\\\\" in body else body
+        codes = [code for code in {rest[:2] for rest in plain.split(b"\\u00")[1:]} if _ODD.fullmatch(code)]
+        if not codes or not self._invariant:
+            return bool(codes)
+        for code in codes:
+            character = bytes((int(code, 16),))
+            if any(character in part for part in self._invariant):
+                plain = plain.replace(b"\\u00" + code, character)
+        if any(b"/" in part for part in self._invariant):
+            plain = plain.replace(b"\\/", b"/")
+        return any(part in plain for part in self._invariant)
 
     def mask_text(self, text: str) -> str:
         """A text of its own, such as a header value; the same object where it holds no secret."""
@@ -168,20 +215,36 @@ class ResponseMasker:
         return MaskedStream(self)
 
     def in_charset(self, charset: str) -> "ResponseMasker":
-        """The same for text in another charset than UTF-8; LookupError."""
-        return ResponseMasker(self.values, charsets=_BYTE_ORDERS.get(codecs.lookup(charset).name, (charset,)))
+        """The same for text that is in this charset, as it is declared, or in UTF-8 all the same.
+
+        Itself for a charset that Python does not know.
+        """
+        try:
+            name = codecs.lookup(charset).name
+        except LookupError:
+            return self
+        if name == "utf-8":
+            return self
+        made = self._charsets.get(name)
+        if made is None:
+            made = ResponseMasker(self.values, charsets=("utf-8", *_BYTE_ORDERS.get(name, (name,))))
+            _put(self._charsets, name, made)
+        return made
 
     def _key(self, name: Any) -> Any:
         return self.mask_text(name) if isinstance(name, str) else name
 
     def _in_string(self, found: re.Match[bytes]) -> bytes:
         """A JSON string with an escaped secret in it, without its escapes and the secret."""
-        if b"\\u00" not in found[0]:
+        if b"\\" not in found[0]:
             return found[0]
         try:
             text = orjson.loads(found[0])
         except orjson.JSONDecodeError:
-            return found[0]
+            # Cut off, or not in UTF-8: there is no JSON that could be broken.
+            plain = _ESCAPE.sub(_character, found[0])
+            masked_part = self.mask_part(plain)
+            return found[0] if masked_part is plain else masked_part
         masked = self.mask_text(text)
         return found[0] if masked is text else orjson.dumps(masked)
 
@@ -292,6 +355,31 @@ def _mask_of(form: str) -> str:
     if _NUMBER.fullmatch(form) is None:
         return MASK
     return ("8" if set(form) == {"9"} else "9") * len(form)
+
+
+def _put(cache: dict[_Key, ResponseMasker], key: _Key, masker: ResponseMasker) -> None:
+    """Into a small cache, whose oldest entry leaves."""
+    while len(cache) >= _MAX_CACHED:
+        del cache[next(iter(cache))]
+    cache[key] = masker
+
+
+def _character(escape: re.Match[bytes]) -> bytes:
+    return bytes((int(escape[0][4:], 16),)) if len(escape[0]) > 2 else escape[0]
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _invariant(parts: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Of each part the longest run that JSON escapes in no other way; () where one of them has none."""
+    runs = [max(_INVARIANT.findall(part), key=len, default=b"") for part in parts]
+    return tuple(dict.fromkeys(runs)) if all(runs) else ()
 
 
 def _quick(values: Sequence[str], needles: Sequence[bytes]) -> tuple[bytes, ...]:

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from app.call_api.content_negotiation import accepted
 from app.call_api.responses import respond
-from app.calls.masking import masked
+from app.calls.masking import mask_result, masked
 from app.errors import UpstreamError, UpstreamMalformed
-from app.protocols.base import Means
+from app.protocols.base import Means, Result
 from app.protocols.cli.adapter import CliAdapter
 from app.protocols.http import HttpAdapter
 from app.protocols.registry import Adapters
@@ -135,6 +135,149 @@ async def test_a_secret_in_two_pieces_of_a_tcp_stream_is_masked(adapters) -> Non
     assert b"".join(event.data for event in events) == b"it is ***, and more"
     assert events[0].data == b"it is "
     assert result.masked
+
+
+class Told(asyncio.DatagramProtocol):
+    """Sends these two for each datagram that it gets."""
+
+    def __init__(self, *datagrams: bytes) -> None:
+        self._datagrams = datagrams
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        for datagram in self._datagrams:
+            self._transport.sendto(datagram, addr)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "ascii", "utf-16"])
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "events"])
+async def test_datagrams_that_their_codec_does_not_fit_are_masked(
+    adapters, codec: str, streaming: bool
+) -> None:
+    """An octet that a caller had sent back would be enough to make binary data of a text with the secret."""
+    bad = b"\xff" if codec != "utf-16" else b"\x00\xd8"
+    one, two = (text.encode(codec.replace("16", "16-le")) for text in (f"it is {CANARY}", f" and {CANARY}"))
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: Told(bad + one, bad + two), local_addr=("127.0.0.1", 0)
+    )
+    template = {
+        "call_template_type": "udp", "host": "127.0.0.1", "port": transport.get_extra_info("sockname")[1],
+        "timeout": 10_000, "number_of_response_datagrams": 2, "response_byte_format": codec,
+    }  # fmt: skip
+    call = call_of(adapters["udp"], template, streaming=streaming)
+    call.masker = ResponseMasker([CANARY])
+    result = await masked(adapters["udp"].call(call), call)
+    if streaming:
+        events = await events_of(result)
+        assert [event.kind for event in events] == ["bytes", "bytes"]
+        body = b"".join(event.data for event in events)
+    else:
+        body = await result.read()
+        assert result.media_type == "application/octet-stream"
+        assert result.headers == [("X-Masked", "body")]
+    transport.close()
+    stars = "***".encode(codec.replace("16", "16-le"))
+    assert body == b"".join(
+        bad + text.encode(codec.replace("16", "16-le")) + stars for text in ("it is ", " and ")
+    )
+    assert result.masked
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "events"])
+async def test_a_tcp_message_that_its_codec_does_not_fit_is_masked(adapters, streaming: bool) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"\xff" + CANARY.encode() + b"\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    template = {
+        "call_template_type": "tcp", "host": "127.0.0.1", "port": server.sockets[0].getsockname()[1],
+        "framing_strategy": "delimiter", "message_delimiter": "\n", "interpret_escape_sequences": False,
+        "request_data_format": "text", "request_data_template": "hello",
+    }  # fmt: skip
+    call = call_of(adapters["tcp"], template, streaming=streaming)
+    call.masker = ResponseMasker([CANARY])
+    result = await masked(adapters["tcp"].call(call), call)
+    body = b"".join([event.data for event in await events_of(result)]) if streaming else await result.read()
+    server.close()
+    assert body.rstrip() == b"\xff***"
+    assert result.masked
+
+
+def body_of(media_type: str, body: bytes, *, pieces: int = 0) -> Result:
+    async def stream() -> AsyncIterator[bytes]:
+        for at in range(0, len(body), pieces):
+            yield body[at : at + pieces]
+
+    if pieces:
+        return Result(status=200, headers=[], media_type=media_type, body=None, stream=stream())
+    return Result(status=200, headers=[], media_type=media_type, body=body)
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 3, 1000])
+@pytest.mark.parametrize(
+    ("media_type", "charset"),
+    [
+        # What is declared is not always what is sent.
+        ("text/plain; charset=utf-16", "utf-8"),
+        ("application/json; charset=utf-32", "utf-8"),
+        ("text/plain; charset=iso-8859-12", "utf-8"),
+        ("text/plain; charset=latin-1", "utf-8"),
+        ("text/plain; charset=latin-1", "latin-1"),
+        ("text/plain", "utf-16"),
+        ("text/plain", "utf-16-le"),
+        ("text/plain", "utf-16-be"),
+        ("text/plain; charset=utf-8", "utf-32-le"),
+        ("application/json", "utf-32-be"),
+    ],
+)
+async def test_text_in_a_charset_that_was_not_declared_is_masked(
+    media_type: str, charset: str, pieces: int
+) -> None:
+    secret = "café" + CANARY
+    result = body_of(media_type, f"it is {secret}.".encode(charset), pieces=pieces)
+    mask_result(result, ResponseMasker([secret]))
+    assert (await result.read()).decode(charset) == "it is ***."
+    assert result.masked
+
+
+async def test_odd_escapes_in_utf8_that_is_declared_as_something_else_are_masked() -> None:
+    escaped = "".join(f"\\u{ord(character):04x}" for character in CANARY)
+    result = body_of("application/json; charset=utf-16", f'["{escaped}"]'.encode())
+    mask_result(result, ResponseMasker([CANARY]))
+    assert result.body == b'["***"]'
+
+
+@pytest.mark.parametrize("body", [b"", b"a", b"abc"])
+async def test_a_stream_that_ends_before_its_charset_can_be_told_is_passed_on(body: bytes) -> None:
+    result = body_of("text/plain", body, pieces=1)
+    mask_result(result, ResponseMasker([CANARY]))
+    assert await result.read() == body
+
+
+@pytest.mark.parametrize("pieces", [0, 1000])
+@pytest.mark.parametrize(
+    ("name", "looked_at"),
+    [
+        ("grpc-web-text", True),
+        ("compressed-thing", True),
+        ("x-zip-list", True),
+        ("vnd.example.pdf-report", True),
+        ("vnd.ms-fontobject-list", True),
+        ("octet-stream", False),
+        ("zip", False),
+        ("grpc-web+proto", False),
+        ("vnd.example+cbor", False),
+        ("vnd.oasis.opendocument.text", False),
+    ],
+)
+async def test_a_type_is_binary_by_its_whole_name(name: str, looked_at: bool, pieces: int) -> None:
+    result = body_of(f"application/{name}", f"it is {CANARY}".encode(), pieces=pieces)
+    mask_result(result, ResponseMasker([CANARY]))
+    assert await result.read() == (b"it is ***" if looked_at else f"it is {CANARY}".encode())
 
 
 async def test_a_program_that_prints_its_environment(adapters, monkeypatch: pytest.MonkeyPatch) -> None:

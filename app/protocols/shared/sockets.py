@@ -9,7 +9,7 @@ from typing import Any, Final
 from app.errors import Fault, InvalidInput
 from app.outbound.framing import Event
 from app.outbound.network import Place
-from app.protocols.base import Call, Result
+from app.protocols.base import MASKED_HEADER, Call, Result
 from app.protocols.shared.answers import BYTES, TEXT, body_answer
 from app.protocols.shared.boundaries import (
     check_control_characters,
@@ -91,15 +91,29 @@ def refuse_tls(call: Call, protocol: str) -> None:
 
 
 async def decoded_answer(raw: bytes, codec: str | None, call: Call) -> Result:
-    """The answer as text; as bytes where `codec` is None or, as in the released clients, does not fit."""
+    """The answer as text; as bytes where `codec` is None or, as in the released clients, does not fit.
+
+    Bytes that were to be text are masked here: nobody looks at binary types later, and it may be the caller's
+    own argument, sent back, that cannot be decoded.
+    """
     text = await asyncio.to_thread(_decoded, raw, codec) if len(raw) > _QUICK else _decoded(raw, codec)
-    return body_answer(raw, BYTES, call) if text is None else body_answer(text, TEXT, call)
+    if text is not None:
+        return body_answer(text, TEXT, call)
+    body = _masked(raw, codec, call)
+    result = body_answer(body, BYTES, call)
+    if body is not raw:
+        result.masked = True
+        result.headers.append((MASKED_HEADER, "body"))
+    return result
 
 
-def text_event(piece: bytes, codec: str | None) -> Event:
-    """A whole message as an event, in the way of `decoded_answer`."""
+def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[Event, bool]:
+    """A whole message as an event, in the way of `decoded_answer`, and whether it was masked here."""
     text = _decoded(piece, codec)
-    return Event(piece, "bytes") if text is None else Event(text, "text")
+    if text is not None:
+        return Event(text, "text"), False
+    data = _masked(piece, codec, call)
+    return Event(data, "bytes"), data is not piece
 
 
 async def decoded_manual(raw: bytes, codec: str | None) -> bytes:
@@ -156,6 +170,13 @@ def _check_boundaries(model: TcpTemplate | UdpTemplate, pieces: list[Piece], del
 
 def _all_json(pieces: list[Piece]) -> bool:
     return all(piece.is_json for piece in pieces if piece.argument is not None)
+
+
+def _masked(raw: bytes, codec: str | None, call: Call) -> bytes:
+    """What does not fit its codec without the call's secrets; the same object where it holds none."""
+    if codec is None or call.masker is None:
+        return raw
+    return call.masker.in_charset(codec).mask(raw)
 
 
 def _decoded(raw: bytes, codec: str | None) -> bytes | None:

@@ -290,6 +290,24 @@ async def test_masking_can_be_turned_off_for_a_provider(api, site):
     assert "x-masked" not in got.headers
 
 
+async def test_a_response_that_was_cached_unmasked_is_not_given_once_masking_is_on(api, site):
+    site.headers = {"Cache-Control": "max-age=60"}
+    name = await tool(api, site, "json", limits={"cache": {"seconds": 60}}, options={"mask_responses": False})
+    client = await api.client()
+    first = await client.post(f"/tools/{name}/call", json={})
+    assert KEY.encode() in first.content
+    async with api.state.database.writing() as session:
+        await session.execute(text("UPDATE providers SET options = '{}' WHERE name = 'pjson'"))
+        provider_id = (
+            await session.execute(text("SELECT id FROM providers WHERE name = 'pjson'"))
+        ).scalar_one()
+        await record_change(session, kind="provider", provider_id=provider_id)
+    await api.state.feed.catch_up()
+    second = await client.post(f"/tools/{name}/call", json={})
+    assert (first.headers["x-cache"], second.headers["x-cache"]) == ("miss", "miss")
+    assert traces(second.content) == []
+
+
 async def test_a_tool_without_credentials_is_not_looked_at(api, site):
     row = await api.provider("bare")
     await api.tool(row, "t", {"url": f"{site.url}/json", "http_method": "GET"})

@@ -5,6 +5,7 @@ import html
 import json
 import re
 import string
+from functools import cache
 from itertools import pairwise
 from urllib.parse import quote, quote_plus
 
@@ -163,6 +164,126 @@ def test_json_with_odd_escapes_is_masked() -> None:
     escaped = "".join(f"\\u{ord(c):04x}" for c in TOKEN)
     body = b'{"a": "' + escaped.encode() + b'", "b": "\\u0041 stays"}'
     assert ResponseMasker([TOKEN]).mask_json(body) == b'{"a": "***", "b": "\\u0041 stays"}'
+
+
+def test_json_with_odd_escapes_that_is_cut_off_is_masked() -> None:
+    escaped = "".join(f"\\u{ord(c):04x}" for c in TOKEN).encode()
+    masker = ResponseMasker([TOKEN])
+    assert masker.mask_json(b'{"a": "' + escaped) == b'{"a": "***'
+    assert masker.mask_json(b'{"a": "\xff' + escaped + b'"}') == b'{"a": "\xff***"}'
+    assert masker.mask_json(b'{"a": "' + escaped + b"\\") == b'{"a": "***\\'
+
+
+@pytest.mark.parametrize("piece", [b'\\"', b"\\\\", b"\\u0041", b'"', b'"\\', b'\\u0041"', b"\\"])
+@pytest.mark.parametrize("secrets", [[TOKEN], ["éèéèéèéèéèéèéè"]], ids=["with a pre-check", "without"])
+def test_json_of_nothing_but_escapes_takes_linear_time(piece: bytes, secrets: list[str]) -> None:
+    """Quadratic, each of these took hours: then the suite's time limit ends it."""
+    body = b'"\\u0041' + piece * (600_000 // len(piece))
+    masker = ResponseMasker(secrets)
+    assert masker.mask_json(body) is body
+    assert masker.mask_strings(body) is body
+
+
+def escapes(character: str) -> st.SearchStrategy[str]:
+    """The ways in which a character may stand in a JSON string."""
+    ways = [json.dumps(character)[1:-1], f"\\u{ord(character):04x}", f"\\u{ord(character):04X}"]
+    if character not in '"\\':
+        ways.append(character)
+    return st.sampled_from(ways + ["\\/"] * (character == "/"))
+
+
+@cache
+def masker_of(*secrets: str) -> ResponseMasker:
+    """Made once: that takes longer than its use."""
+    return ResponseMasker(secrets)
+
+
+JSON_SECRETS = (
+    TOKEN, SECRET, "pw1234", "a/b+c/d", "\\u0041bcdefghijk", 'x"y\\z"q/w<e>r', "éèéèéèéèéèéèéè", "12345", "base64/with/slash==",
+)  # fmt: skip
+
+
+@st.composite
+def escaped_json(draw: st.DrawFn, secrets: list[str]) -> bytes:
+    """Texts with secrets, or parts of them, in any escapes; sometimes no JSON."""
+    parts = draw(
+        st.lists(st.one_of(st.sampled_from(secrets), st.text('ab\\"/u0041<&é', max_size=6)), max_size=4)
+    )
+    out = []
+    for part in parts:
+        text = part[draw(st.integers(0, 1)) :]
+        out.append("".join(draw(escapes(character)) for character in text))
+        out.append(draw(st.sampled_from(["", "", '", "', "\\", '"', "\\\\", "\\u0026"])))
+    coded = base64.b64encode(secrets[0].encode()).decode().replace("/", "\\/").replace("=", "\\u003d")
+    end = draw(st.sampled_from(['"]', coded + '"]', "", '\\"', "\\"]))
+    return ('["' + "".join(out) + end).encode()
+
+
+@settings(max_examples=600, deadline=None)
+@given(data=st.data(), secrets=st.lists(st.sampled_from(JSON_SECRETS), min_size=1, max_size=2, unique=True))
+def test_the_check_before_the_escapes_changes_no_result(data: st.DataObject, secrets: list[str]) -> None:
+    masker = masker_of(*secrets)
+    body = b'["\\u0026",' + data.draw(escaped_json(secrets))
+    assert masker.mask_json(body) == masker.mask_strings(masker.mask(body))
+
+
+@settings(max_examples=300, deadline=None)
+@given(secret=st.sampled_from(JSON_SECRETS), data=st.data())
+def test_a_string_in_any_escapes_is_masked(secret: str, data: st.DataObject) -> None:
+    coded = "".join(data.draw(escapes(character)) for character in secret)
+    body = masker_of(secret).mask_json(f'["\\u0026", "{coded}"]'.encode())
+    assert json.loads(body) == ["&", "***"]
+
+
+def test_what_go_and_dotnet_escape_needs_no_look_into_each_string() -> None:
+    body = b'{"url": "https://a.example/?a=1\\u0026b=2", "tag": "\\u003cb\\u003e"}'
+    looked_into: list[bytes] = []
+
+    class Counting(ResponseMasker):
+        def mask_strings(self, body: bytes) -> bytes:
+            looked_into.append(body)
+            return super().mask_strings(body)
+
+    masker = Counting([TOKEN, SECRET, "pw1234"])
+    assert masker.mask_json(body) is body
+    assert looked_into == []
+    hidden = body.replace(b"a.example", TOKEN.replace("-", "\\u002d").encode())
+    assert b"***" in masker.mask_json(hidden)
+    assert looked_into == [hidden]
+
+
+@pytest.mark.parametrize(
+    ("secret", "body", "masked"),
+    [
+        ("1234", b"1234", b'"***"'),
+        ("1234", b" 1234\n", b'"***"'),
+        ("true", b"true", b'"***"'),
+        ("pw1234", b'"pw1234"', b'"***"'),
+        ("pw1234", b"pw1234", b"***"),
+    ],
+)
+def test_json_that_is_a_short_secret_stays_json(secret: str, body: bytes, masked: bytes) -> None:
+    assert ResponseMasker([secret]).mask_json(body) == masked
+
+
+@pytest.mark.parametrize("declared", ["utf-16", "utf-32-le", "latin-1", "iso-8859-12", "cp037"])
+def test_a_declared_charset_that_the_body_does_not_have(declared: str) -> None:
+    masker = ResponseMasker([SECRET]).in_charset(declared)
+    assert masker.mask(f'{{"a": "{SECRET}"}}'.encode()) == b'{"a": "***"}'
+
+
+def test_maskers_that_are_made_of_others_are_made_once() -> None:
+    own, credential = ResponseMasker([TOKEN]), ResponseMasker([SECRET])
+    joined = own.joined(credential)
+    assert joined.values == (TOKEN, SECRET)
+    assert own.joined(credential) is joined
+    assert own.joined(None) is own.joined(own) is own
+    assert own.in_charset("utf-16") is own.in_charset("UTF_16")
+    for number in range(50):
+        ResponseMasker([f"another-secret-{number}"]).joined(credential)
+    again = own.joined(credential)
+    assert again is not joined
+    assert again.values == joined.values
 
 
 @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
