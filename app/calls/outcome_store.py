@@ -212,6 +212,9 @@ class OutcomeStore:
                 calls |= await self._ask([one])
             except PostgresError:
                 failed.add(one.call_id)
+            except DatabaseAway as error:
+                # Those before it were taken.
+                raise DatabaseAway(sent=error.sent or bool(calls)) from error
         return _Taken(calls, failed)
 
     async def _ask(self, asking: list[Beginning]) -> set[UUID]:

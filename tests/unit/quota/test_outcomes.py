@@ -137,6 +137,26 @@ async def told_before(outcomes, call: Asked) -> tuple[asyncio.Future, asyncio.Ta
     return other, beginning
 
 
+@asynccontextmanager
+async def rejecting(database, key_id: str):
+    """The database rejects calls of this API key, and takes 0.8 s for each other."""
+    function = (
+        "CREATE FUNCTION rejected() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF NEW.key_id = '{key_id}' THEN RAISE check_violation; END IF; PERFORM pg_sleep(0.8); RETURN NEW; END $$"
+    )
+    trigger = (
+        "CREATE TRIGGER rejected BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION rejected()"
+    )
+    async with database.writing() as session:
+        await session.execute(text(function))
+        await session.execute(text(trigger))
+    try:
+        yield
+    finally:
+        async with database.writing() as session:
+            await session.execute(text("DROP FUNCTION rejected CASCADE"))
+
+
 async def all_written(outcomes) -> None:
     """Wait until no row is being read or written."""
     async with asyncio.timeout(10):
@@ -316,6 +336,28 @@ class TestManyAtOnce:
         await all_written(outcomes)
         assert await run(database, _CALL, id=first.call_id) == []
         assert isinstance(await outcomes.begin(once_more(first)), Lease)
+
+    async def test_keys_taken_one_by_one_are_released_when_the_rest_cannot_be_asked_for(
+        self, outcomes, database
+    ) -> None:
+        """A read that loses the connection comes between the statements of a batch that was rejected."""
+        good, bad = asked(key_id="a"), asked(key_id="b")
+        await outcomes.keep(await outcomes.begin(asked()), b"connected")
+        async with rejecting(database, key_id="b"):
+            began = asyncio.gather(outcomes.begin(good), outcomes.begin(bad), return_exceptions=True)
+            await asyncio.sleep(1.2)
+            # The batch was rejected; the first key is being taken alone.
+            locking = await asyncpg.connect(asyncpg_dsn(database.dsn))
+            reading = asyncio.create_task(outcomes.store.read(outcomes._place(asked()), seconds=60))
+            await locking.execute("BEGIN; LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE")
+            async with unreachable(database):
+                assert {type(one) for one in await began} == {Unavailable}
+                with pytest.raises(Unavailable):
+                    await reading
+            locking.terminate()
+            async with asyncio.timeout(10):
+                while await run(database, _CALL, id=good.call_id):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
 
 
 class TestTheRecordOfTheCall:
