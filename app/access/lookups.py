@@ -72,7 +72,10 @@ class _Queue:
         self._running: set[asyncio.Task[None]] = set()
 
     def add(self, key_id: str, future: "asyncio.Future[Found]") -> None:
-        """Read an id as soon as there is room for it."""
+        """Read an id as soon as there is room for it; who waits for it already gets the same result."""
+        earlier = self.waiting.get(key_id)
+        if earlier is not None and not earlier.done():
+            future.add_done_callback(lambda done: _pass_on(done, earlier))
         self.waiting[key_id] = future
         if len(self._running) < self._max_statements:
             self._running.add(asyncio.create_task(self._run(), name=self._name))
@@ -158,7 +161,7 @@ class KeyLookups:
         return {lane: len(queue.waiting) for lane, queue in self._queues.items()}
 
     async def find(self, key_id: str, lane: Lane, *, seconds: float) -> Found:
-        """Return the row of an id, or that there is none; ask for one id once at a time.
+        """Return the row of an id, or that there is none; it may be asked for again while it is read.
 
         Raises `Unavailable` where PostgreSQL is away: because it could not be connected to, a connection was
         lost twice, or a statement that was really sent had no response. Raises `LookupTimeout` after
@@ -236,6 +239,19 @@ class KeyLookups:
         if time.monotonic() > until + _LATE_SECONDS:
             raise LookupTimeout
         raise _silent()
+
+
+def _pass_on(done: "asyncio.Future[Found]", earlier: "asyncio.Future[Found]") -> None:
+    if earlier.done():
+        return
+    if done.cancelled():
+        earlier.cancel()
+        return
+    error = done.exception()
+    if error is None:
+        earlier.set_result(done.result())
+    else:
+        earlier.set_exception(again(error) if isinstance(error, GatewayError) else error)
 
 
 def _silent() -> Unavailable:

@@ -116,6 +116,7 @@ class KeyVerifier:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._missing: OrderedDict[str, float] = OrderedDict()
         self._reads: dict[str, asyncio.Task[_Known | None]] = {}
+        self._all_reads: set[asyncio.Task[_Known | None]] = set()
         self._lookups = KeyLookups(database)
         self._ids = KeyIds()
         self._loading: list[asyncio.Task[None]] = []
@@ -203,17 +204,20 @@ class KeyVerifier:
             if change.kind == "all":
                 self._known.clear()
                 self._missing.clear()
+                self._reads.clear()
                 self._reload_ids()
             elif change.kind == "key":
                 self._known.pop(change.object_id, None)
                 self._missing.pop(change.object_id, None)
+                self._reads.pop(change.object_id, None)
                 self._ids.add(change.object_id)
                 self._lookups.promote(change.object_id)
                 if change.object_id in self._expected:
                     self._expected[change.object_id].set()
             else:
                 continue
-            # What is being read right now may have been read before the change.
+            # What is being read right now may have been read before the change: it is not remembered, and who
+            # comes from now on reads anew.
             self._generation += 1
 
     @property
@@ -238,7 +242,7 @@ class KeyVerifier:
     async def aclose(self) -> None:
         """Ends the background tasks and writes what is left."""
         await end_tasks(self._loading)
-        tasks = [*self._reads.values(), *([self._flusher] if self._flusher else [])]
+        tasks = [*self._all_reads, *([self._flusher] if self._flusher else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -309,16 +313,19 @@ class KeyVerifier:
             raise
 
     def _reading(self, key_id: str) -> asyncio.Task[_Known | None]:
-        """The one read of a key that is under way, which it begins if there is none."""
+        """The one read of a key that began since its latest change, which it begins if there is none."""
         task = self._reads.get(key_id)
         if task is None:
             task = asyncio.create_task(self._read(key_id), name="key-read")
             self._reads[key_id] = task
+            self._all_reads.add(task)
             task.add_done_callback(lambda done: self._finished(key_id, done))
         return task
 
     def _finished(self, key_id: str, task: asyncio.Task[_Known | None]) -> None:
-        self._reads.pop(key_id, None)
+        self._all_reads.discard(task)
+        if self._reads.get(key_id) is task:
+            del self._reads[key_id]
         if not task.cancelled():
             # Whoever waited has it; when all of them have left, nobody else will look at it.
             task.exception()
@@ -338,7 +345,9 @@ class KeyVerifier:
         except Unavailable:
             self._away = True
             self._probe_at = time.monotonic() + _PROBE_SECONDS
-            if known is None or began - known.read_at > self._stale_seconds:
+            # The change feed may have told of the key meanwhile.
+            dropped = self._known.get(key_id) is not known
+            if known is None or dropped or began - known.read_at > self._stale_seconds:
                 raise _away() from None
             return known
         self._away = False

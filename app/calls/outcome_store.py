@@ -177,8 +177,9 @@ class OutcomeStore:
         try:
             with Bound(clock, clock.loop.time() + wait):
                 return await future
-        except TimeoutError:
-            if seconds <= _WAIT_SECONDS:
+        except BaseException as error:
+            queue.withdraw(item, future)
+            if not isinstance(error, TimeoutError) or seconds <= _WAIT_SECONDS:
                 raise
             raise _away() from None
 
@@ -211,6 +212,9 @@ class OutcomeStore:
                 calls |= await self._ask([one])
             except PostgresError:
                 failed.add(one.call_id)
+            except DatabaseAway as error:
+                # Those before it were taken.
+                raise DatabaseAway(sent=error.sent or bool(calls)) from error
         return _Taken(calls, failed)
 
     async def _ask(self, asking: list[Beginning]) -> set[UUID]:
@@ -279,7 +283,7 @@ class OutcomeStore:
             await self._ending.run(_END, *values)
 
     def _abandon(self, beginning: Beginning, result: bool | None) -> None:
-        """The caller has gone while its key was being taken: nothing was sent."""
+        """The caller has gone before it knew that its key was taken: nothing was sent."""
         if result:
             self._release([beginning], after=(0.0,))
 

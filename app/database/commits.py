@@ -196,7 +196,7 @@ class CommitQueue(Generic[Item, Result]):
 
         `seconds` is how long the caller will wait: Overloaded is raised where that would be too short, or too
         many items wait. Without it an item is always taken. To cancel the future is to stop waiting: an item
-        that was not sent is dropped then.
+        that was not sent is dropped then. Where `abandoned` must hear of it, call `withdraw` instead.
         """
         loop = asyncio.get_running_loop()
         if seconds is not None and self._task is not None:
@@ -211,6 +211,18 @@ class CommitQueue(Generic[Item, Result]):
         if self._task is None:
             self._task = loop.create_task(self._run(), name="group-commit")
         return future
+
+    def withdraw(self, item: Item, future: "asyncio.Future[Result]") -> None:
+        """The caller of `add` stops waiting: an item that was not sent is dropped, and `abandoned` is told
+        the result of one that was.
+
+        A cancellation or timeout may come after the result was set and before the caller's task goes on: the
+        future is done then, and the caller does not know its result.
+        """
+        if not future.done():
+            future.cancel()
+        elif not future.cancelled() and self._abandoned is not None:
+            self._abandoned(item, future.result())
 
     async def settle(self) -> None:
         """Waits until everything that was added has been committed, or could not be."""

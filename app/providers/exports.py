@@ -17,6 +17,7 @@ from app.credentials.model import DISCOVERY_SLOTS, Json
 from app.credentials.validation_errors import validated
 from app.errors import Fault, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
+from app.registration.destinations import confirmed_base_url, unconfirmed_origins
 from app.registration.input_models import LimitsInput, OptionsInput
 from app.registration.overrides import overrides_of
 from app.registration.persist import HIDDEN, opened_body
@@ -24,7 +25,7 @@ from app.registration.repository import credentials_of, source_of, tools_of
 from app.registration.request_model import DocumentOptions, RefusedEntry, Registration, Registrations, Source
 from app.registration.request_parser import MOST_ENTRIES, attempt
 from app.registration.service import Registry
-from app.schemas import Closed, ProviderName, ShortText, Text
+from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
 from app.security.principal import Principal
 from app.text import pointer, refuse_unstorable
 
@@ -61,6 +62,10 @@ class ExportedProvider(Closed):
     tools: list[dict[str, Any]] = Field(default_factory=list)
     overrides: dict[str, OverrideForm] = Field(default_factory=dict)
     variables: list[str] = Field(default_factory=list, description="Names only; set them before the import.")
+    unconfirmed_origins: Annotated[list[UrlText], Field(max_length=MOST_ENTRIES)] = Field(
+        default_factory=list,
+        description="Origins of tools that only keys without `credentials:write` brought; they stay so.",
+    )
 
 
 class ExportDocument(Closed):
@@ -114,11 +119,13 @@ class Exporter:
             "tags": row.tags,
             "enabled": row.enabled,
             "limits": row.limits,
-            "options": {key: value for key, value in row.options.items() if key not in HIDDEN},
+            "options": _options(row.options),
             "call_template": row.call_template,
             "variables": sorted((await session.execute(query)).scalars()),
             "overrides": await overrides_of(session, row),
         }
+        if unconfirmed := unconfirmed_origins(row):
+            form["unconfirmed_origins"] = sorted(unconfirmed)
         if source is not None and source.format == "openapi":
             body = opened_body(source, vault=self.registry.vault)
             form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
@@ -160,8 +167,22 @@ def _registration(entry: Any, at: str) -> Registration:
         option_secrets=body.options.secrets(),
         enabled=body.enabled,
         overrides={key: form.model_dump() for key, form in body.overrides.items()},
+        unconfirmed_origins=tuple(sorted(set(body.unconfirmed_origins))),
         at=at,
     )
+
+
+def _options(stored: Mapping[str, Any]) -> Json:
+    """The options without the registry's own. Only a confirmed base URL is given: whoever imports it may hold
+    `credentials:write`, and would confirm it.
+    """
+    shown = {key: value for key, value in stored.items() if key not in HIDDEN}
+    confirmed = confirmed_base_url(stored)
+    if confirmed != (shown.get("base_url") or None):
+        shown.pop("base_url", None)
+        if confirmed is not None:
+            shown["base_url"] = confirmed
+    return shown
 
 
 def _source(body: ExportedProvider, at: str) -> Source:

@@ -19,6 +19,9 @@ async def definition_of(registration: Registration, *, vault: Vault) -> str:
 
 def _digest(registration: Registration, vault: Vault) -> str:
     said = _members(registration, without=_ELSEWHERE)
+    if not registration.unconfirmed_origins:
+        # A member that is newer than what was hashed before.
+        del said["unconfirmed_origins"]
     said["source"] = _members(registration.source, without={"at", "body"})
     text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return vault.digest("definition", text, registration.source.body).hex()

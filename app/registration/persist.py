@@ -84,6 +84,10 @@ async def write_provider(
     session.add_all([row for row in subject.variables if row.provider_id == provider.id])
     await write_credentials(session, provider, drafted, vault=vault)
     written = await write_tools(session, provider, drafted, vault=vault)
+    if registration.unconfirmed_origins:
+        # Only now: what a registration brings does not wait for approval.
+        unconfirmed = list(registration.unconfirmed_origins)
+        provider.options = {**provider.options, UNCONFIRMED_ORIGINS: unconfirmed}
     await write_overrides(session, provider, registration.overrides)
     return provider, written
 

@@ -60,6 +60,8 @@ class Registration:
     enabled: bool = True
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By source key: description, tags, enabled, as an export has them."""
+    unconfirmed_origins: tuple[str, ...] = ()
+    """Origins of its tools that only keys without `credentials:write` brought, where it was exported."""
     at: str = ""
     """The JSON pointer of this registration in the request."""
 

@@ -113,7 +113,7 @@ async def test_the_first_credential_goes_where_the_registration_said(
     assert changed.status_code == 200, changed.text
     assert "confirmed" not in changed.text
     assert (await add(writer, f"{elsewhere.url}/steal")).status_code == 201
-    assert "confirmed" not in (await admin.get("/export")).text
+    assert "confirmed" not in str((await admin.get("/export")).json()["providers"][0]["options"])
     found = await destination(owner)
     assert (found["origins"], found["stored"]) == ([upstream.url], False)
     for slot in ("key", "default"):
@@ -213,6 +213,50 @@ async def test_an_import_moves_nothing_that_is_there(admin, writer, owner, upstr
     again = await writer.post("/providers?name=pets", json=openapi(elsewhere.url))
     assert again.status_code == 409
     assert (await put(owner, ROTATED)).json()["allowed_origins"] == [upstream.url]
+
+
+@pytest.mark.parametrize("from_the_start", [True, False])
+async def test_an_export_confirms_no_base_url(admin, writer, owner, upstream, elsewhere, from_the_start):
+    if from_the_start:
+        upstream.pages["/openapi.json"] = openapi(upstream.url)
+        source = {"url": f"{upstream.url}/openapi.json"}
+        body = {"name": "pets", "source": source, "options": {"base_url": f"{upstream.url}/v1"}}
+        assert (await owner.post("/providers", json=body)).status_code == 201
+    else:
+        await registered(admin, upstream)
+    moved = await writer.patch("/providers/pets", json={"options": {"base_url": elsewhere.url}})
+    assert moved.status_code == 200, moved.text
+    export = (await admin.get("/export")).json()
+    options = export["providers"][0]["options"]
+    assert options.get("base_url") == (f"{upstream.url}/v1" if from_the_start else None)
+    assert (await writer.delete("/providers/pets")).status_code == 204
+    back = await owner.post("/import", json=export)
+    assert [one["status"] for one in back.json()["entries"]] == [201], back.text
+    assert (await destination(owner))["origins"] == [upstream.url]
+    assert (await put(owner)).json()["allowed_origins"] == [upstream.url]
+    await owner.post("/tools/pets.listPets/call", json={})
+    assert elsewhere.seen == []
+
+
+async def test_an_export_confirms_no_foreign_tool(owner, admin, writer, upstream, elsewhere):
+    assert (await add(owner, f"{upstream.url}/a", name="a")).status_code == 201
+    assert (await add(writer, f"{elsewhere.url}/b", name="b")).status_code == 201
+    export = (await admin.get("/export")).json()
+    assert export["providers"][0]["unconfirmed_origins"] == [elsewhere.url]
+    assert (await writer.delete("/providers/pets")).status_code == 204
+    back = await owner.post("/import", json=export)
+    assert [one["status"] for one in back.json()["entries"]] == [201], back.text
+    assert (await admin.get("/export")).json()["providers"][0]["unconfirmed_origins"] == [elsewhere.url]
+    assert (await destination(owner, "default"))["origins"] == [upstream.url]
+    # Both tools are there.
+    for name in ("a", "b"):
+        called = await owner.post(f"/tools/pets.{name}/call", json={})
+        assert called.status_code == 200, called.text
+    again = await owner.post("/import", json=export)
+    assert [one["verdict"] for one in again.json()["entries"]] == ["unchanged"]
+    confirmed = {**export["providers"][0], "unconfirmed_origins": []}
+    other = await owner.post("/import", json={**export, "providers": [confirmed]})
+    assert [one["status"] for one in other.json()["entries"]] == [409]
 
 
 @contextlib.asynccontextmanager

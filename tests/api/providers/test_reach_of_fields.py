@@ -15,9 +15,13 @@ from typing import get_args
 
 import pytest
 
+from app.credentials import input_models as credential_inputs
+from app.credentials import permissions as reach
 from app.credentials.input_models import CredentialInput
 from app.keys.schemas import KeyCreate
-from app.providers import credential_inputs, exported, exports, inputs, reach
+from app.providers import exports
+from app.registration import from_export as exported
+from app.registration import input_models as inputs
 from app.schemas import Closed, RateInput
 from app.tools.schemas import ToolPatch
 from app.utcp.auth import ApiKeyAuth, BasicAuth, OAuth2Auth
@@ -75,7 +79,7 @@ FIELDS = {
         "nested": "limits options tools slots overrides",
         "registers": "name url media_type document document_base64 root overlay follow_references "
         "call_template",
-        "harmless": "title description tags enabled variables",
+        "harmless": "title description tags enabled variables unconfirmed_origins",
     },
     exports.OverrideForm: {"harmless": "description tags enabled"},
     exported.ToolForm: {

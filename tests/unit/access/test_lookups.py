@@ -347,6 +347,26 @@ async def test_a_look_up_that_nobody_waits_for_is_not_made(gateway, statements):
     await lookups.aclose()
 
 
+@pytest.mark.parametrize("lane", ["known", "stranger"])
+async def test_an_id_that_is_asked_for_again_is_found_for_both(gateway, statements, lane):
+    lookups = KeyLookups(gateway.database)
+    key = await gateway.key()
+    async with gateway.database.writing() as session:
+        await session.execute(text("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE"))
+        # All statements of the lane are under way.
+        others = []
+        for number in range(2):
+            others.append(asyncio.create_task(lookups.find(f"other-{number}", lane, seconds=60)))
+            await asyncio.sleep(0.05)
+        both = [asyncio.create_task(lookups.find(key[4:16], lane, seconds=60)) for _ in range(2)]
+        await asyncio.sleep(0)
+        lookups.promote(key[4:16])
+        await asyncio.sleep(0)
+    found = await asyncio.wait_for(asyncio.gather(*both, *others), 10)
+    assert [one.row and one.row.key_id for one in found[:2]] == [key[4:16]] * 2
+    await lookups.aclose()
+
+
 async def test_a_close_leaves_nobody_waiting(gateway):
     lookups = KeyLookups(gateway.database)
     waiting = [asyncio.create_task(lookups.find(mint().key_id, "stranger", seconds=5)) for _ in range(200)]

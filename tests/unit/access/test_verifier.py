@@ -1,6 +1,7 @@
 """Verifying keys: cached, honest about expiry and revocation, and able to go on while PostgreSQL is away."""
 
 import asyncio
+import contextlib
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +15,11 @@ from app.errors import Unauthenticated, Unavailable
 from app.models import TENANT, Key
 from app.security.keys import mint
 from app.security.principal import Grant
+
+_END_WAITING = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 class Counted:
@@ -39,6 +45,14 @@ def verifier(gateway, **changed):
 async def revoke(gateway, text_of_key):
     async with gateway.database.writing() as session:
         await revoke_key(session, await find_key(session, text_of_key[4:16]), actor="test")
+
+
+@contextlib.asynccontextmanager
+async def locked_keys(gateway):
+    """No key can be read meanwhile."""
+    async with gateway.database.writing() as session:
+        await session.execute(text("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE"))
+        yield session
 
 
 async def test_the_principal_has_what_was_granted(gateway):
@@ -129,6 +143,65 @@ async def test_a_read_that_was_under_way_during_a_revocation_is_not_remembered(g
         await gateway.keys.on_changes([Change("key", object_id=key[4:16])])
     assert await reading
     assert gateway.keys.verify_cached(key) is None
+
+
+@pytest.mark.parametrize("kind", ["key", "all"])
+async def test_a_request_after_a_revocation_joins_no_read_from_before(gateway, kind):
+    keys = verifier(gateway)
+    key = await gateway.key()
+    async with locked_keys(gateway) as session:
+        before = asyncio.create_task(keys.verify(key))
+        await asyncio.sleep(0.2)
+        await keys.on_changes([Change(kind, object_id=key[4:16])])
+        after = asyncio.create_task(keys.verify(key))
+        await asyncio.sleep(0.2)
+        assert not before.done()
+        assert sum(keys.lookups.asked.values()) == 2
+        # Who comes now joins the read from after the change.
+        joined = asyncio.create_task(keys.verify(key))
+        await asyncio.sleep(0)
+        await revoke_key(session, await find_key(session, key[4:16]), actor="test")
+    await asyncio.wait([before])
+    for request in (after, joined):
+        with pytest.raises(Unauthenticated):
+            await request
+    assert before.exception() is None or isinstance(before.exception(), Unauthenticated)
+    assert sum(keys.lookups.asked.values()) == 2
+    assert keys.verify_cached(key) is None
+    await keys.aclose()
+
+
+@pytest.mark.parametrize("kind", ["key", "all"])
+async def test_a_key_whose_change_was_told_is_not_believed_while_the_database_is_away(gateway, kind):
+    keys = verifier(gateway, cache_seconds=0.05, stale_seconds=60)
+    key = await gateway.key()
+    await keys.verify(key)
+    await asyncio.sleep(0.1)
+    async with locked_keys(gateway) as session:
+        verifying = asyncio.create_task(keys.verify(key))
+        await asyncio.sleep(0.2)
+        await keys.on_changes([Change(kind, object_id=key[4:16])])
+        gateway.database.unplug()
+        await session.execute(text(_END_WAITING))
+        with pytest.raises(Unavailable):
+            await verifying
+    gateway.database.plug()
+    await keys.aclose()
+
+
+async def test_reads_from_before_a_change_end_with_the_verifier(gateway):
+    keys = verifier(gateway)
+    key = await gateway.key()
+    async with locked_keys(gateway):
+        waiting = []
+        for kind in ("key", "all", "key"):
+            waiting.append(asyncio.create_task(keys.verify(key)))
+            await asyncio.sleep(0.1)
+            await keys.on_changes([Change(kind, object_id=key[4:16])])
+        await keys.aclose()
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "key-read"]
+        await asyncio.wait(waiting, timeout=1)
+        assert all(task.cancelled() for task in waiting)
 
 
 async def test_a_change_of_everything_forgets_all_keys(gateway):

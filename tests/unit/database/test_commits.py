@@ -125,6 +125,20 @@ class TestTheGate:
         assert site.batches == [[0], [2]]
         assert told == [(0, True)]
 
+    async def test_who_leaves_just_after_the_commit_is_told_as_one_who_left_before(self, site: Site) -> None:
+        told: list[tuple[int, bool]] = []
+        queue = CommitQueue(
+            site.commit, failed=False, abandoned=lambda item, result: told.append((item, result))
+        )
+        before, after = queue.add(0), queue.add(1)
+        await asyncio.sleep(0)
+        queue.withdraw(0, before)
+        queue.withdraw(0, before)
+        site.open.set()
+        await after
+        queue.withdraw(1, after)
+        assert told == [(0, True), (1, True)]
+
 
 class TestTheConnection:
     @pytest.fixture

@@ -14,6 +14,7 @@ from app.call_log.entries import CallEntry
 from app.calls.idempotency_store import Asked, Kept, Lease, Outcomes
 from app.calls.outcome_store import Beginning
 from app.database import Database, asyncpg_dsn
+from app.deadlines import timers
 from app.errors import (
     IdempotencyMismatch,
     IdempotencyRunning,
@@ -27,6 +28,7 @@ from app.security.vault import SealBroken
 from tests.harness.servers import with_database
 
 TENANT = UUID(int=1)
+_CALL = "SELECT 1 FROM idempotency_keys WHERE call_id = :id"
 
 
 @pytest.fixture
@@ -115,6 +117,51 @@ async def died(database, lease: Lease) -> None:
     async with database.writing() as session:
         statement = "UPDATE idempotency_keys SET leased_until = now() - interval '1 s' WHERE call_id = :call"
         await session.execute(text(statement), {"call": lease.asked.call_id})
+
+
+def beginning_of(outcomes, call: Asked) -> Beginning:
+    return Beginning(
+        outcomes._place(call), outcomes._fingerprint(call), call.call_id, lease=75, life=100, safe=False
+    )
+
+
+async def told_before(outcomes, call: Asked) -> tuple[asyncio.Future, asyncio.Task]:
+    """The result of another call in the batch of this one, told first; and the beginning of this one."""
+    outcomes.store.begins.add(beginning_of(outcomes, asked()))
+    await asyncio.sleep(0)
+    # That is under way, so the next two share a batch.
+    other = outcomes.store.begins.add(beginning_of(outcomes, asked()))
+    beginning = asyncio.create_task(outcomes.begin(call))
+    await asyncio.sleep(0)
+    assert outcomes.store.begins.waiting == 2
+    return other, beginning
+
+
+@asynccontextmanager
+async def rejecting(database, key_id: str):
+    """The database rejects calls of this API key, and takes 0.8 s for each other."""
+    function = (
+        "CREATE FUNCTION rejected() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF NEW.key_id = '{key_id}' THEN RAISE check_violation; END IF; PERFORM pg_sleep(0.8); RETURN NEW; END $$"
+    )
+    trigger = (
+        "CREATE TRIGGER rejected BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION rejected()"
+    )
+    async with database.writing() as session:
+        await session.execute(text(function))
+        await session.execute(text(trigger))
+    try:
+        yield
+    finally:
+        async with database.writing() as session:
+            await session.execute(text("DROP FUNCTION rejected CASCADE"))
+
+
+async def all_written(outcomes) -> None:
+    """Wait until no row is being read or written."""
+    async with asyncio.timeout(10):
+        while len(outcomes):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 class TestACallIsMadeOnce:
@@ -233,9 +280,7 @@ class TestManyAtOnce:
         """The connection may end when the key was taken, before anybody says so; then it is sent again."""
         first = asked()
         lease = await outcomes.begin(first)
-        again = Beginning(
-            lease.place, outcomes._fingerprint(first), first.call_id, lease=75, life=100, safe=False
-        )
+        again = beginning_of(outcomes, first)
         assert await outcomes.store.take(again, seconds=5)
         assert not await outcomes.store.take(replace(again, call_id=new_id()), seconds=5)
         await outcomes.keep(lease, b"outcome")
@@ -255,10 +300,64 @@ class TestManyAtOnce:
             # Behind a batch that takes so long, nobody with little time is let in.
             with pytest.raises(Overloaded):
                 await outcomes.begin(asked(seconds=0.2))
-        async with asyncio.timeout(10):
-            while len(outcomes):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await all_written(outcomes)
         assert isinstance(await outcomes.begin(once_more(first)), Lease)
+
+    async def test_a_cancellation_in_the_turn_of_the_result_releases_the_key(
+        self, outcomes, database
+    ) -> None:
+        first = asked()
+        other, beginning = await told_before(outcomes, first)
+        other.add_done_callback(lambda _: beginning.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        assert other.result() is True
+        await all_written(outcomes)
+        assert await run(database, _CALL, id=first.call_id) == []
+        assert isinstance(await outcomes.begin(once_more(first)), Lease)
+
+    @pytest.mark.parametrize(("seconds", "error"), [(1.9, TimeOver), (60.0, Unavailable)])
+    async def test_a_timeout_in_the_turn_of_the_result_releases_the_key(
+        self, outcomes, database, seconds, error
+    ) -> None:
+        first = asked(seconds=seconds)
+        other, beginning = await told_before(outcomes, first)
+
+        def late(_: object) -> None:
+            """A loop that is late runs its timers before the task that has its result."""
+            for timer in list(timers()._waiting):
+                if timer.call is not None:
+                    timer.call()
+
+        other.add_done_callback(late)
+        with pytest.raises(error):
+            await beginning
+        assert other.result() is True
+        await all_written(outcomes)
+        assert await run(database, _CALL, id=first.call_id) == []
+        assert isinstance(await outcomes.begin(once_more(first)), Lease)
+
+    async def test_keys_taken_one_by_one_are_released_when_the_rest_cannot_be_asked_for(
+        self, outcomes, database
+    ) -> None:
+        """A read that loses the connection comes between the statements of a batch that was rejected."""
+        good, bad = asked(key_id="a"), asked(key_id="b")
+        await outcomes.keep(await outcomes.begin(asked()), b"connected")
+        async with rejecting(database, key_id="b"):
+            began = asyncio.gather(outcomes.begin(good), outcomes.begin(bad), return_exceptions=True)
+            await asyncio.sleep(1.2)
+            # The batch was rejected; the first key is being taken alone.
+            locking = await asyncpg.connect(asyncpg_dsn(database.dsn))
+            reading = asyncio.create_task(outcomes.store.read(outcomes._place(asked()), seconds=60))
+            await locking.execute("BEGIN; LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE")
+            async with unreachable(database):
+                assert {type(one) for one in await began} == {Unavailable}
+                with pytest.raises(Unavailable):
+                    await reading
+            locking.terminate()
+            async with asyncio.timeout(10):
+                while await run(database, _CALL, id=good.call_id):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
 
 
 class TestTheRecordOfTheCall:
