@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 from app.client_address import address_group
 from app.server import rejections as why
 from app.server.connections import LINGER_BYTES, Connections, Progress, connections_of
+from app.server.flow_control import LazyFlowControl
 from app.server.rejections import Rejection
 
 # Phases of a connection. In _IDLE there is no byte of a request, _CLOSING reads only to discard.
@@ -34,6 +35,7 @@ _SLICE: Final = 8 << 10
 _LARGE: Final = 64 << 10
 # What is still read after a response to a message that cannot be read.
 _LAST_BYTES: Final = 1 << 20
+_EMPTY_LINE: Final = b"\r\n"
 # Of a request line without its target, and the empty line.
 _LINE_SIZE: Final = 16
 # Memory of one header field beside its text.
@@ -64,34 +66,6 @@ _DISCARDED: Final = _Discarded()
 _NO_PIPELINE: Final[deque[Any]] = deque()
 
 
-class _Flow(FlowControl):
-    """uvicorn's, with an event only while there is something to wait for."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self.read_paused = False
-        self.write_paused = False
-        self._writable: asyncio.Event | None = None
-
-    async def drain(self) -> None:
-        """Wait until the transport takes more."""
-        if self._writable is not None:
-            await self._writable.wait()
-
-    def pause_writing(self) -> None:
-        """Let writers wait from now on."""
-        if not self.write_paused:
-            self.write_paused = True
-            self._writable = asyncio.Event()
-
-    def resume_writing(self) -> None:
-        """Wake those who wait."""
-        if self._writable is not None:
-            self.write_paused = False
-            self._writable.set()
-            self._writable = None
-
-
 class HttpProtocol(HttpToolsProtocol):
     """One connection; limits and counts are those of `Connections`.
 
@@ -114,6 +88,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_root",
         "_running",
         "_table",
+        "_upgrading",
         "counted",
         "group",
         "head_cost",
@@ -137,8 +112,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._table: Connections = connections_of(server_state, app_state)
         self._root = self.root_path.encode("ascii")
         self._is_proxy = False
-        self._phase = _HEAD
+        self._phase = _IDLE
         self._head_bytes = 0
+        self._upgrading = False
         self._rejection: Rejection | None = None
         # The request whose response is being made, and what is to be written after the last response.
         self._running: RequestResponseCycle | None = None
@@ -155,7 +131,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Count the connection; one too many gets a response and ends."""
         self.connections.add(self)
         self.transport = transport
-        self.flow = _Flow(transport)
+        self.flow = LazyFlowControl(transport)
         self.server = get_local_addr(transport)
         self.client = get_remote_addr(transport)
         self.scheme = "https" if is_ssl(transport) else "http"
@@ -186,6 +162,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Give the parser what fits into the bounds."""
         phase = self._phase
         if phase == _IDLE:
+            if data[0] in _EMPTY_LINE:
+                data = self._skip_empty_lines(data)
+                if not data:
+                    return
             self._table.idle.pop(self, None)
             self._phase = _HEAD
         elif phase == _CLOSING:
@@ -204,6 +184,10 @@ class HttpProtocol(HttpToolsProtocol):
             end = start + (_LARGE if self._phase == _BODY and not self._chunked else _SLICE)
             end = min(end, size)
             if self._phase == _IDLE:
+                if view[start] in _EMPTY_LINE and not self._skip_empty_lines(bytes(view[start:end])):
+                    start = end
+                    continue
+                self._table.idle.pop(self, None)
                 self._phase = _HEAD
             self._feed(view[start:end])
             if self._phase != _IDLE:
@@ -212,20 +196,45 @@ class HttpProtocol(HttpToolsProtocol):
         if self._phase == _CLOSING:
             self._discard(size - start)
 
+    def _skip_empty_lines(self, data: bytes) -> bytes:
+        """Return what follows empty lines between requests, which begin no request (RFC 9112 section 2.2)."""
+        rest = data.lstrip(_EMPTY_LINE)
+        self._head_bytes += len(data) - len(rest)
+        if self._head_bytes > self._table.limits.head_bytes:
+            self._table.idle.pop(self, None)
+            self._fail(why.HEAD_TOO_LARGE)
+            return b""
+        return rest
+
     def _feed(self, data: bytes | memoryview) -> None:
         received = self._received
         cycle = self.cycle if self._chunked and self._phase == _BODY else None
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # No other protocol is spoken: the request is responded to, and what follows it is discarded.
-            self._phase = _CLOSING
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(bytes(data[upgrade.args[0] :]))
             return
         except httptools.HttpParserError as error:
             self._fail(self._rejection or self._malformed(error, data))
             return
         if cycle is not None and cycle is self.cycle:
             self._framing += len(data) - (self._received - received)
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Read the request as if it had no Upgrade (RFC 9110 section 7.8); `rest` is what follows its head.
+
+        The parser takes what follows for the other protocol, and cannot be told otherwise. Another parser is
+        given the same head without Upgrade, and with `Connection: close`: no other request follows this one.
+        """
+        self._upgrading = False
+        parser = self.parser
+        lines = [b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] not in (b"upgrade", b"connection")]
+        lines += [b"connection: close", b"", b""]
+        self.parser = httptools.HttpRequestParser(self)
+        self._feed(b"\r\n".join(lines))
+        if rest and self._phase == _BODY:
+            self._feed(rest)
 
     def _incomplete(self, size: int) -> None:
         """Look at the bounds of a message whose end has not come with `size` bytes that were read."""
@@ -269,11 +278,14 @@ class HttpProtocol(HttpToolsProtocol):
         headers = self.headers
         version = parser.get_http_version()
         method = parser.get_method()
+        if parser.should_upgrade() and method != b"CONNECT":
+            self._upgrading = True
+            return
         group = self._check_head(version, method)
         if self._head_bytes:
             self._head_bytes = 0
             self._table.head_ended(self)
-        elif self in self._table.fresh:
+        if self in self._table.fresh:
             del self._table.fresh[self]
         url = self.url
         if url[0] != 0x2F or b"#" in url:
@@ -318,12 +330,8 @@ class HttpProtocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            # After another final response than 100 nobody knows whether the body follows, and what follows an
-            # upgrade that did not happen is not read as HTTP.
-            keep_alive=version != "1.0"
-            and not self.expect_100_continue
-            and self.parser.should_keep_alive()
-            and not self.parser.should_upgrade(),
+            # After another final response than 100 nobody knows whether the body follows.
+            keep_alive=version != "1.0" and not self.expect_100_continue and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
         if group is not None:
@@ -414,6 +422,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is complete; so is the exchange, where the response was faster."""
+        if self._upgrading:
+            return
         self._phase = _IDLE
         if self._body is not None:
             self._body = None
@@ -435,6 +445,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._leave(self._running)
             self._running = None
         if self.transport.is_closing():
+            self._watch_flush()
             return
         self.flow.resume_reading()
         if self.pipeline:
@@ -510,6 +521,7 @@ class HttpProtocol(HttpToolsProtocol):
             # What is written is not the end of the response, or it was the whole of it.
             cycle.disconnected = True
             self.transport.close()
+            self._watch_flush()
             return False
         cycle.disconnected = True
         cycle.message_event.set()
@@ -533,6 +545,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
         else:
             transport.close()
+            self._watch_flush()
 
     def _response(self, rejection: Rejection) -> bytes:
         lines = [STATUS_LINE[rejection.status]]
@@ -571,6 +584,36 @@ class HttpProtocol(HttpToolsProtocol):
         super().resume_writing()
         self._blocked = None
         self._table.blocked.discard(self)
+        if self.transport.is_closing():
+            self._watch_flush()
+
+    def shutdown(self) -> None:
+        """See uvicorn: end, after the response that is being made."""
+        super().shutdown()
+        if self.transport.is_closing():
+            self._watch_flush()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """See uvicorn; the connection of a response that fails in the middle is closed without a callback."""
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self._task_ended)
+        self.tasks.add(task)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if self.transport.is_closing():
+            self._watch_flush()
+
+    def _watch_flush(self) -> None:
+        """Limit the time for which a connection that closes waits for its client to take what was written.
+
+        The transport tells of writing that is paused only, which it is not for less than 64 KiB.
+        """
+        if self.counted and self._blocked is None:
+            size = self.transport.get_write_buffer_size()
+            if size:
+                self._blocked = Progress(self.loop.time(), -size)
+                self._table.blocked.add(self)
 
     def blocks(self, now: float, seconds: float) -> bool:
         """See `connections.Connection`."""

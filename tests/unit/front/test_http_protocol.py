@@ -2,17 +2,20 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 import uvicorn
 
 from app.cli.server import server_config
-from app.server.connections import Connections, EdgeLimits
+from app.server.connections import MAX_ENDED_AT_ONCE, Connections, EdgeLimits
 from app.settings import Settings
 
 HOST = b"Host: x\r\n"
@@ -32,7 +35,10 @@ class Site:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """`/early` responds before it reads, `/wait` after `gate`, `/large` with 4 MB; others read the body."""
+        """`/early` responds before it reads, `/wait` after `gate`, `/large` with 4 MB; others read the body.
+
+        `/fails` ends in an error within its response, `/medium` has 20 kB.
+        """
         if scope["type"] == "lifespan":
             await receive()
             scope["state"]["connections"] = self.table
@@ -52,9 +58,14 @@ class Site:
         self.seen.append({**scope, "body": body})
         if scope["path"] == "/wait":
             await self.gate.wait()
-        content = b"x" * (4 << 20) if scope["path"] == "/large" else b"ok " + scope["path"].encode()
+        sizes = {"/large": 4 << 20, "/medium": 20_000, "/fails": 20_000}
+        size = sizes.get(scope["path"])
+        content = b"ok " + scope["path"].encode() if size is None else b"x" * size
         length = b"%d" % len(content)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        if scope["path"] == "/fails":
+            await send({"type": "http.response.body", "body": content[:-1], "more_body": True})
+            raise ConnectionError("The response is cut")
         await send({"type": "http.response.body", "body": content})
         self.ended.append(scope["path"])
 
@@ -105,6 +116,14 @@ async def serving(**limits: Any) -> AsyncIterator[Site]:
 
 def status(response: bytes) -> int:
     return int(response.split(b" ", 2)[1]) if response else 0
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """What the condition gives as soon as it is true, within 10 seconds."""
+    async with asyncio.timeout(10):
+        while not (found := condition()):  # noqa: ASYNC110 - there is no event for it.
+            await asyncio.sleep(0.01)
+    return found
 
 
 def is_last_problem(response: bytes, expected: int) -> bool:
@@ -224,6 +243,83 @@ async def test_a_request_may_come_in_pieces(step: int) -> None:
         writer.close()
 
 
+UPGRADES = {
+    "length": (
+        b"POST /p HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 13\r\n"
+        b'HTTP2-Settings: AAEAAEAA\r\nUpgrade: h2c\r\n\r\n{"amount": 5}'
+    ),
+    "chunked": (
+        b"POST /p HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\nConnection: upgrade\r\n"
+        b'\r\n3\r\n{"a\r\na;b=c\r\nmount": 5}\r\n0\r\nUpgrade: h2c\r\n\r\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("request_bytes", UPGRADES.values(), ids=UPGRADES)
+async def test_an_upgrade_is_ignored_and_its_body_read(request_bytes: bytes) -> None:
+    async def send(site: Site, end: int) -> bytes:
+        reader, writer = await site.connect()
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        writer.write(request_bytes[:end])
+        await asyncio.sleep(0.02)
+        writer.write(request_bytes[end:])
+        async with asyncio.timeout(10):
+            return await reader.read()
+
+    async with serving() as site:
+        offsets = range(1, len(request_bytes) + 1)
+        responses = await asyncio.gather(*(send(site, offset) for offset in offsets))
+        assert {status(one) for one in responses} == {200}
+        assert all(one.count(b"HTTP/1.1") == 1 and b"connection: close" in one for one in responses)
+        assert len(site.seen) == len(offsets)
+        assert {one["body"] for one in site.seen} == {b'{"amount": 5}'}
+        assert not any(name == b"upgrade" for one in site.seen for name, _ in one["headers"])
+        assert not any(site.table.rejected.values())
+
+
+@pytest.mark.parametrize("step", [1, 7, 4096])
+async def test_a_large_body_after_an_upgrade_comes_whole(step: int) -> None:
+    body = b"z" * (3_000 if step < 4096 else 300_000)
+    head = b"POST /p HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n"
+    request = head % len(body) + body
+    async with serving() as site:
+        pieces = [request[start : start + step] for start in range(0, len(request), step)]
+        assert status(await site.exchange(*pieces)) == 200
+        assert [one["body"] for one in site.seen] == [body]
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        (b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"Transfer-Encoding: chunked\r\n\r\nx\r\n", 400),
+        (b"Host: y\r\n\r\n", 400),
+        (b"A: " + b"v" * 70_000 + b"\r\n\r\n", 431),
+        (fields(200) + b"\r\n", 431),
+        (b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100_000, 400),
+    ],
+)
+async def test_an_upgrade_loosens_no_bound(rest: bytes, expected: int) -> None:
+    head = b"POST /p HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+    async with serving() as site:
+        assert is_last_problem(await site.exchange(head, rest), expected)
+        assert site.seen == []
+        assert sum(site.table.rejected.values()) == 1
+
+
+async def test_an_upgrade_behind_another_request_waits_for_it() -> None:
+    async with serving() as site:
+        requests = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n" + UPGRADES["length"]
+        task = asyncio.create_task(site.exchange(requests))
+        await until(lambda: len(site.seen) == 1)
+        await asyncio.sleep(0.05)
+        site.gate.set()
+        response = await task
+        assert response.index(b"ok /wait") < response.index(b"ok /p")
+        assert [one["body"] for one in site.seen] == [b"", b'{"amount": 5}']
+
+
 async def test_trailers_are_no_headers() -> None:
     request = b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with serving() as site:
@@ -289,6 +385,66 @@ async def test_a_connection_that_says_nothing_is_closed_without_a_word() -> None
         assert site.table.rejected["silent"] == 1
 
 
+@pytest.mark.parametrize("first", [b"", GET], ids=["new", "idle"])
+async def test_empty_lines_begin_no_request(first: bytes) -> None:
+    async with serving(head_timeout=0.4, keep_alive_timeout=0.4) as site:
+        reader, writer = await site.connect()
+        if first:
+            writer.write(first)
+            await reader.readuntil(b"ok /ok")
+        for _ in range(3):
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"\r\n")
+                await writer.drain()
+            await asyncio.sleep(0.02)
+        async with asyncio.timeout(10):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert site.table.rejected["head_timeout"] == 0
+        assert site.table.rejected["silent"] == (0 if first else 1)
+
+
+async def test_an_empty_line_during_a_response_is_not_the_start_of_a_request() -> None:
+    async with serving(head_timeout=0.3) as site:
+        reader, writer = await site.connect()
+        writer.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: len(site.seen) == 1)
+        for piece in (b"\r", b"\n"):
+            writer.write(piece)
+            await asyncio.sleep(0.6)
+        site.gate.set()
+        await reader.readuntil(b"ok /wait")
+        writer.write(b"\r\n" + GET)
+        await reader.readuntil(b"ok /ok")
+        assert not any(site.table.rejected.values())
+
+
+async def test_a_request_after_empty_lines_is_not_taken_for_silence() -> None:
+    async with serving(head_timeout=0.3) as site:
+        reader, writer = await site.connect()
+        writer.write(b"\r\n")
+        await asyncio.sleep(0.1)
+        writer.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(1.2)
+        site.gate.set()
+        await reader.readuntil(b"ok /wait")
+        assert not any(site.table.rejected.values())
+
+
+async def test_many_that_expire_at_once_are_closed_in_several_turns_of_the_loop() -> None:
+    async with serving(head_timeout=0.2) as site:
+        for _ in range(150):
+            await site.connect()
+        steps = {0}
+        async with asyncio.timeout(10):
+            while site.table.open:
+                steps.add(site.table.rejected["silent"])
+                await asyncio.sleep(0)
+        ordered = sorted({*steps, site.table.rejected["silent"]})
+        assert ordered[-1] == 150
+        assert max(after - before for before, after in itertools.pairwise(ordered)) <= MAX_ENDED_AT_ONCE
+
+
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     async with serving(keep_alive_timeout=0.3, head_timeout=0.3) as site:
         first = asyncio.create_task(site.exchange(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"))
@@ -316,6 +472,64 @@ async def test_a_response_that_nobody_takes_is_dropped() -> None:
             while not site.table.rejected["response_timeout"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         writer.transport.abort()
+
+
+def _more_ended(site: Site, before: int) -> bool:
+    return len(site.ended) > before
+
+
+async def fill(site: Site, last: bytes) -> socket.socket:
+    """Make a connection whose client reads nothing; the response to `last` stays in the memory of the server."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    await loop.sock_connect(client, ("127.0.0.1", site.port))
+    [protocol] = await until(lambda: list(site.table.fresh))
+    # A small buffer in the kernel, so that what the client does not read stays here.
+    protocol.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    while not protocol.transport.get_write_buffer_size():
+        responses = len(site.ended)
+        await loop.sock_sendall(client, b"GET /medium HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(partial(_more_ended, site, responses))
+        await asyncio.sleep(0.01)
+    assert not site.table.blocked
+    await loop.sock_sendall(client, last)
+    return client
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b"GET /ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET /ok HTTP/1.0\r\n\r\n",
+        b"GET /ok HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n",
+        b"GET /fails HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n",
+    ],
+    ids=["close", "1.0", "upgrade", "expect", "cut"],
+)
+async def test_a_connection_that_closes_has_a_time_for_its_last_bytes(last: bytes) -> None:
+    async with serving(stall_timeout=-1.5) as site:
+        with await fill(site, last):
+            async with asyncio.timeout(10):
+                await until(lambda: not site.table.open)
+            assert site.table.rejected["response_timeout"] == 1
+            assert not site.table._addresses
+
+
+async def test_a_connection_that_closes_and_was_blocked_has_a_time_for_its_last_bytes() -> None:
+    async with serving(stall_timeout=-1.5) as site:
+        with await fill(site, b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as client:
+            [protocol] = await until(lambda: list(site.table.blocked))
+            size = protocol.transport.get_write_buffer_size
+            async with asyncio.timeout(10):
+                # Below the low-water mark writing is no longer paused, and the connection still closes.
+                while size() > 16 << 10:
+                    with contextlib.suppress(BlockingIOError):
+                        client.recv(4096)
+                    await asyncio.sleep(0)
+                await until(lambda: not site.table.open)
 
 
 async def test_pipelined_requests_are_responded_to_in_order() -> None:

@@ -1,0 +1,33 @@
+"""Flow control of a connection to a client, without an event of its own while nothing waits."""
+
+import asyncio
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+
+class LazyFlowControl(FlowControl):
+    """uvicorn's, with an event only while there is something to wait for."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.read_paused = False
+        self.write_paused = False
+        self._writable: asyncio.Event | None = None
+
+    async def drain(self) -> None:
+        """Wait until the transport takes more."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        """Let writers wait from now on."""
+        if not self.write_paused:
+            self.write_paused = True
+            self._writable = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """Wake those who wait."""
+        if self._writable is not None:
+            self.write_paused = False
+            self._writable.set()
+            self._writable = None
