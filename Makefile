@@ -28,6 +28,7 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/yamllint --strict docker-compose.yml .pre-commit-config.yaml .yamllint deploy/prometheus
 	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; fi
 	bash -n .ci/run requirements/lock.sh
+	@$(BIN)/python -m tests.harness.sizes
 	$(BIN)/python -m pytest tests/unit/house tests/unit/deployment
 
 bench: $(DEV) ## Measure what a call costs, beside other proxies (ARGS: --only ROW..., --rounds)
