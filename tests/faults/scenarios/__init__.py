@@ -45,5 +45,5 @@ SCENARIOS: dict[str, ModuleType] = {
 dead upstream beside nine, Y: overload, A: schemathesis, Q: attacks on the edge, R: foreign responses, S: made-up keys,
 W: a backlog of calls with an Idempotency-Key."""
 
-SLICE = ("H", "M", "L", "S", "E", "Q", "I", "G", "F", "D")
+SLICE = ("H", "M", "L", "E", "Q", "I", "G", "F", "D")
 """What `make test` runs in the short form; the others need minutes to mean anything."""
