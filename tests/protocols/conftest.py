@@ -1,6 +1,7 @@
 """An engine that may go to loopback, and real upstreams there."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -9,6 +10,7 @@ from aiohttp import web
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.security.masking import Masker
+from tests.protocols.kits.base import Kit, Upstream
 
 
 @pytest.fixture
@@ -79,3 +81,15 @@ async def respond() -> AsyncIterator[Callable[..., Awaitable[str]]]:
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture(scope="module")
+async def kept() -> AsyncIterator[contextlib.AsyncExitStack]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def upstream(kit: Kit, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
+    async with kit.anew(kept) as running:
+        yield running

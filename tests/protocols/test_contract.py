@@ -62,18 +62,6 @@ async def adapters(engine: Engine, masker: Masker) -> AsyncIterator[Any]:
     await built.aclose()
 
 
-@pytest.fixture(scope="module")
-async def kept() -> AsyncIterator[contextlib.AsyncExitStack]:
-    async with contextlib.AsyncExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
-async def upstream(kit: Kit, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
-    async with kit.anew(kept) as running:
-        yield running
-
-
 async def whole(result: Result) -> bytes:
     try:
         return await result.read()

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -41,18 +40,6 @@ async def adapters(engine) -> AsyncIterator[Any]:
     built = Adapters(Means(engine, engine.network, Masker(), settings()))
     yield built
     await built.aclose()
-
-
-@pytest.fixture(scope="module")
-async def kept() -> AsyncIterator[contextlib.AsyncExitStack]:
-    async with contextlib.AsyncExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
-async def upstream(kit: Kit, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
-    async with kit.anew(kept) as running:
-        yield running
 
 
 def planted(kit: Kit) -> dict[str, Any]:
