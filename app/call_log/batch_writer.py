@@ -17,9 +17,9 @@ _log = structlog.get_logger(__name__)
 _CAPACITY = 100_000
 _BATCH = 2_000
 # So many are stored without waiting for more: what comes often and is little holds no call up.
-_ENOUGH = 200
+_FLUSH_SIZE = 200
 _MAINTENANCE_SECONDS = 3_600.0
-_LAST_FLUSH_SECONDS = 5.0
+_FINAL_FLUSH_SECONDS = 5.0
 _MAINTENANCE = Reports(
     away="the partitions of calls were not looked after: the database is away",
     failed="the partitions of calls could not be looked after",
@@ -47,7 +47,7 @@ class CallWriter:
         self._capacity = capacity
         self._waiting: deque[CallEntry] = deque()
         self._wake = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._flush_lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -63,21 +63,21 @@ class CallWriter:
         """Nothing: this mode records calls when they have ended."""
 
     def record(self, entry: CallEntry) -> None:
-        """Takes a record; never waits and never raises."""
+        """Take a record; never waits and never raises."""
         self._waiting.append(entry)
         if len(self._waiting) > self._capacity:
             self._waiting.popleft()
             self.store.lose(1)
-        elif len(self._waiting) >= _ENOUGH:
+        elif len(self._waiting) >= _FLUSH_SIZE:
             self._wake.set()
 
     async def kept(self, waiting: "asyncio.Future[bool]") -> None:
         """Nothing: no record of this mode is waited for."""
 
     async def start(self) -> None:
-        """Starts the background tasks."""
+        """Start the background tasks."""
         self._tasks = [
-            asyncio.create_task(self._keep_flushing(), name="call-records"),
+            asyncio.create_task(self._flush_loop(), name="call-records"),
             asyncio.create_task(
                 repeat(self._maintain, every=_MAINTENANCE_SECONDS, reports=_MAINTENANCE, at_once=True),
                 name="call-partitions",
@@ -85,10 +85,10 @@ class CallWriter:
         ]
 
     async def aclose(self) -> None:
-        """Ends the background tasks and stores what is left, for at most five seconds."""
+        """Stop the background tasks and stores what is left, for at most five seconds."""
         await end_tasks(self._tasks)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_FLUSH_SECONDS):
+            async with asyncio.timeout(_FINAL_FLUSH_SECONDS):
                 await self.flush()
         if self._waiting:
             _log.error("call records could not be stored before the end", number=len(self._waiting))
@@ -96,25 +96,25 @@ class CallWriter:
             self._waiting.clear()
 
     async def flush(self) -> bool:
-        """Stores all records that wait now; False when PostgreSQL is away and they still wait."""
-        async with self._turn:
+        """Store all records that wait now; False when PostgreSQL is away and they still wait."""
+        async with self._flush_lock:
             for _ in range(len(self._waiting) // _BATCH + 1):
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-                if batch and not await self._stored(batch):
+                if batch and not await self._store_batch(batch):
                     return False
         return True
 
-    async def _stored(self, batch: list[CallEntry]) -> bool:
+    async def _store_batch(self, batch: list[CallEntry]) -> bool:
         stored = False
         try:
             stored = await self.store.store(batch)
         finally:
             # Also when the task is cancelled: what may not have been committed is sent again.
             if not stored:
-                self._give_back(batch)
+                self._put_back(batch)
         return stored
 
-    def _give_back(self, batch: list[CallEntry]) -> None:
+    def _put_back(self, batch: list[CallEntry]) -> None:
         self._waiting.extendleft(reversed(batch))
         over = len(self._waiting) - self._capacity
         for _ in range(over):
@@ -122,7 +122,7 @@ class CallWriter:
         if over > 0:
             self.store.lose(over)
 
-    async def _keep_flushing(self) -> None:
+    async def _flush_loop(self) -> None:
         away = False
         while True:
             with contextlib.suppress(TimeoutError):

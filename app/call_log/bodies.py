@@ -35,16 +35,16 @@ class BodyKeeper:
 
     def __init__(self, vault: Vault, *, which: Which, most_bytes: int) -> None:
         self._vault = vault
-        self._which = which
-        self._most_bytes = most_bytes
+        self._policy = which
+        self._max_bytes = most_bytes
 
     def begin(self) -> "Bodies":
         """What a call gathers its bodies in."""
-        return Bodies(self._most_bytes)
+        return Bodies(self._max_bytes)
 
     def seal(self, bodies: "Bodies", entry: CallEntry) -> None:
-        """Puts the bodies into the record of their call, if calls with this outcome have them."""
-        if self._which == "errors" and entry.outcome == "ok":
+        """Put the bodies into the record of their call, if calls with this outcome have them."""
+        if self._policy == "errors" and entry.outcome == "ok":
             return
         entry.arguments = self._sealed(bodies.arguments, entry, "arguments")
         if bodies.result.size:
@@ -58,24 +58,24 @@ class BodyKeeper:
 class Piece:
     """The beginning of a body."""
 
-    __slots__ = ("_kept", "_most", "media_type", "size")
+    __slots__ = ("_max_bytes", "_prefix", "media_type", "size")
 
     def __init__(self, most: int) -> None:
         self.media_type = _JSON
         self.size = 0
-        self._most = most
-        self._kept = bytearray()
+        self._max_bytes = most
+        self._prefix = bytearray()
 
     def add(self, piece: bytes) -> None:
         """More of the body."""
         self.size += len(piece)
-        room = self._most - len(self._kept)
+        room = self._max_bytes - len(self._prefix)
         if room > 0:
-            self._kept += piece[:room]
+            self._prefix += piece[:room]
 
     def as_body(self) -> Body:
         """What was kept. A character that was cut in two is left out."""
-        kept = bytes(self._kept)
+        kept = bytes(self._prefix)
         truncated = self.size > len(kept)
         for cut in range(4 if truncated else 1):
             try:

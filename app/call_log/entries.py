@@ -55,22 +55,22 @@ class Recorder(Protocol):
         """Records that are not stored yet."""
 
     async def intend(self, entry: CallEntry) -> None:
-        """Keeps the record of a call that is about to be made; raises AuditUnavailable when that fails."""
+        """Keep the record of a call that is about to be made; raises AuditUnavailable when that fails."""
 
     def record(self, entry: CallEntry) -> "Future[bool] | None":
-        """Takes the record of a call that has ended; never raises.
+        """Take the record of a call that has ended; never raises.
 
         What it gives, if anything, is to be waited for (`kept`) before the caller has its whole answer.
         """
 
     async def kept(self, waiting: "Future[bool]") -> None:
-        """Waits until a record is kept, for a bounded time; never raises but when it is cancelled."""
+        """Wait until a record is kept, for a bounded time; never raises but when it is cancelled."""
 
     async def flush(self) -> bool:
-        """Stores all records that wait now; False when PostgreSQL is away and they still wait."""
+        """Store all records that wait now; False when PostgreSQL is away and they still wait."""
 
     async def start(self) -> None:
-        """Starts the background tasks."""
+        """Start the background tasks."""
 
     async def aclose(self) -> None:
-        """Ends them and stores what is left, for a bounded time."""
+        """Stop them and stores what is left, for a bounded time."""

@@ -10,7 +10,7 @@ from app.settings import Settings
 
 
 def recorder_for(settings: Settings, database: Database) -> Recorder:
-    """The recorder of AUDIT_MODE, not started yet."""
+    """Return the recorder of AUDIT_MODE, not started yet."""
     writer = CallWriter(
         database,
         flush_seconds=settings.audit_flush_seconds,

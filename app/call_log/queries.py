@@ -48,7 +48,7 @@ async def list_calls(
     cursor: UUID | None = None,
     limit: int = 50,
 ) -> tuple[list[CallRecord], UUID | None]:
-    """A page of records and the cursor of the next one (None at the end).
+    """Return a page of records and the cursor of the next one (None at the end).
 
     Ordered by id, which is a UUIDv7 and so the time of the call: each partition has it as the first column
     of its primary key, so that a page reads a few rows of each and sorts nothing. Any UUID is a legal cursor.
@@ -72,7 +72,7 @@ async def get_call(
 
 
 def outcome_of(row: CallRecord) -> str:
-    """The outcome; `unknown` for a call that is on record as running, and whose time is over."""
+    """Return the outcome; `unknown` for a call that is on record as running, and whose time is over."""
     late = row.outcome == RUNNING and row.deadline is not None and row.deadline <= datetime.now(UTC)
     return UNKNOWN if late else row.outcome
 
@@ -84,7 +84,7 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)
     if filters.outcome is not None:
-        query = query.where(_ended(filters.outcome))
+        query = query.where(_has_outcome(filters.outcome))
     if filters.call_id is not None:
         query = query.where(col(CallRecord.id) == filters.call_id)
     if filters.min_duration_ms is not None:
@@ -100,8 +100,8 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
     return query
 
 
-def _ended(outcome: str) -> ColumnElement[bool]:
-    """The condition for rows of which `outcome_of` gives this."""
+def _has_outcome(outcome: str) -> ColumnElement[bool]:
+    """Return the condition for rows of which `outcome_of` gives this."""
     late = and_(col(CallRecord.outcome) == RUNNING, col(CallRecord.deadline) <= datetime.now(UTC))
     if outcome == RUNNING:
         return and_(col(CallRecord.outcome) == RUNNING, col(CallRecord.deadline) > datetime.now(UTC))

@@ -29,7 +29,7 @@ _DELETE_OLD = text(
 )
 
 # `queries` shows them so as soon as their time is over; a record that comes late still replaces it.
-_SETTLE = text(
+_MARK_UNKNOWN = text(
     "UPDATE calls SET outcome = 'unknown'"
     " WHERE outcome = 'running' AND deadline < now() - interval '1 minute'"
 )
@@ -41,7 +41,7 @@ def partition_name(day: date) -> str:
 
 
 async def maintain(database: Database, *, retention_days: int, today: date | None = None) -> None:
-    """Makes the partitions of today and the next days, and forgets what is older than the retention. Calls
+    """Make the partitions of today and the next days, and forgets what is older than the retention. Calls
     whose end was never recorded become `unknown`.
 
     Several workers may do this at the same time: one does it, the others leave. Raises `Unavailable`.
@@ -56,7 +56,7 @@ async def maintain(database: Database, *, retention_days: int, today: date | Non
         _log.warning("the partitions of calls cannot be changed; rows stay in the default one")
     await _delete_old(database, oldest=oldest)
     async with database.writing() as session:
-        await session.execute(_SETTLE)
+        await session.execute(_MARK_UNKNOWN)
 
 
 async def _partition(database: Database, *, today: date, oldest: date) -> None:
@@ -71,16 +71,18 @@ async def _partition(database: Database, *, today: date, oldest: date) -> None:
     # A transaction each: the locks on the table are held for one step only.
     for day in missing:
         async with database.writing() as session:
-            if await _alone(session):
+            if await _acquire_lock(session):
                 await _create(session, day)
     for name in old:
         async with database.writing() as session:
-            if await _alone(session):
+            if await _acquire_lock(session):
                 await session.execute(text(f"DROP TABLE IF EXISTS {name}"))
 
 
-async def _alone(session: AsyncSession) -> bool:
-    """Whether this worker is the one that changes partitions; bounds the wait for the tables' locks."""
+async def _acquire_lock(session: AsyncSession) -> bool:
+    """Return whether this worker is the one that changes partitions; bounds the wait for the tables'
+    locks.
+    """
     await session.execute(text("SET LOCAL lock_timeout = '2s'"))
     return bool(await session.scalar(_LOCK))
 

@@ -13,10 +13,10 @@ from app.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
 
-_LARGEST_INT = 2**31 - 1
-_LONGEST_TEXT = 300
+_MAX_INT = 2**31 - 1
+_MAX_TEXT_LENGTH = 300
 # So many are a millisecond or two of work in one go; calls under way wait for that.
-_AT_ONCE = 100
+_ROWS_PER_STATEMENT = 100
 # check_violation, which PostgreSQL answers with where a row does not fit its partition (any more).
 _NO_PARTITION = "23514"
 
@@ -26,14 +26,15 @@ _COLUMNS: Final = {
     "request_bytes": "int", "response_bytes": "int", "attempts": "int", "safe": "bool",
     "deadline": "timestamptz", "arguments": "bytea", "result": "bytea",
 }  # fmt: skip
-_TEXTS: Final = frozenset({"key_id", "provider", "tool", "outcome"})
-_SIZES: Final = frozenset({"request_bytes", "response_bytes"})
+_TEXT_COLUMNS: Final = frozenset({"key_id", "provider", "tool", "outcome"})
+_SIZE_COLUMNS: Final = frozenset({"request_bytes", "response_bytes"})
 # Known before the call is made, and never changed.
-_FIXED: Final = frozenset({"id", "at", "tenant_id"})
+_IMMUTABLE_COLUMNS: Final = frozenset({"id", "at", "tenant_id"})
 
 
 def insertion(*, first: int = 1, condition: str = "") -> str:
-    """The statement that stores records; its parameters, from `$first` on, are `columns(...)` in their order.
+    """Return the statement that stores records; its parameters, from `$first` on, are `columns(...)` in their
+    order.
 
     `condition` limits it to some rows of `r`, which has the columns of the table.
     """
@@ -41,7 +42,7 @@ def insertion(*, first: int = 1, condition: str = "") -> str:
     places = ", ".join(
         f"CAST(${number} AS {kind}[])" for number, kind in enumerate(_COLUMNS.values(), start=first)
     )
-    changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _FIXED)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _IMMUTABLE_COLUMNS)
     # A batch whose commit was cut off comes again: the end of a call replaces its beginning, whichever is
     # written first, and nothing replaces an end.
     return (
@@ -57,7 +58,7 @@ STATEMENT: Final = insertion()
 
 
 def columns(entries: Iterable[CallEntry]) -> dict[str, list[Any]]:
-    """The parameters of the statement: a list for each column, each call once.
+    """Return the parameters of the statement: a list for each column, each call once.
 
     Ordered by id, so that two statements cannot wait for each other's rows.
     """
@@ -79,12 +80,14 @@ class CallStore:
         """Records that were dropped, since the start."""
 
     async def store(self, batch: Sequence[CallEntry], *, mended: bool = False) -> bool:
-        """Whether all of them are stored or refused for good; False when PostgreSQL is away.
+        """Return whether all of them are stored or refused for good; False when PostgreSQL is away.
 
         Then some may be stored: all of them may be given again. `mended` says that the partitions have just
         been looked after.
         """
-        pieces = [batch[start : start + _AT_ONCE] for start in range(0, len(batch), _AT_ONCE)]
+        pieces = [
+            batch[start : start + _ROWS_PER_STATEMENT] for start in range(0, len(batch), _ROWS_PER_STATEMENT)
+        ]
         pieces.reverse()
         while pieces:
             try:
@@ -98,13 +101,13 @@ class CallStore:
             except DBAPIError as error:
                 if is_away(error):
                     return False
-                if not _is_about_a_row(error):
+                if not _is_row_error(error):
                     raise
-                if not await self._store_what_fits(pieces.pop(), error, mended=mended):
+                if not await self._store_valid_rows(pieces.pop(), error, mended=mended):
                     return False
         return True
 
-    async def _store_what_fits(self, piece: Sequence[CallEntry], error: DBAPIError, *, mended: bool) -> bool:
+    async def _store_valid_rows(self, piece: Sequence[CallEntry], error: DBAPIError, *, mended: bool) -> bool:
         if not mended and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
             # The day's partition was made while the row was on its way into the default one.
             try:
@@ -120,18 +123,18 @@ class CallStore:
         return all([await self.store([entry], mended=mended) for entry in piece])
 
     def lose(self, number: int) -> None:
-        """Counts records that were dropped."""
+        """Count records that were dropped."""
         self.lost += number
 
 
-def _is_about_a_row(error: DBAPIError) -> bool:
-    """Whether a value was refused: SQLSTATE classes 22 and 23, or asyncpg could not encode it."""
+def _is_row_error(error: DBAPIError) -> bool:
+    """Return whether a value was refused: SQLSTATE classes 22 and 23, or asyncpg could not encode it."""
     state = getattr(error.orig, "sqlstate", None)
     return state is None or str(state).startswith(("22", "23"))
 
 
 def _storable(name: str, value: Any) -> Any:
     """Text has no NUL, no lone surrogates and a bounded length; sizes fit their column."""
-    if name in _TEXTS:
-        return value[:_LONGEST_TEXT].replace("\x00", "").encode("utf-8", "replace").decode()
-    return min(value, _LARGEST_INT) if name in _SIZES else value
+    if name in _TEXT_COLUMNS:
+        return value[:_MAX_TEXT_LENGTH].replace("\x00", "").encode("utf-8", "replace").decode()
+    return min(value, _MAX_INT) if name in _SIZE_COLUMNS else value

@@ -46,42 +46,42 @@ class StrictRecorder:
         return self._writer.lost
 
     async def intend(self, entry: CallEntry) -> None:
-        """Keeps the record of a call that is about to be made, or raises AuditUnavailable."""
+        """Keep the record of a call that is about to be made, or raises AuditUnavailable."""
         why = "The call has effects and cannot be put on record now. It was not made."
         try:
             waiting = self.queue.add(entry, seconds=self._wait_seconds)
         except Overloaded as error:
             raise AuditUnavailable(why, retry_after=int(error.headers["Retry-After"])) from None
         try:
-            if not await _decided(waiting, seconds=self._wait_seconds):
+            if not await _result_in_time(waiting, seconds=self._wait_seconds):
                 raise AuditUnavailable(why)
         finally:
             # A record that nobody waits for any more is not sent.
             waiting.cancel()
 
     def record(self, entry: CallEntry) -> "asyncio.Future[bool] | None":
-        """The end of a call; waited for where its beginning is on record."""
+        """Return the end of a call; waited for where its beginning is on record."""
         if entry.deadline is None:
             self._writer.record(entry)
             return None
         return self.queue.add(entry)
 
     async def kept(self, waiting: "asyncio.Future[bool]") -> None:
-        """Waits for the record of a call's end; one that is not kept in time waits with the others."""
-        await _decided(waiting, seconds=self._wait_seconds)
+        """Wait for the record of a call's end; one that is not kept in time waits with the others."""
+        await _result_in_time(waiting, seconds=self._wait_seconds)
 
     async def flush(self) -> bool:
-        """Stores what waits."""
+        """Store what waits."""
         await self.queue.settle()
         return await self._writer.flush()
 
     async def start(self) -> None:
-        """Starts the background tasks."""
+        """Start the background tasks."""
         await self._writer.start()
         await self._connection.open()
 
     async def aclose(self) -> None:
-        """Commits what is under way, then stores what is left."""
+        """Commit what is under way, then stores what is left."""
         await self.queue.settle()
         await self._connection.aclose()
         await self._writer.aclose()
@@ -89,7 +89,7 @@ class StrictRecorder:
     async def _commit(self, entries: list[CallEntry]) -> list[bool]:
         kept = False
         try:
-            kept = await self._keep(entries)
+            kept = await self._store(entries)
         finally:
             if not kept:
                 for entry in entries:
@@ -97,7 +97,7 @@ class StrictRecorder:
                         self._writer.record(entry)
         return [kept] * len(entries)
 
-    async def _keep(self, entries: list[CallEntry]) -> bool:
+    async def _store(self, entries: list[CallEntry]) -> bool:
         try:
             await self._connection.run(STATEMENT, *columns(entries).values())
         except DatabaseAway:
@@ -108,8 +108,8 @@ class StrictRecorder:
         return True
 
 
-async def _decided(future: "asyncio.Future[bool]", *, seconds: float) -> bool:
-    """The result of an item of a queue; False when there is none in time."""
+async def _result_in_time(future: "asyncio.Future[bool]", *, seconds: float) -> bool:
+    """Return the result of an item of a queue; False when there is none in time."""
     if not future.done():
         await asyncio.wait((future,), timeout=seconds)
     return future.done() and not future.cancelled() and future.result()

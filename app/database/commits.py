@@ -26,13 +26,13 @@ _log = structlog.get_logger(__name__)
 
 # Classes of SQLSTATE: connection, read-only or ended transaction (a server that is no primary any more), no
 # resources, operator intervention, system error.
-_AWAY: Final = ("08", "25", "53", "57", "58")
+_UNAVAILABLE_STATES: Final = ("08", "25", "53", "57", "58")
 # The last one: no server of a list takes writes, or the connection is in no state to be used.
-_BROKEN: Final = (OSError, TimeoutError, InterfaceError, InternalClientError)
+_CONNECTION_ERRORS: Final = (OSError, TimeoutError, InterfaceError, InternalClientError)
 _CONNECT_SECONDS: Final = 5.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+_MIN_BACKOFF, _MAX_BACKOFF = 0.1, 1.0
 # The share of the latest batch in the average.
-_WEIGHT: Final = 0.2
+_SMOOTHING: Final = 0.2
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class CommitConnection:
         self._seconds = seconds
         self._purpose = purpose
         self._connection: Any = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -70,12 +70,12 @@ class CommitConnection:
             self._reconnect_later()
 
     async def run(self, statement: str, *values: Any) -> list[Any]:
-        """The rows of a statement, which must be one that may be carried out twice; statements wait for each
-        other.
+        """Return the rows of a statement, which must be one that may be carried out twice; statements wait
+        for each other.
 
         Raises DatabaseAway, and PostgresError when PostgreSQL rejects the statement or its values.
         """
-        async with self._turn:
+        async with self._lock:
             if self._tasks:
                 raise DatabaseAway(sent=False)
             sent = False
@@ -92,7 +92,7 @@ class CommitConnection:
             raise DatabaseAway(sent=sent)
 
     async def aclose(self) -> None:
-        """Ends the connection."""
+        """Stop the connection."""
         await end_tasks(self._tasks)
         self._drop()
 
@@ -104,15 +104,15 @@ class CommitConnection:
                     connection = await self._connect(self._seconds)
                 rows: list[Any] = await connection.fetch(statement, *values)
                 return rows
-        except _BROKEN as error:
+        except _CONNECTION_ERRORS as error:
             raise DatabaseAway(sent=connection is not None) from error
         except PostgresError as error:
-            if str(getattr(error, "sqlstate", None)).startswith(_AWAY):
+            if str(getattr(error, "sqlstate", None)).startswith(_UNAVAILABLE_STATES):
                 raise DatabaseAway(sent=True) from error
             raise
 
     async def _connect(self, seconds: float) -> Any:
-        """Raises DatabaseAway whatever the server says, which may have forgotten database or password."""
+        """Raise DatabaseAway whatever the server says, which may have forgotten database or password."""
         settings = {
             "application_name": "utcp-gateway",
             "synchronous_commit": "on",
@@ -123,7 +123,7 @@ class CommitConnection:
             self._connection = await asyncpg.connect(  # type: ignore[no-untyped-call]
                 self._dsn, timeout=seconds, server_settings=settings, target_session_attrs="read-write"
             )
-        except (*_BROKEN, PostgresError) as error:
+        except (*_CONNECTION_ERRORS, PostgresError) as error:
             raise DatabaseAway(sent=False) from error
         return self._connection
 
@@ -138,14 +138,14 @@ class CommitConnection:
 
     async def _reconnect(self) -> None:
         _log.warning("calls are rejected: PostgreSQL cannot be written to", purpose=self._purpose)
-        pause = _FIRST_PAUSE
+        pause = _MIN_BACKOFF
         while True:
             try:
                 await self._connect(_CONNECT_SECONDS)
                 break
             except DatabaseAway:
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                pause = min(pause * 2, _MAX_BACKOFF)
         _log.info("PostgreSQL can be written to again", purpose=self._purpose)
         self._tasks.clear()
 
@@ -173,7 +173,7 @@ class CommitQueue(Generic[Item, Result]):
         self._commit = commit
         self._failed = failed
         self._max_batch, self._max_waiting, self._max_bytes = max_batch, max_waiting, max_bytes
-        self._weigh = weigh
+        self._size_of = weigh
         self._abandoned = abandoned
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
@@ -192,7 +192,7 @@ class CommitQueue(Generic[Item, Result]):
         return len(self._waiting)
 
     def add(self, item: Item, *, seconds: float | None = None) -> "asyncio.Future[Result]":
-        """The result of an item, as soon as it is committed; the future raises nothing.
+        """Return the result of an item, as soon as it is committed; the future raises nothing.
 
         `seconds` is how long the caller will wait: Overloaded is raised where that would be too short, or too
         many items wait. Without it an item is always taken. To cancel the future is to stop waiting: an item
@@ -225,7 +225,7 @@ class CommitQueue(Generic[Item, Result]):
             self._abandoned(item, future.result())
 
     async def settle(self) -> None:
-        """Waits until everything that was added has been committed, or could not be."""
+        """Wait until everything that was added has been committed, or could not be."""
         while self._task is not None:
             await asyncio.wait({self._task})
 
@@ -241,14 +241,14 @@ class CommitQueue(Generic[Item, Result]):
         return abs(self._average - age) + batches * self._average
 
     def _batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
-        """The next items; those that nobody waits for any more are dropped."""
+        """Return the next items; those that nobody waits for any more are dropped."""
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
         size = 0
         for taken, one in enumerate(self._waiting):
             if one[1].cancelled():
                 continue
-            if self._weigh is not None:
-                size += self._weigh(one[0])
+            if self._size_of is not None:
+                size += self._size_of(one[0])
             if len(batch) == self._max_batch or (batch and size > self._max_bytes > 0):
                 del self._waiting[:taken]
                 return batch
@@ -268,18 +268,20 @@ class CommitQueue(Generic[Item, Result]):
                 try:
                     results = await self._commit([item for item, _ in batch])
                     if any(result is not self._failed for result in results):
-                        self._average += _WEIGHT * (loop.time() - self._began - self._average)
+                        self._average += _SMOOTHING * (loop.time() - self._began - self._average)
                 except DatabaseAway:
                     pass
                 except Exception:  # noqa: BLE001 - the callers that wait must hear of it.
                     _log.exception("a batch could not be committed")
                 finally:
                     self._began, self._sent = 0.0, 0
-                    self._tell(batch, results)
+                    self._set_results(batch, results)
         finally:
             self._task = None
 
-    def _tell(self, batch: list[tuple[Item, "asyncio.Future[Result]"]], results: Sequence[Result]) -> None:
+    def _set_results(
+        self, batch: list[tuple[Item, "asyncio.Future[Result]"]], results: Sequence[Result]
+    ) -> None:
         for (item, future), result in zip(batch, results, strict=True):
             if not future.done():
                 future.set_result(result)

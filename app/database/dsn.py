@@ -26,7 +26,7 @@ def sqlalchemy_url(dsn: str) -> str:
 
 
 def asyncpg_dsn(dsn: str) -> str:
-    """The same server for asyncpg itself (LISTEN needs a bare connection)."""
+    """Return the same server for asyncpg itself (LISTEN needs a bare connection)."""
     return sqlalchemy_url(dsn).replace(_ASYNCPG, "postgresql", 1).replace("ssl=", "sslmode=", 1)
 
 

@@ -8,10 +8,10 @@ from asyncpg.exceptions import InterfaceError, PostgresError, TooManyConnections
 
 from app.database.dsn import asyncpg_dsn
 
-_ASKING_SECONDS = 0.7
+_PROBE_SECONDS = 0.7
 _LATE_SECONDS = 0.05
 # After a silence, callers are told so without asking again for this long.
-_AWAY_SECONDS = 0.5
+_UNAVAILABLE_SECONDS = 0.5
 
 
 class Presence:
@@ -23,25 +23,25 @@ class Presence:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = asyncpg_dsn(dsn)
-        self._asking: asyncio.Task[bool] | None = None
-        self._away_until = 0.0
+        self._probing: asyncio.Task[bool] | None = None
+        self._unavailable_until = 0.0
 
     @property
     def away(self) -> bool:
         """It did not answer a moment ago."""
-        return time.monotonic() < self._away_until
+        return time.monotonic() < self._unavailable_until
 
     async def answers(self) -> bool:
         """Asks, or waits for the answer that others wait for."""
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask(), name="database-presence")
-        return await asyncio.shield(self._asking)
+        if self._probing is None:
+            self._probing = asyncio.create_task(self._probe(), name="database-presence")
+        return await asyncio.shield(self._probing)
 
-    async def _ask(self) -> bool:
-        until = time.monotonic() + _ASKING_SECONDS
+    async def _probe(self) -> bool:
+        until = time.monotonic() + _PROBE_SECONDS
         try:
-            async with asyncio.timeout(_ASKING_SECONDS):
-                connection = await asyncpg.connect(self._dsn, timeout=_ASKING_SECONDS)  # type: ignore[no-untyped-call]
+            async with asyncio.timeout(_PROBE_SECONDS):
+                connection = await asyncpg.connect(self._dsn, timeout=_PROBE_SECONDS)  # type: ignore[no-untyped-call]
             connection.terminate()
         except TooManyConnectionsError:
             # Who says that has too many clients, and is there.
@@ -50,14 +50,14 @@ class Presence:
             if isinstance(error, TimeoutError) and time.monotonic() > until + _LATE_SECONDS:
                 # This process was late itself, and cannot tell whose silence it was.
                 return True
-            self._away_until = time.monotonic() + _AWAY_SECONDS
+            self._unavailable_until = time.monotonic() + _UNAVAILABLE_SECONDS
             return False
         finally:
-            self._asking = None
+            self._probing = None
         return True
 
     async def aclose(self) -> None:
-        """Stops asking."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        """Stop asking."""
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)

@@ -63,7 +63,7 @@ async def schema_move(dsn: str, revision: str) -> SchemaMove:
 
 
 async def migrate(dsn: str, *, revision: str = "head", reverts: bool = False) -> SchemaMove:
-    """Brings the schema to `revision` and gives the way there; the whole of it is one transaction.
+    """Bring the schema to `revision` and gives the way there; the whole of it is one transaction.
 
     `revision` is `head`, `base`, an id or the beginning of one, or steps from here (`-1`, `+2`). The chain of
     migrations tells whether it lies above the schema's own or below. Down, which drops columns and tables, it

@@ -18,7 +18,7 @@ from app.resilience.verdicts import Verdict
 
 # So that the replicas do not all probe at once.
 _JITTER = 0.2
-_SOONEST_RETRY = 1.0
+_MIN_RETRY_SECONDS = 1.0
 
 
 class BreakerState(StrEnum):
@@ -36,8 +36,19 @@ class Breaker:
     """
 
     __slots__ = (
-        "_answered", "_changed", "_closed_at", "_failed", "_level", "_now", "_policy", "_probing",
-        "_row", "_until", "_window_end", "epoch", "shut",
+        "_backoff_level",
+        "_closed_at",
+        "_consecutive_failures",
+        "_failed",
+        "_now",
+        "_on_change",
+        "_open_until",
+        "_policy",
+        "_probing",
+        "_responded",
+        "_window_end",
+        "epoch",
+        "shut",
     )  # fmt: skip
 
     def __init__(
@@ -49,16 +60,16 @@ class Breaker:
     ) -> None:
         self._policy = policy
         self._now = now
-        self._changed = changed
+        self._on_change = changed
         self.epoch = 1
         self.shut = False
         self._probing = False
-        self._row = 0
-        self._answered = 0
+        self._consecutive_failures = 0
+        self._responded = 0
         self._failed = 0
         self._window_end = 0.0
-        self._until = 0.0
-        self._level = 0
+        self._open_until = 0.0
+        self._backoff_level = 0
         self._closed_at = -policy.open_most
 
     @property
@@ -69,31 +80,33 @@ class Breaker:
         return BreakerState.HALF_OPEN if self._probing else BreakerState.OPEN
 
     def admit(self) -> int:
-        """A permit, or 0 for a call that must not be made. Who gets one while `shut` is the only probe."""
+        """Return a permit, or 0 for a call that must not be made. Who gets one while `shut` is the only
+        probe.
+        """
         if not self.shut:
             return self.epoch
         if not self.ripe():
             return 0
         self._probing = True
         self.epoch += 1
-        self._changed(BreakerState.HALF_OPEN)
+        self._on_change(BreakerState.HALF_OPEN)
         return self.epoch
 
     def ripe(self) -> bool:
-        """Whether an open breaker would let a probe pass."""
-        return not self._probing and self._now() >= self._until
+        """Return whether an open breaker would let a probe pass."""
+        return not self._probing and self._now() >= self._open_until
 
     def seconds_left(self) -> float:
         """After how long it may be worth asking again."""
-        return max(self._until - self._now(), _SOONEST_RETRY)
+        return max(self._open_until - self._now(), _MIN_RETRY_SECONDS)
 
     def answered(self, permit: int) -> None:
         """The upstream works."""
         if permit != self.epoch:
             return
-        self._answered += 1
-        if self._row:
-            self._row = 0
+        self._responded += 1
+        if self._consecutive_failures:
+            self._consecutive_failures = 0
         if self._probing:
             self._close()
 
@@ -108,13 +121,13 @@ class Breaker:
         if now >= self._window_end:
             # A window begins with a failure, so that successes need not look at the clock.
             self._window_end = now + self._policy.window
-            self._answered = self._failed = 0
+            self._responded = self._failed = 0
         self._failed += 1
         if verdict is Verdict.FAILURE:
-            self._row += 1
-        calls = self._answered + self._failed
+            self._consecutive_failures += 1
+        calls = self._responded + self._failed
         often = calls >= self._policy.volume and self._failed >= self._policy.ratio * calls
-        if often or self._row >= self._policy.failures:
+        if often or self._consecutive_failures >= self._policy.failures:
             self._open()
 
     def give_back(self, permit: int) -> None:
@@ -122,25 +135,25 @@ class Breaker:
         if self._probing and permit == self.epoch:
             self._probing = False
             self.epoch += 1
-            self._changed(BreakerState.OPEN)
+            self._on_change(BreakerState.OPEN)
 
     def _open(self) -> None:
         policy, now = self._policy, self._now()
         lately = self.shut or now < self._closed_at + policy.open_most
-        self._level = self._level + 1 if lately else 0
-        seconds = min(policy.open_seconds * 2.0 ** min(self._level, 30), policy.open_most)
-        self._until = now + seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  Not a secret.
+        self._backoff_level = self._backoff_level + 1 if lately else 0
+        seconds = min(policy.open_seconds * 2.0 ** min(self._backoff_level, 30), policy.open_most)
+        self._open_until = now + seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  Not a secret.
         self.shut = True
-        self._turn(BreakerState.OPEN)
+        self._change_state(BreakerState.OPEN)
 
     def _close(self) -> None:
         self.shut = False
         self._closed_at = self._now()
-        self._turn(BreakerState.CLOSED)
+        self._change_state(BreakerState.CLOSED)
 
-    def _turn(self, state: BreakerState) -> None:
+    def _change_state(self, state: BreakerState) -> None:
         self._probing = False
         self.epoch += 1
-        self._row = self._answered = self._failed = 0
+        self._consecutive_failures = self._responded = self._failed = 0
         self._window_end = 0.0
-        self._changed(state)
+        self._on_change(state)

@@ -4,7 +4,7 @@ Google's SRE book, "Handling Overload": at most three attempts a call, and retri
 """
 
 # So many are saved up in good times at most: a burst of failures must not become a burst of retries.
-_SAVED_MOST = 10.0
+_MAX_BALANCE = 10.0
 
 
 class Budget:
@@ -23,8 +23,8 @@ class Budget:
         self.spent = 0
 
     def spend(self) -> bool:
-        """Whether there may be one more retry; counts it if so."""
-        self._balance = min(self._balance + (self.calls - self._seen) * self._share, _SAVED_MOST)
+        """Return whether there may be one more retry; counts it if so."""
+        self._balance = min(self._balance + (self.calls - self._seen) * self._share, _MAX_BALANCE)
         self._seen = self.calls
         lent = 1.0 if self._share and not self.spent else 0.0
         if self._balance + lent < 1.0:

@@ -19,7 +19,7 @@ from app.resilience.bulkhead import Bulkhead
 from app.resilience.policy import Policy
 from app.resilience.verdicts import Verdict
 
-Changed = Callable[["Origin", BreakerState], None]
+BreakerListener = Callable[["Origin", BreakerState], None]
 
 
 class Origin:
@@ -30,25 +30,25 @@ class Origin:
     """
 
     __slots__ = (
-        "__weakref__", "_clock", "breaker", "budget", "bulkhead", "busy", "now", "open", "policy",
+        "__weakref__", "_timers", "breaker", "budget", "bulkhead", "busy", "now", "open", "policy",
         "providers",
     )  # fmt: skip
 
-    def __init__(self, policy: Policy, clock: Timers, *, changed: Changed | None = None) -> None:
+    def __init__(self, policy: Policy, timers: Timers, *, changed: BreakerListener | None = None) -> None:
         self.policy = policy
         self.providers: set[str] = set()
         self.breaker = Breaker(
-            policy, now=clock.loop.time, changed=lambda state: self._turned(state, changed)
+            policy, now=timers.loop.time, changed=lambda state: self._breaker_changed(state, changed)
         )
-        self.bulkhead = Bulkhead(clock, most=policy.concurrency, queue=policy.queue)
+        self.bulkhead = Bulkhead(timers, most=policy.concurrency, queue=policy.queue)
         self.budget = Budget(policy.budget)
         self.busy = 0
         self.open = 0
-        self.now = clock.loop.time
-        self._clock = clock
+        self.now = timers.loop.time
+        self._timers = timers
 
     def enter(self) -> int:
-        """A permit, never 0, where there is a place and no trouble; else 0, and `wait` says more."""
+        """Return a permit, never 0, where there is a place and no trouble; else 0, and `wait` says more."""
         bulkhead = self.bulkhead
         if self.breaker.shut or bulkhead.waiting or bulkhead.running >= bulkhead.most:
             return 0
@@ -57,20 +57,20 @@ class Origin:
         return self.breaker.epoch
 
     async def wait(self, deadline: float) -> int:
-        """A permit, waited for until `deadline` (`loop.time()`) or the end of the queue's patience.
+        """Return a permit, waited for until `deadline` (`loop.time()`) or the end of the queue's patience.
 
         Raises CircuitOpen at once while calls are refused, and OriginBusy where no place became free.
         """
         breaker, bulkhead = self.breaker, self.bulkhead
         if breaker.shut:
             # Nobody queues up to be the probe.
-            placed = breaker.ripe() and bulkhead.take()
+            has_permit = breaker.ripe() and bulkhead.take()
         else:
             until = min(deadline, self.now() + self.policy.queue_seconds)
-            placed = await bulkhead.wait(until)
-        if not placed:
+            has_permit = await bulkhead.wait(until)
+        if not has_permit:
             if breaker.shut:
-                raise self._refused()
+                raise self._circuit_open()
             self.busy += 1
             raise OriginBusy(
                 f"{self.policy.concurrency} calls to this upstream are under way, and none ended in time."
@@ -78,7 +78,7 @@ class Origin:
         permit = breaker.admit()
         if not permit:
             bulkhead.leave()
-            raise self._refused()
+            raise self._circuit_open()
         self.budget.calls += 1
         return permit
 
@@ -108,14 +108,14 @@ class Origin:
         if self.breaker.shut:
             self.breaker.give_back(permit)
 
-    def _refused(self) -> CircuitOpen:
+    def _circuit_open(self) -> CircuitOpen:
         self.open += 1
         return CircuitOpen(
             "Calls to this upstream are paused, because it has failed repeatedly.",
             retry_after=math.ceil(self.breaker.seconds_left()),
         )
 
-    def _turned(self, state: BreakerState, changed: Changed | None) -> None:
+    def _breaker_changed(self, state: BreakerState, changed: BreakerListener | None) -> None:
         if state is BreakerState.OPEN:
             self.bulkhead.turn_away()
         if changed is not None:
@@ -129,8 +129,10 @@ class Origins:
     a plan compiled anew finds an open breaker open. `changed` is told each change of a breaker.
     """
 
-    def __init__(self, clock: Timers, *, capacity: int = 4096, changed: Changed | None = None) -> None:
-        self._clock = clock
+    def __init__(
+        self, timers: Timers, *, capacity: int = 4096, changed: BreakerListener | None = None
+    ) -> None:
+        self._timers = timers
         self._capacity = capacity
         self._changed = changed
         self._known: WeakValueDictionary[tuple[UUID, str, bytes, Policy], Origin] = WeakValueDictionary()
@@ -140,15 +142,17 @@ class Origins:
         return len(self._known)
 
     def __iter__(self) -> Iterator[Origin]:
-        """All that are known: for metrics."""
+        """Return all that are known: for metrics."""
         return iter(list(self._known.values()))
 
     def of(self, tenant: UUID, origin: str, egress: bytes, policy: Policy) -> Origin:
-        """The one for what `Adapter.origin` gives, reached by the `EgressSettings.key` (b"" for directly)."""
+        """Return the one for what `Adapter.origin` gives, reached by the `EgressSettings.key` (b"" for
+        directly).
+        """
         key = (tenant, origin, egress, policy)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Origin(policy, self._clock, changed=self._changed)
+            found = self._known[key] = Origin(policy, self._timers, changed=self._changed)
         self._recent[key] = found
         self._recent.move_to_end(key)
         while len(self._recent) > self._capacity:

@@ -12,7 +12,7 @@ from app.errors import (
 
 # What proxies and servers answer that cannot serve at all just now (RFC 9110 section 15.6). Any other 5xx may
 # be due to one caller's arguments.
-_OUT_OF_ORDER = frozenset({502, 503, 504})
+_UNAVAILABLE_STATUSES = frozenset({502, 503, 504})
 
 
 class Verdict(IntEnum):
@@ -28,14 +28,14 @@ class Verdict(IntEnum):
 
 
 def judge(error: UpstreamError) -> Verdict:
-    """The verdict for what an adapter raised. A 4xx is an answer."""
+    """Return the verdict for what an adapter raised. A 4xx is an answer."""
     if isinstance(error, (UpstreamTimeout, UpstreamUnreachable)):
         return Verdict.FAILURE
     if isinstance(error, UpstreamMalformed):
         return Verdict.FAULT
     if isinstance(error, UpstreamRejected) and error.answer is not None:
         status = error.answer.status
-        if status in _OUT_OF_ORDER:
+        if status in _UNAVAILABLE_STATUSES:
             return Verdict.FAILURE
         if status >= 500:
             return Verdict.FAULT

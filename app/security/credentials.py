@@ -52,7 +52,7 @@ class SealedVariable:
         object.__setattr__(self, "_context", parts)
 
     def context(self) -> tuple[str, ...]:
-        """The associated data of `sealed`."""
+        """Return the associated data of `sealed`."""
         return self._context
 
 
@@ -85,20 +85,20 @@ class SealedCredential:
         object.__setattr__(self, "_context", (*fixed, token_url, *sorted(self.allowed_origins)))
 
     def context(self) -> tuple[str, ...]:
-        """The associated data of `sealed`: who owns it, which version it is, and where it may go."""
+        """Return the associated data of `sealed`: who owns it, which version it is, and where it may go."""
         return self._context
 
 
 def seal_credential(
     credential: SealedCredential, *, vault: Vault, fields: Mapping[str, Any]
 ) -> SealedCredential:
-    """The credential with these secret fields sealed in; give it with `sealed=b""`."""
+    """Return the credential with these secret fields sealed in; give it with `sealed=b""`."""
     blob = vault.seal(orjson.dumps(dict(fields)), context=credential.context())
     return replace(credential, sealed=blob)
 
 
 def open_credential(credential: SealedCredential, *, vault: Vault) -> dict[str, Any]:
-    """The secret fields, `${NAME}` still in them; raises SealBroken."""
+    """Return the secret fields, `${NAME}` still in them; raises SealBroken."""
     fields = orjson.loads(vault.open(credential.sealed, context=credential.context()))
     if not isinstance(fields, dict):
         raise SealBroken("A sealed credential is not an object.")
@@ -106,14 +106,14 @@ def open_credential(credential: SealedCredential, *, vault: Vault) -> dict[str, 
 
 
 def seal_variable(variable: SealedVariable, *, vault: Vault, value: str) -> SealedVariable:
-    """The variable with this value: sealed where it is secret, in the open where it is not."""
+    """Return the variable with this value: sealed where it is secret, in the open where it is not."""
     if not variable.secret:
         return replace(variable, value=value, sealed=None)
     return replace(variable, value=None, sealed=vault.seal(value.encode(), context=variable.context()))
 
 
 def open_variable(variable: SealedVariable, *, vault: Vault) -> str | None:
-    """The value, or None where none is stored; raises SealBroken."""
+    """Return the value, or None where none is stored; raises SealBroken."""
     if not variable.secret or variable.value is not None:
         return variable.value
     return (

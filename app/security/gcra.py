@@ -78,7 +78,7 @@ class Standing:
         self.share = share
 
     def refusing(self) -> Bucket:
-        """The limit for which there is longest to wait."""
+        """Return the limit for which there is longest to wait."""
         waits = list(self._waits())
         return self.buckets[waits.index(max(waits))]
 
@@ -124,7 +124,9 @@ def shared(bucket: Bucket, share: int) -> tuple[float, float]:
 
 
 def admit(buckets: tuple[Bucket, ...], now: float, *, share: int) -> Standing:
-    """The same as SCRIPT with what this process knows; `now` is its monotonic clock in microseconds."""
+    """Return the same as SCRIPT with what this process knows; `now` is its monotonic clock in
+    microseconds.
+    """
     aheads, admitted = [], True
     for bucket in buckets:
         interval, tolerance = shared(bucket, share)

@@ -44,14 +44,14 @@ class KeyParts:
 
 
 def mint() -> MintedKey:
-    """A new random key."""
+    """Return a new random key."""
     key_id = _random(ID_LENGTH)
     body = f"{PREFIX}_{key_id}_{_random(SECRET_LENGTH)}"
     return MintedKey(text=Secret(body + _checksum(body)), key_id=key_id)
 
 
 def parse(text: str) -> KeyParts | None:
-    """The parts of a text with the form and checksum of a key; None for any other text."""
+    """Return the parts of a text with the form and checksum of a key; None for any other text."""
     if len(text) != KEY_LENGTH:
         return None
     match = _FORM.fullmatch(text)

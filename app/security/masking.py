@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 MIN_FRAGMENT: Final = 12
 """Characters of the shortest part of a secret's coded form that is looked for within longer text."""
-# A shorter value ("ab") would strike holes into ordinary words and protects nothing that cannot be guessed.
+# A shorter value ("ab") would mask holes into ordinary words and protects nothing that cannot be guessed.
 MIN_SECRET: Final = 4
 """Characters of the shortest value that is masked at all."""
 _UNICODE: Final = re.compile(r"\\u[0-9a-f]{4}")
@@ -54,25 +54,26 @@ class Masker:
             self._index = None
 
     def mask(self, text: str) -> str:
-        """The text with every known form of every known value replaced by `***`."""
+        """Return the text with every known form of every known value replaced by `***`."""
         index = self._index
         if index is None:
             with self._lock:
                 index = self._index = _Index({form for known in self._known.values() for form in known})
-        return index.strike(text)
+        return index.mask(text)
 
     def mask_bytes(self, body: bytes) -> bytes:
-        """The same for bytes; what is not UTF-8 passes unchanged where no secret stands."""
+        """Return the same for bytes; what is not UTF-8 passes unchanged where no secret stands."""
         return self.mask(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def mask_values(text: str, values: Iterable[str]) -> str:
-    """The text with all forms of just these values replaced; for text that few secrets can be in."""
-    return _strike(text, _longest_first(form for value in values for form in secret_forms(value)))
+    """Return the text with all forms of just these values replaced; for text that few secrets can be in."""
+    return _replace_forms(text, _longest_first(form for value in values for form in secret_forms(value)))
 
 
 def secret_forms(value: str) -> tuple[str, ...]:
-    """The forms in which a value travels, each once; () for a value of less than `MIN_SECRET` characters.
+    """Return the forms in which a value travels, each once; () for a value of less than `MIN_SECRET`
+    characters.
 
     As it is; in base64 (both alphabets, alone and within a longer text); in hex; percent-encoded; escaped for
     JSON as the usual encoders do it, also for JSON within a JSON string; escaped for HTML and XML.
@@ -150,22 +151,22 @@ class _Index:
         for form in self._forms:
             self._by_anchor.setdefault(form[:MIN_SECRET], []).append(form)
 
-    def strike(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         # Measured: `in` costs 70 ns and 0.055 ns a character for each form, the look-up of all anchors 45 ns
         # a character whatever their number. With 8,000 forms, a log line of 200 characters takes 20 us
         # instead of 650.
         if len(self._forms) * (70 + len(text) * 0.055) <= len(text) * 45:
-            return _strike(text, self._forms)
+            return _replace_forms(text, self._forms)
         seen = {text[start : start + MIN_SECRET] for start in range(len(text) - MIN_SECRET + 1)}
         found = [form for anchor in self._by_anchor.keys() & seen for form in self._by_anchor[anchor]]
-        return _strike(text, _longest_first(found)) if found else text
+        return _replace_forms(text, _longest_first(found)) if found else text
 
 
 def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(forms, key=len, reverse=True))
 
 
-def _strike(text: str, forms: tuple[str, ...]) -> str:
+def _replace_forms(text: str, forms: tuple[str, ...]) -> str:
     for form in forms:
         if form in text:
             text = text.replace(form, MASK)

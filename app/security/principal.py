@@ -38,31 +38,35 @@ class Principal:
     rate: RateLimit | None = None
 
     def has(self, scope: str) -> bool:
-        """Whether the scope is held; `admin` holds all."""
+        """Return whether the scope is held; `admin` holds all."""
         return scope in self.scopes or ADMIN in self.scopes
 
     def may_use(self, provider: str, registrar_tags: Collection[str]) -> bool:
-        """Whether the limits let this caller see and call tools of a provider; they bind admins as well."""
+        """Return whether the limits let this caller see and call tools of a provider; they bind admins as
+        well.
+        """
         if self.providers is not None and provider not in self.providers:
             return False
         return self.tags is None or not self.tags.isdisjoint(registrar_tags)
 
     def limits_cover(self, grant: Grant) -> bool:
-        """Whether the grant reaches nothing that this caller's own limits keep from it."""
+        """Return whether the grant reaches nothing that this caller's own limits keep from it."""
         return _narrower(grant.providers, self.providers) and _narrower(grant.tags, self.tags)
 
     def outlives(self, grant: Grant) -> bool:
-        """Whether the grant ends no later than this caller's own key."""
+        """Return whether the grant ends no later than this caller's own key."""
         if self.expires_at is None:
             return True
         return grant.expires_at is not None and grant.expires_at <= self.expires_at
 
     def outpaces(self, grant: Grant) -> bool:
-        """Whether the grant may call no more often than this caller's own key, where that has a limit."""
+        """Return whether the grant may call no more often than this caller's own key, where that has a
+        limit.
+        """
         return self.rate is None or not self.rate.own or self.rate.covers(grant.rate)
 
     def lacks(self, grant: Grant) -> tuple[str, ...]:
-        """The scopes of the grant that this caller does not hold."""
+        """Return the scopes of the grant that this caller does not hold."""
         return missing(grant.scopes, held=self.scopes)
 
 

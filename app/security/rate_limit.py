@@ -45,7 +45,7 @@ class RateLimit:
         return {"requests": self.requests, "per_seconds": self.per_seconds, "burst": self.burst}
 
     def covers(self, other: "RateLimit | None") -> bool:
-        """Whether another limit allows no more than this one, in any span of time."""
+        """Return whether another limit allows no more than this one, in any span of time."""
         if other is None:
             return False
         slower = other.requests * self.per_seconds <= self.requests * other.per_seconds

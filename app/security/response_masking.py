@@ -50,8 +50,17 @@ class ResponseMasker:
     """
 
     __slots__ = (
-        "_charsets", "_invariant", "_joined", "_max", "_needles", "_prefixes", "_quick", "_regex", "_tails",
-        "_whole", "values",
+        "_charsets",
+        "_combined",
+        "_invariant",
+        "_max",
+        "_needles",
+        "_prefilters",
+        "_prefixes",
+        "_regex",
+        "_short_prefixes",
+        "_whole_values",
+        "values",
     )  # fmt: skip
 
     def __init__(self, values: Iterable[str], *, charsets: Sequence[str] = ("utf-8",)) -> None:
@@ -69,25 +78,25 @@ class ResponseMasker:
                     if not is_long:
                         short.add(form.encode(charset))
         self._needles = {needle: needles[needle] for needle in sorted(needles, key=len, reverse=True)}
-        self._whole = frozenset(short)
-        self._quick = _quick(self.values, tuple(self._needles))
-        self._invariant = _invariant(self._quick)
+        self._whole_values = frozenset(short)
+        self._prefilters = _prefilters(self.values, tuple(self._needles))
+        self._invariant = _invariant(self._prefilters)
         self._max = max(map(len, self._needles), default=0)
         by_prefix: dict[bytes, list[bytes]] = {}
         for looked_for in self._needles:
             if len(looked_for) > _PREFIX:
                 by_prefix.setdefault(looked_for[:_PREFIX], []).append(looked_for)
         self._prefixes = tuple((prefix, tuple(found)) for prefix, found in by_prefix.items())
-        self._tails = frozenset(
+        self._short_prefixes = frozenset(
             needle[:size] for needle in self._needles for size in range(1, min(_PREFIX, len(needle)))
         )
         self._regex: re.Pattern[bytes] | None = None
         self._charsets: dict[str, ResponseMasker] = {}
-        self._joined: dict[ResponseMasker, ResponseMasker] = {}
+        self._combined: dict[ResponseMasker, ResponseMasker] = {}
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Self | None:
-        """A masker, or None where there is nothing to be masked."""
+        """Return a masker, or None where there is nothing to be masked."""
         known = [value for value in values if len(value) >= MIN_SECRET]
         return cls(known) if known else None
 
@@ -95,11 +104,11 @@ class ResponseMasker:
         """One for the values of both. `other` holds it for the next call, so it lives no longer than that."""
         if other is None or other is self:
             return self
-        cache = other._joined  # noqa: SLF001 - of its own class.
+        cache = other._combined  # noqa: SLF001 - of its own class.
         made = cache.get(self)
         if made is None:
             made = ResponseMasker((*self.values, *other.values))
-            _put(cache, self, made)
+            _put_bounded(cache, self, made)
         return made
 
     @property
@@ -111,28 +120,28 @@ class ResponseMasker:
         return f"<ResponseMasker of {len(self.values)} values>"
 
     def is_clean(self, text: bytes) -> bool:
-        """Whether UTF-8 text holds no secret for certain, in whatever it is divided.
+        """Return whether UTF-8 text holds no secret for certain, in whatever it is divided.
 
         False also where it takes a closer look: at short secrets, escapes, and text with a NUL.
         """
-        if self._whole or b"\\" in text or b"\x00" in text:
+        if self._whole_values or b"\\" in text or b"\x00" in text:
             return False
-        for needle in self._quick:  # noqa: SIM110 - a generator costs as much as three needles.
+        for needle in self._prefilters:  # noqa: SIM110 - a generator costs as much as three needles.
             if needle in text:
                 return False
         return True
 
     def mask(self, body: bytes) -> bytes:
-        """The body without the secrets; the same object where it holds none."""
-        for needle in self._quick:
+        """Return the body without the secrets; the same object where it holds none."""
+        for needle in self._prefilters:
             if needle in body:
                 return self.mask_part(body)
-        if self._whole and len(body) <= 2 * self._max and body.strip() in self._whole:
+        if self._whole_values and len(body) <= 2 * self._max and body.strip() in self._whole_values:
             return _MASK
         return body
 
     def mask_json(self, body: bytes) -> bytes:
-        """The same for one or more JSON values, whose strings may have any escapes."""
+        """Return the same for one or more JSON values, whose strings may have any escapes."""
         masked = self.mask(body)
         if masked is not body and masked == _MASK and _is_json(body):
             # A number, or a string, that was the whole body.
@@ -148,7 +157,7 @@ class ResponseMasker:
         return body if masked == body else masked
 
     def _may_be_escaped(self, body: bytes) -> bool:
-        """Whether a string of the JSON may hold a secret with odd escapes in it; False is certain.
+        """Return whether a string of the JSON may hold a secret with odd escapes in it; False is certain.
 
         Of every needle, there is a part whose characters have no other escapes than these: it is looked for
         in the body without them. All steps are single passes in C, whatever the number of escapes.
@@ -167,7 +176,7 @@ class ResponseMasker:
         return any(part in plain for part in self._invariant)
 
     def mask_text(self, text: str) -> str:
-        """A text of its own, such as a header value; the same object where it holds no secret."""
+        """Return a text of its own, such as a header value; the same object where it holds no secret."""
         raw = text.encode("utf-8", "surrogatepass")
         masked = self.mask(raw)
         return text if masked is raw else masked.decode("utf-8", "surrogatepass")
@@ -178,8 +187,8 @@ class ResponseMasker:
         One whose name holds a secret is left out.
         """
         joined = "\n".join([text for pair in headers for text in pair]).encode("utf-8", "surrogatepass")
-        if not self._whole:
-            for needle in self._quick:
+        if not self._whole_values:
+            for needle in self._prefilters:
                 if needle in joined:
                     break
             else:
@@ -188,7 +197,9 @@ class ResponseMasker:
         return headers if masked == headers else masked
 
     def mask_value(self, value: Any) -> Any:
-        """A JSON value with its strings and keys masked; what holds no secret stays the same object."""
+        """Return a JSON value with its strings and keys masked; what holds no secret stays the same
+        object.
+        """
         if isinstance(value, str):
             return self.mask_text(value)
         if isinstance(value, dict):
@@ -207,7 +218,7 @@ class ResponseMasker:
         return value
 
     def finds(self, body: bytes) -> bool:
-        """Whether the body holds a secret."""
+        """Return whether the body holds a secret."""
         return self.mask(body) is not body
 
     def stream(self) -> "MaskedStream":
@@ -215,7 +226,7 @@ class ResponseMasker:
         return MaskedStream(self)
 
     def in_charset(self, charset: str) -> "ResponseMasker":
-        """The same for text that is in this charset, as it is declared, or in UTF-8 all the same.
+        """Return the same for text that is in this charset, as it is declared, or in UTF-8 all the same.
 
         Itself for a charset that Python does not know.
         """
@@ -228,14 +239,14 @@ class ResponseMasker:
         made = self._charsets.get(name)
         if made is None:
             made = ResponseMasker(self.values, charsets=("utf-8", *_BYTE_ORDERS.get(name, (name,))))
-            _put(self._charsets, name, made)
+            _put_bounded(self._charsets, name, made)
         return made
 
     def _key(self, name: Any) -> Any:
         return self.mask_text(name) if isinstance(name, str) else name
 
     def _in_string(self, found: re.Match[bytes]) -> bytes:
-        """A JSON string with an escaped secret in it, without its escapes and the secret."""
+        """Return a JSON string with an escaped secret in it, without its escapes and the secret."""
         if b"\\" not in found[0]:
             return found[0]
         try:
@@ -249,7 +260,7 @@ class ResponseMasker:
         return found[0] if masked is text else orjson.dumps(masked)
 
     def mask_part(self, body: bytes) -> bytes:
-        """The same as `mask` for a part of a body, which is no whole text."""
+        """Return the same as `mask` for a part of a body, which is no whole text."""
         masked = self._pattern().sub(self._mask_of, body)
         # The quick look may have found a part of a needle only.
         return body if masked == body else masked
@@ -258,8 +269,8 @@ class ResponseMasker:
         """Of a beginning of a body: what of it is masked for good, what has to wait for more, and whether
         something was masked.
         """
-        end = len(piece) - self._open_end(piece)
-        for needle in self._quick:
+        end = len(piece) - self._pending_size(piece)
+        for needle in self._prefilters:
             if needle in piece:
                 break
         else:
@@ -273,7 +284,7 @@ class ResponseMasker:
             out += (piece[begin : found.start()], self._needles[found[0]])
             begin = found.end()
         if begin > end:
-            end = len(piece) - self._open_end(piece[begin:])
+            end = len(piece) - self._pending_size(piece[begin:])
         out.append(piece[begin:end])
         return b"".join(out), piece[end:], begin > 0
 
@@ -281,12 +292,12 @@ class ResponseMasker:
         return self._needles[found[0]]
 
     def _pattern(self) -> re.Pattern[bytes]:
-        """All needles, the longest first."""
+        """Return all needles, the longest first."""
         if self._regex is None:
             self._regex = re.compile(b"|".join(re.escape(needle) for needle in self._needles))
         return self._regex
 
-    def _open_end(self, piece: bytes) -> int:
+    def _pending_size(self, piece: bytes) -> int:
         """Bytes at the end of a piece that may be the beginning of a needle: of the longest such end."""
         window = piece[1 - self._max :] if len(piece) >= self._max else piece
         longest = 0
@@ -299,7 +310,7 @@ class ResponseMasker:
                     break
                 at = window.find(prefix, at + 1)
         for size in range(min(_PREFIX - 1, len(window)), longest, -1):
-            if window[-size:] in self._tails:
+            if window[-size:] in self._short_prefixes:
                 return size
         return longest
 
@@ -334,7 +345,7 @@ class MaskedStream:
 
 
 def mask_error(error: GatewayError, masker: ResponseMasker) -> None:
-    """Masks in place what an error says: its own texts, and the upstream's body and headers."""
+    """Mask in place what an error says: its own texts, and the upstream's body and headers."""
     error.detail = masker.mask_text(error.detail)
     error.args = (error.detail,)
     error.headers = {name: masker.mask_text(value) for name, value in error.headers.items()}
@@ -357,7 +368,7 @@ def _mask_of(form: str) -> str:
     return ("8" if set(form) == {"9"} else "9") * len(form)
 
 
-def _put(cache: dict[_Key, ResponseMasker], key: _Key, masker: ResponseMasker) -> None:
+def _put_bounded(cache: dict[_Key, ResponseMasker], key: _Key, masker: ResponseMasker) -> None:
     """Into a small cache, whose oldest entry leaves."""
     while len(cache) >= _MAX_CACHED:
         del cache[next(iter(cache))]
@@ -382,7 +393,7 @@ def _invariant(parts: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(runs)) if all(runs) else ()
 
 
-def _quick(values: Sequence[str], needles: Sequence[bytes]) -> tuple[bytes, ...]:
+def _prefilters(values: Sequence[str], needles: Sequence[bytes]) -> tuple[bytes, ...]:
     """As few texts as possible of which every needle holds at least one.
 
     Of a secret with special characters, the longest part without any is in all of its escaped forms.

@@ -21,7 +21,7 @@ ADMIN: Scope = "admin"
 
 
 def missing(wanted: Iterable[str], *, held: frozenset[str]) -> tuple[str, ...]:
-    """The scopes of `wanted` that `held` does not give, sorted."""
+    """Return the scopes of `wanted` that `held` does not give, sorted."""
     if ADMIN in held:
         return ()
     return tuple(sorted(set(wanted) - held))

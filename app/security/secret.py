@@ -19,7 +19,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The text itself. Call it where the bytes are put on the wire, and keep no copy."""
+        """Return the text itself. Call it where the bytes are put on the wire, and keep no copy."""
         return self._value
 
     def __eq__(self, other: object) -> bool:

@@ -38,7 +38,7 @@ _NONCE = slice(17, 29)
 _HEADER = 29
 _KEY_BYTES = 32
 # 32 random bytes hold fewer than 16 different values once in 10^13 keys.
-_FEWEST_DIFFERENT_BYTES = 16
+_MIN_DISTINCT_BYTES = 16
 _RING_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _LENGTH = struct.Struct(">I").pack
 
@@ -95,7 +95,7 @@ class KeyRing:
 
     @staticmethod
     def generate(key_id: str) -> str:
-        """A new random entry `id:base64` to be put in front of a ring."""
+        """Return a new random entry `id:base64` to be put in front of a ring."""
         return f"{key_id}:{base64.b64encode(os.urandom(_KEY_BYTES)).decode()}"
 
     def __contains__(self, key_id: object) -> bool:
@@ -156,13 +156,15 @@ class Vault:
         self._digest_key = digest_keys[0] if digest_keys else None
 
     def new_data_key(self, purpose: Purpose) -> DataKey:
-        """A new wrapped key, to be stored; it is used only after it has come back through `load`."""
+        """Return a new wrapped key, to be stored; it is used only after it has come back through `load`."""
         key_id = _time_ordered_id()
         wrapped = self.ring.wrap(AESGCM.generate_key(256), key_id=key_id, purpose=purpose)
         return DataKey(id=key_id, purpose=purpose, kek_id=self.ring.first, wrapped=wrapped)
 
     def rewrap(self, row: DataKey) -> DataKey:
-        """The same data key under the first key of the ring; what was sealed with it stays as it is."""
+        """Return the same data key under the first key of the ring; what was sealed with it stays as it
+        is.
+        """
         wrapped = self.ring.wrap(self.ring.unwrap(row), key_id=row.id, purpose=row.purpose)
         return DataKey(id=row.id, purpose=row.purpose, kek_id=self.ring.first, wrapped=wrapped)
 
@@ -185,7 +187,7 @@ class Vault:
             raise SealBroken("The sealed value does not belong here, or was damaged.") from None
 
     def is_current(self, blob: bytes) -> bool:
-        """Whether the blob was sealed with the newest data key (an older one may be sealed again)."""
+        """Return whether the blob was sealed with the newest data key (an older one may be sealed again)."""
         return self._newest is not None and blob[_KEY_ID] == self._newest[0]
 
     def digest(self, purpose: str, *parts: bytes) -> bytes:
@@ -212,7 +214,7 @@ def _prefixed(parts: Iterable[bytes]) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _associated(context: tuple[str, ...]) -> bytes:
-    """The context as bytes; remembered, since it is public and the same at each call of a tool."""
+    """Return the context as bytes; remembered, since it is public and the same at each call of a tool."""
     return _prefixed([part.encode() for part in context])
 
 
@@ -234,7 +236,7 @@ def _check_key(key_id: str, key: bytes) -> None:
     if len(key) != _KEY_BYTES:
         raise ValueError(f"The key {key_id!r} of the key ring has {len(key)} bytes instead of 32: {advice}.")
     steps = {(after - before) % 256 for before, after in itertools.pairwise(key)}
-    repeated = len(set(key)) < _FEWEST_DIFFERENT_BYTES
+    repeated = len(set(key)) < _MIN_DISTINCT_BYTES
     readable = all(0x20 <= byte < 0x7F for byte in key)
     if repeated or readable or len(steps) == 1:
         raise ValueError(
@@ -243,7 +245,7 @@ def _check_key(key_id: str, key: bytes) -> None:
 
 
 def _time_ordered_id() -> UUID:
-    """A UUIDv7 (RFC 9562 section 5.7), ordered within a millisecond, too (section 6.2, method 3).
+    """Return a UUIDv7 (RFC 9562 section 5.7), ordered within a millisecond, too (section 6.2, method 3).
 
     Made here, because the call path does not import the tables.
     """

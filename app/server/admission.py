@@ -15,15 +15,15 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-_EVERY: Final = 0.025
+_SAMPLE_SECONDS: Final = 0.025
 _SAMPLES: Final = 5
 # Per sample, the share rises by a tenth of what is missing to one, and falls by a fiftieth.
 _RISE: Final = 0.1
 _FALL: Final = 0.02
-_MOST_REFUSED: Final = 0.95
+_MAX_PRESSURE: Final = 0.95
 
 
-def _none() -> int:
+def _zero() -> int:
     return 0
 
 
@@ -38,9 +38,9 @@ class Admission:
 
     __slots__ = (
         "_handle",
-        "_lag",
         "_late",
         "_loop",
+        "_max_lag",
         "_next",
         "fewest",
         "most",
@@ -56,15 +56,15 @@ class Admission:
         self.running = 0
         self.refused = 0
         self.pressure = 0.0
-        self.unverified: Callable[[], int] = _none
-        self._lag = lag
+        self.unverified: Callable[[], int] = _zero
+        self._max_lag = lag
         self._late = [0.0] * _SAMPLES
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._next = 0.0
 
     def refuses(self) -> bool:
-        """Whether a new call must not be taken; counts it if so."""
+        """Return whether a new call must not be taken; counts it if so."""
         running = self.running
         if running < self.most and not (self.pressure and running >= self.fewest):
             return False
@@ -77,23 +77,23 @@ class Admission:
         return True
 
     def start(self) -> None:
-        """Begins to watch the running loop."""
+        """Begin to watch the running loop."""
         self._loop = asyncio.get_running_loop()
         self._watch()
 
     def stop(self) -> None:
-        """Ends that."""
+        """Stop that."""
         if self._handle is not None:
             self._handle.cancel()
         self.pressure = 0.0
 
     def sample(self, late: float) -> None:
-        """Takes note of how late (seconds) a timer was."""
+        """Take note of how late (seconds) a timer was."""
         self._late = [*self._late[1:], late]
-        if min(self._late) > self._lag:
+        if min(self._late) > self._max_lag:
             if not self.pressure and self.running >= self.fewest:
                 log.warning("calls are being refused: the event loop is late", seconds=round(late, 3))
-            self.pressure = min(self.pressure + _RISE * (1 - self.pressure), _MOST_REFUSED)
+            self.pressure = min(self.pressure + _RISE * (1 - self.pressure), _MAX_PRESSURE)
         elif self.pressure:
             self.pressure = max(self.pressure - _FALL, 0.0)
 
@@ -104,5 +104,5 @@ class Admission:
         now = loop.time()
         if self._next:
             self.sample(now - self._next)
-        self._next = now + _EVERY
+        self._next = now + _SAMPLE_SECONDS
         self._handle = loop.call_at(self._next, self._watch)

@@ -133,7 +133,7 @@ class Connections:
         """Those who do not take their response as fast as it is made."""
         self._head_cost = 0
         self._addresses: dict[str, int] = {}
-        self._trusted = ProxyHeadersMiddleware(_nothing, self.limits.forwarded_allow_ips).trusted_hosts
+        self._trusted = ProxyHeadersMiddleware(_no_app, self.limits.forwarded_allow_ips).trusted_hosts
         self._groups = lru_cache(maxsize=4096)(self._find_group)
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -304,7 +304,7 @@ def _expired(queue: dict[Connection, float], before: float) -> list[Connection]:
     return found
 
 
-async def _nothing(_scope: Any, _receive: Any, _send: Any) -> None:
+async def _no_app(_scope: Any, _receive: Any, _send: Any) -> None:
     """Stand for the application where only the list of proxies is of use."""
 
 

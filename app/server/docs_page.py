@@ -15,7 +15,7 @@ _ASSETS = Path(fastapi_offline.__file__).parent / "static"
 
 
 def install(app: FastAPI, *, is_open: bool) -> None:
-    """Adds the pages; when not `is_open` they need a key with `tools:read`."""
+    """Add the pages; when not `is_open` they need a key with `tools:read`."""
 
     async def admit(request: Request) -> None:
         if not is_open:

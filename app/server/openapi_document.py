@@ -24,7 +24,7 @@ LINKS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
 
 
 def link(source: tuple[str, str], target: str, **parameters: str) -> None:
-    """Declares that `target` can be called with what `source` answered."""
+    """Declare that `target` can be called with what `source` answered."""
     LINKS.setdefault(source, {})[target] = {"operationId": target, "parameters": parameters}
 
 
@@ -38,7 +38,7 @@ for _target in ("getKey", "revokeKey"):
 
 
 def install(app: FastAPI) -> None:
-    """Makes `app.openapi()` give the whole document; it is built once."""
+    """Make `app.openapi()` give the whole document; it is built once."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -49,7 +49,7 @@ def install(app: FastAPI) -> None:
 
 
 def build(app: FastAPI) -> dict[str, Any]:
-    """The document, the same for the same routes."""
+    """Return the document, the same for the same routes."""
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
     )
@@ -62,8 +62,8 @@ def build(app: FastAPI) -> dict[str, Any]:
     schemas["Problem"] = problem
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    _scopes(app, document)
-    _absent_not_null(document)
+    _add_scopes(app, document)
+    _drop_null_from_parameters(document)
     operations = dict(_operations(document))
     for (source, status), links in LINKS.items():
         if source in operations and status in operations[source]["responses"]:
@@ -90,7 +90,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                 yield operation["operationId"], operation
 
 
-def _absent_not_null(document: dict[str, Any]) -> None:
+def _drop_null_from_parameters(document: dict[str, Any]) -> None:
     """An optional parameter may be left out; no text that can be sent for one is a null."""
     for _, operation in _operations(document):
         for parameter in operation.get("parameters", ()):
@@ -101,8 +101,8 @@ def _absent_not_null(document: dict[str, Any]) -> None:
                 parameter["schema"] |= present[0]
 
 
-def _scopes(app: FastAPI, document: dict[str, Any]) -> None:
-    """Writes the scope that each route demands beside it, for readers and for the authorisation tests."""
+def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
+    """Write the scope that each route demands beside it, for readers and for the authorisation tests."""
     operations = dict(_operations(document))
     for route in every_route(app.routes):
         operation = operations.get(getattr(route, "operation_id", None) or "")

@@ -120,7 +120,7 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
         return self
 
     def usual_rate(self) -> RateLimit | None:
-        """The rate limit of keys that have none of their own."""
+        """Return the rate limit of keys that have none of their own."""
         return None if self.key_rate_limit is None else RateLimit.parse(self.key_rate_limit, own=False)
 
     def failure_rate(self) -> RateLimit | None:
@@ -143,7 +143,9 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
         return 0.0 if self.embedded or self.database_url is None else 2.0
 
     def key_ring(self) -> str:
-        """The text of the key ring; `ValueError` when there is none, because no key is ever made up."""
+        """Return the text of the key ring; `ValueError` when there is none, because no key is ever made
+        up.
+        """
         if self.sealing_keys is not None:
             return self.sealing_keys.get_secret_value()
         if self.sealing_keys_file is not None:

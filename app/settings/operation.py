@@ -82,7 +82,9 @@ class OperationSettings(BaseSettings):
         return value
 
     def otlp_headers(self) -> dict[str, str]:
-        """The headers for the collector; names and values are percent-decoded, as OpenTelemetry says."""
+        """Return the headers for the collector; names and values are percent-decoded, as OpenTelemetry
+        says.
+        """
         if self.otel_exporter_otlp_headers is None:
             return {}
         pairs = (

@@ -42,21 +42,21 @@ class Family:
 Sample = tuple[Family, tuple[str, ...], Value]
 """A family, the values of its labels, and the value."""
 
-_known: dict[str, Family] = {}
+_families: dict[str, Family] = {}
 
 
 def families() -> Iterable[Family]:
-    """All of them, in the order in which they were declared."""
-    return _known.values()
+    """Return all of them, in the order in which they were declared."""
+    return _families.values()
 
 
 def family(name: str) -> Family | None:
-    """The family of this name."""
-    return _known.get(name)
+    """Return the family of this name."""
+    return _families.get(name)
 
 
 def counter(name: str, text: str, *labels: str, prefix: str = PREFIX) -> Family:
-    """Declares a counter; its series show as `<name>_total`."""
+    """Declare a counter; its series show as `<name>_total`."""
     return _declare(Family(prefix + name, "counter", text, labels))
 
 
@@ -67,19 +67,19 @@ def gauge(
     merge: Literal["sum", "max", "min"] = "sum",
     prefix: str = PREFIX,
 ) -> Family:
-    """Declares a gauge."""
+    """Declare a gauge."""
     return _declare(Family(prefix + name, "gauge", text, labels, merge))
 
 
 def histogram(name: str, text: str, *labels: str, bounds: tuple[float, ...] = SECONDS) -> Family:
-    """Declares a histogram; its series show as `<name>_bucket`, `_count` and `_sum`."""
+    """Declare a histogram; its series show as `<name>_bucket`, `_count` and `_sum`."""
     return _declare(Family(PREFIX + name, "histogram", text, labels, bounds=bounds))
 
 
 def _declare(made: Family) -> Family:
-    if made.name in _known:
+    if made.name in _families:
         raise ValueError(f"The metric {made.name} is declared twice.")
-    _known[made.name] = made
+    _families[made.name] = made
     return made
 
 

@@ -20,15 +20,15 @@ from pathlib import Path
 
 import structlog
 
-from app.telemetry import families as of
+from app.telemetry import families
 from app.telemetry.exposition import MEDIA_TYPE, expose
 from app.telemetry.families import SECONDS, Number, Sample
 from app.telemetry.process import process_samples
 from app.telemetry.sharing import FOLDER, Folder, Merged, Published
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_MOST_PROVIDERS = 1_000
-_MOST_SERIES = 20_000
+_MAX_PROVIDERS = 1_000
+_MAX_SERIES = 20_000
 _PROCESS_SECONDS = 2.0
 OTHER = "other"
 Source = Callable[[], Iterable[Sample]]
@@ -56,19 +56,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self.calls_in_flight = 0
-        self.lag = [0] * (len(of.LAG_SECONDS) + 1)
+        self.lag = [0] * (len(families.LAG_SECONDS) + 1)
         self.lag_seconds = 0.0
         self._requests: dict[tuple[str, str, int], _Series] = {}
         self._calls: dict[tuple[str, str], _Series] = {}
         self._providers: set[str] = set()
-        self._refused = 0
+        self._overflowed = 0
         self._sources: list[Source] = []
         self._folder: Folder | None = None
-        self._process: list[tuple[of.Family, Number]] = []
+        self._process: list[tuple[families.Family, Number]] = []
         self._process_read = 0.0
 
     def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts and times one request; `route` is the template (`/tools/{name}`), never the path."""
+        """Count and times one request; `route` is the template (`/tools/{name}`), never the path."""
         series = self._requests.get((route, method, status))
         if series is None:
             series = self._new_request_series(route, method, status)
@@ -78,7 +78,7 @@ class Metrics:
     def observe_call(
         self, provider: str, outcome: str, seconds: float, upstream: float = 0.0, attempts: int = 0
     ) -> None:
-        """Counts and times one call; `provider` is a stored name, `outcome` is `ok` or an error's slug.
+        """Count and times one call; `provider` is a stored name, `outcome` is `ok` or an error's slug.
 
         `upstream` are the seconds of it that the upstream took, in so many attempts.
         """
@@ -91,101 +91,102 @@ class Metrics:
         series.attempts += attempts
 
     def observe_lag(self, seconds: float) -> None:
-        """Counts by how much the event loop was late."""
-        self.lag[bisect_left(of.LAG_SECONDS, seconds)] += 1
+        """Count by how much the event loop was late."""
+        self.lag[bisect_left(families.LAG_SECONDS, seconds)] += 1
         self.lag_seconds += seconds
 
     def label(self, provider: str) -> str:
-        """The provider as the value of a label: itself, or `other` beyond the first thousand."""
+        """Return the provider as the value of a label: itself, or `other` beyond the first thousand."""
         if provider in self._providers:
             return provider
-        if len(self._providers) >= _MOST_PROVIDERS:
-            self._refused += 1
+        if len(self._providers) >= _MAX_PROVIDERS:
+            self._overflowed += 1
             return OTHER
         self._providers.add(provider)
         return provider
 
     def source(self, read: Source) -> None:
-        """Asks `read` for samples whenever figures are wanted; it must be quick, and not wait."""
+        """Ask `read` for samples whenever figures are wanted; it must be quick, and not wait."""
         self._sources.append(read)
 
     def start(self) -> None:
-        """Takes this worker's place in the shared folder, if PROMETHEUS_MULTIPROC_DIR names one."""
+        """Take this worker's place in the shared folder, if PROMETHEUS_MULTIPROC_DIR names one."""
         folder = os.environ.get(FOLDER)
         self._folder = Folder(Path(folder)) if folder else None
         self.publish()
 
     def aclose(self) -> None:
-        """Leaves the folder; what was counted stays counted there."""
+        """Leave the folder; what was counted stays counted there."""
         if self._folder is not None:
             self.publish()
             self._folder.close()
             self._folder = None
 
     def publish(self) -> None:
-        """Lets the other workers know the present figures."""
+        """Let the other workers know the present figures."""
         if self._folder is not None:
-            self._folder.publish(self._present())
+            self._folder.publish(self._snapshot())
 
     async def render(self, providers: Collection[str] | None = None) -> tuple[bytes, str]:
-        """The text format and its media type. What was shown once never falls, whichever worker is asked.
+        """Return the text format and its media type. What was shown once never falls, whichever worker is
+        asked.
 
         Where `providers` is not None, series with the label `provider` are shown of these only.
         """
-        present = self._present()
+        present = self._snapshot()
         folder = self._folder
         if folder is not None:
             # Published before it is shown: the next worker that is asked must not know less.
             folder.publish(present)
-        return await asyncio.to_thread(_rendered, present, folder, providers), MEDIA_TYPE
+        return await asyncio.to_thread(_render, present, folder, providers), MEDIA_TYPE
 
     @property
     def worker(self) -> str:
         """The value of the label `worker` here: a small number that the next worker gets again."""
         return self._folder.slot if self._folder is not None else "0"
 
-    def _present(self) -> Published:
+    def _snapshot(self) -> Published:
         return [(family.name, labels, value) for family, labels, value in self._samples()]
 
     def _samples(self) -> Iterator[Sample]:
-        yield from self._of_requests()
-        yield from self._of_calls()
-        yield of.CALLS_IN_FLIGHT, (), self.calls_in_flight
-        yield of.SERIES_REFUSED, (), self._refused
-        yield of.WORKERS, (), 1
-        yield of.BUILD, (version("utcp-gateway"), platform.python_version()), 1
-        yield of.LOOP_LAG, (), [*self.lag, self.lag_seconds]
-        yield from self._of_process()
+        yield from self._request_samples()
+        yield from self._call_samples()
+        yield families.CALLS_IN_FLIGHT, (), self.calls_in_flight
+        yield families.SERIES_REFUSED, (), self._overflowed
+        yield families.WORKERS, (), 1
+        yield families.BUILD, (version("utcp-gateway"), platform.python_version()), 1
+        yield families.LOOP_LAG, (), [*self.lag, self.lag_seconds]
+        yield from self._process_samples()
         for read in self._sources:
             try:
                 yield from read()
             except Exception:  # noqa: BLE001 - one room's fault must not hide the figures of the others.
                 _log.exception("a room could not tell its figures")
 
-    def _of_requests(self) -> Iterator[Sample]:
+    def _request_samples(self) -> Iterator[Sample]:
         times: dict[tuple[str, ...], list[Number]] = {}
         for (route, method, status), series in self._requests.items():
-            yield of.REQUESTS, (route, method, str(status)), sum(series.buckets)
+            yield families.REQUESTS, (route, method, str(status)), sum(series.buckets)
             _add(times, (route, method), series)
         for labels, value in times.items():
-            yield of.REQUEST_SECONDS, labels, value
+            yield families.REQUEST_SECONDS, labels, value
 
-    def _of_calls(self) -> Iterator[Sample]:
+    def _call_samples(self) -> Iterator[Sample]:
         times: dict[tuple[str, ...], list[Number]] = {}
         waited: dict[str, float] = {}
         attempts: dict[str, int] = {}
         for (provider, outcome), series in self._calls.items():
-            yield of.CALLS, (provider, outcome), sum(series.buckets)
+            yield families.CALLS, (provider, outcome), sum(series.buckets)
             _add(times, (provider,), series)
             waited[provider] = waited.get(provider, 0.0) + series.upstream
             attempts[provider] = attempts.get(provider, 0) + series.attempts
         for labels, value in times.items():
-            yield of.CALL_SECONDS, labels, value
+            yield families.CALL_SECONDS, labels, value
         for provider, seconds in waited.items():
-            yield of.UPSTREAM_SECONDS, (provider,), seconds
-            yield of.UPSTREAM_ATTEMPTS, (provider,), attempts[provider]
+            yield families.UPSTREAM_SECONDS, (provider,), seconds
+            yield families.UPSTREAM_ATTEMPTS, (provider,), attempts[provider]
 
-    def _of_process(self) -> Iterator[Sample]:
+    def _process_samples(self) -> Iterator[Sample]:
         # Counting open files takes a millisecond for thousands of them: done every two seconds at most.
         now = time.monotonic()
         if not self._process or now - self._process_read > _PROCESS_SECONDS:
@@ -197,27 +198,27 @@ class Metrics:
         if method not in _METHODS:
             # There is no end of them.
             return self._requests.setdefault((route, OTHER, status), _Series())
-        if len(self._requests) >= _MOST_SERIES:
-            self._refused += 1
+        if len(self._requests) >= _MAX_SERIES:
+            self._overflowed += 1
             return self._requests.setdefault((OTHER, method, status), _Series())
         return self._requests.setdefault((route, method, status), _Series())
 
     def _new_call_series(self, provider: str, outcome: str) -> _Series:
         known = self.label(provider)
-        if len(self._calls) >= _MOST_SERIES:
-            self._refused += 1
+        if len(self._calls) >= _MAX_SERIES:
+            self._overflowed += 1
             known = OTHER
         return self._calls.setdefault((known, outcome), _Series())
 
 
 def _add(times: dict[tuple[str, ...], list[Number]], labels: tuple[str, ...], series: _Series) -> None:
-    """Adds the buckets and the sum of `series` to those of `labels`."""
+    """Add the buckets and the sum of `series` to those of `labels`."""
     mine = [*series.buckets, series.seconds]
     before = times.get(labels)
     times[labels] = mine if before is None else [a + b for a, b in zip(before, mine, strict=True)]
 
 
-def _rendered(present: Published, folder: Folder | None, providers: Collection[str] | None) -> bytes:
+def _render(present: Published, folder: Folder | None, providers: Collection[str] | None) -> bytes:
     """With a folder what all workers have published, else what this one has; of all or of some providers."""
     if folder is None:
         merged = Merged()
@@ -230,6 +231,6 @@ def _rendered(present: Published, folder: Folder | None, providers: Collection[s
 
 def _of_providers(samples: Iterable[Sample], providers: Collection[str]) -> Iterator[Sample]:
     for family, labels, value in samples:
-        named = dict(zip(family.labels, labels, strict=False)).get(of.PROVIDER)
+        named = dict(zip(family.labels, labels, strict=False)).get(families.PROVIDER)
         if named is None or named in providers:
             yield family, labels, value

@@ -40,9 +40,9 @@ from app.telemetry.context import TRACE
 from app.telemetry.families import SPANS, Sample
 from app.telemetry.tracing import Header
 
-_LAST_SECONDS = 5.0
+_SHUTDOWN_SECONDS = 5.0
 _propagator = TraceContextTextMapPropagator()
-_UNSET: Mapping[str, AttributeValue] = {}
+_NO_ATTRIBUTES: Mapping[str, AttributeValue] = {}
 
 
 class OtlpAttempt:
@@ -105,7 +105,7 @@ class OtlpCall:
         """See CallTrace. A trace that is not sampled goes on upstream, with the SERVER span's id."""
         if not self._recording:
             return OtlpAttempt(self._span, _headers(self._context))
-        attributes: dict[str, AttributeValue] = {"http.request.method": method, **_server(origin)}
+        attributes: dict[str, AttributeValue] = {"http.request.method": method, **_server_attributes(origin)}
         if number > 1:
             attributes["http.request.resend_count"] = number - 1
         span = self._tracer.start_span(method, self._context, SpanKind.CLIENT, attributes)
@@ -138,7 +138,9 @@ class OtlpTracer:
     ) -> None:
         session = requests.Session()
         session.trust_env = False
-        self._exporter = _Counting(OTLPSpanExporter(endpoint, headers=headers or None, session=session))
+        self._exporter = _CountingExporter(
+            OTLPSpanExporter(endpoint, headers=headers or None, session=session)
+        )
         self._provider = TracerProvider(
             sampler=_sampler(sampler, ratio),
             resource=Resource.create(
@@ -152,7 +154,7 @@ class OtlpTracer:
             shutdown_on_exit=False,
             span_limits=SpanLimits(max_attribute_length=256),
         )
-        self._queue = _Queue(self._exporter)
+        self._queue = _CountingSpanProcessor(self._exporter)
         self._provider.add_span_processor(self._queue)
         self._tracer = self._provider.get_tracer("utcp-gateway", version("utcp-gateway"))
 
@@ -160,7 +162,7 @@ class OtlpTracer:
         """See Tracer; the trace is the one that log lines of this task name from now on."""
         span = self._tracer.start_span(
             f"POST {route}",
-            _continued(head),
+            _parent_context(head),
             SpanKind.SERVER,
             {"http.request.method": "POST", "http.route": route, "utcp.call.id": call_id},
         )
@@ -187,12 +189,12 @@ class OtlpTracer:
 
         threading.Thread(target=end, name="traces-end", daemon=True).start()
         with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), _LAST_SECONDS)
+            await asyncio.wait_for(ended.wait(), _SHUTDOWN_SECONDS)
         # Ends the exporter's retries, if any are left.
         self._exporter.shutdown()
 
 
-class _Queue(BatchSpanProcessor):
+class _CountingSpanProcessor(BatchSpanProcessor):
     """The SDK's own: OTEL_BSP_MAX_QUEUE_SIZE spans wait at most, and what is too many is dropped."""
 
     ended = 0
@@ -203,7 +205,7 @@ class _Queue(BatchSpanProcessor):
         super().on_end(span)
 
 
-class _Counting(SpanExporter):
+class _CountingExporter(SpanExporter):
     """Counts what the exporter did; plain attributes, read by the metrics."""
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -235,8 +237,10 @@ def _headers(context: Context) -> tuple[Header, ...]:
     return tuple(carrier.items())
 
 
-def _continued(head: Mapping[bytes, bytes]) -> Context:
-    """The caller's span, if `traceparent` is there once and valid; `tracestate` counts only with it."""
+def _parent_context(head: Mapping[bytes, bytes]) -> Context:
+    """Return the caller's span, if `traceparent` is there once and valid; `tracestate` counts only with
+    it.
+    """
     parent = head.get(b"traceparent")
     if parent is None:
         return Context()
@@ -261,10 +265,10 @@ def _sampler(name: str, ratio: float) -> Sampler:
 
 
 @lru_cache(maxsize=4_096)
-def _server(origin: str) -> Mapping[str, AttributeValue]:
-    """The attributes of an origin."""
+def _server_attributes(origin: str) -> Mapping[str, AttributeValue]:
+    """Return the attributes of an origin."""
     parts = urlsplit(origin)
     if not parts.hostname:
-        return _UNSET
+        return _NO_ATTRIBUTES
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}

@@ -2,16 +2,16 @@
 
 from prometheus_client import ProcessCollector
 
-from app.telemetry import families as of
+from app.telemetry import families
 from app.telemetry.families import Family, Number
 
 _SHOWN = {
-    "process_cpu_seconds": of.CPU,
-    "process_resident_memory_bytes": of.RESIDENT,
-    "process_virtual_memory_bytes": of.VIRTUAL,
-    "process_open_fds": of.OPEN_FDS,
-    "process_max_fds": of.MAX_FDS,
-    "process_start_time_seconds": of.STARTED,
+    "process_cpu_seconds": families.CPU,
+    "process_resident_memory_bytes": families.RESIDENT,
+    "process_virtual_memory_bytes": families.VIRTUAL,
+    "process_open_fds": families.OPEN_FDS,
+    "process_max_fds": families.MAX_FDS,
+    "process_start_time_seconds": families.STARTED,
 }
 _collector = ProcessCollector(registry=None)
 

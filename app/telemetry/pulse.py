@@ -10,7 +10,7 @@ from app.telemetry.metrics import Metrics
 _BEAT_SECONDS = 0.1
 _PUBLISH_SECONDS = 0.5
 # Ten thousand series take some milliseconds: then rarer, so that it stays below 2 % of a processor.
-_SHARE = 50
+_INTERVAL_PER_COST = 50
 
 _log = structlog.get_logger(__name__)
 
@@ -23,10 +23,10 @@ class Pulse:
         self._handle: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._publish_at = 0.0
-        self._fails = False
+        self._is_failing = False
 
     def start(self) -> None:
-        """Takes the worker's place among the others, and begins."""
+        """Take the worker's place among the others, and begins."""
         self._metrics.start()
         self._next(asyncio.get_running_loop())
 
@@ -54,9 +54,11 @@ class Pulse:
         try:
             self._metrics.publish()
         except OSError as error:
-            if not self._fails:
+            if not self._is_failing:
                 _log.warning("the figures of this worker cannot be published", reason=error.strerror)
-            self._fails = True
+            self._is_failing = True
         else:
-            self._fails = False
-        self._publish_at = now + max(_PUBLISH_SECONDS, _SHARE * (time.perf_counter() - began)) - 0.01
+            self._is_failing = False
+        self._publish_at = (
+            now + max(_PUBLISH_SECONDS, _INTERVAL_PER_COST * (time.perf_counter() - began)) - 0.01
+        )

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 MASK = "***"
-Text = Callable[[str], str]
-_DEEPEST = 6
+TextFilter = Callable[[str], str]
+_MAX_DEPTH = 6
 _SECRET_NAMES = (
     "authorization",
     "cookie",
@@ -60,18 +60,18 @@ class Masks(Protocol):
     """What strikes known secret values out of a text: `security.masking.Masker`."""
 
     def mask(self, text: str) -> str:
-        """The text without them."""
+        """Return the text without them."""
         ...
 
 
 @lru_cache(maxsize=4_096)
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name is shown as `***` whatever it holds."""
+    """Return whether a field of this name is shown as `***` whatever it holds."""
     return name.lower().replace("-", "").replace("_", "").removesuffix("s").endswith(_SECRET_NAMES)
 
 
-def redact(value: Any, *, text: Text, depth: int = 0) -> Any:
-    """The value with secrets replaced by type and by name; containers are copied, down to six levels.
+def redact(value: Any, *, text: TextFilter, depth: int = 0) -> Any:
+    """Return the value with secrets replaced by type and by name; containers are copied, down to six levels.
 
     `text` is what becomes of a string.
     """
@@ -81,7 +81,7 @@ def redact(value: Any, *, text: Text, depth: int = 0) -> Any:
         return value
     if hasattr(value, "reveal") or hasattr(value, "get_secret_value"):
         return MASK
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return "..."
     if isinstance(value, dict):
         return {
@@ -93,8 +93,8 @@ def redact(value: Any, *, text: Text, depth: int = 0) -> Any:
     return value
 
 
-def redact_field(name: str, value: Any, *, text: Text, depth: int = 0) -> Any:
-    """The value of a field: `***` for a secret name, without its query for a path."""
+def redact_field(name: str, value: Any, *, text: TextFilter, depth: int = 0) -> Any:
+    """Return the value of a field: `***` for a secret name, without its query for a path."""
     if is_secret_name(name):
         return MASK
     if name in _PATH_NAMES and isinstance(value, str):
@@ -104,11 +104,11 @@ def redact_field(name: str, value: Any, *, text: Text, depth: int = 0) -> Any:
 
 
 def scrub(line: str) -> str:
-    """The line with what looks like a secret replaced."""
-    return _SHAPES.sub(_struck, line)
+    """Return the line with what looks like a secret replaced."""
+    return _SHAPES.sub(_replacement, line)
 
 
-def _struck(match: re.Match[str]) -> str:
+def _replacement(match: re.Match[str]) -> str:
     if scheme := match["scheme"]:
         return f"{scheme}{match['rest']}{'?' + MASK if match['query'] else ''}"
     if kind := match["kind"]:

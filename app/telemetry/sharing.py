@@ -21,7 +21,7 @@ import orjson
 from app.telemetry.families import Number, Sample, Value, family
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-_MOST_WORKERS = 1_024
+_MAX_WORKERS = 1_024
 
 Published = list[tuple[str, tuple[str, ...] | list[str], Value]]
 """Samples with the names of their families, as JSON holds them."""
@@ -34,7 +34,7 @@ class Merged:
         self._series: dict[str, dict[tuple[str, ...], Value]] = {}
 
     def add(self, published: Published, *, alive: bool = True) -> None:
-        """Adds what one worker published; of one that has ended only what outlives it."""
+        """Add what one worker published; of one that has ended only what outlives it."""
         for name, labels, value in published:
             known = family(name)
             if known is None or not (alive or known.outlives):
@@ -65,11 +65,11 @@ class Folder:
         self._birth = f"{os.getpid()}-{os.urandom(8).hex()}"
         path.mkdir(parents=True, exist_ok=True)
         with self._locked():
-            self.slot, self._lock = self._take()
+            self.slot, self._lock = self._acquire_slot()
             self._retire(self.slot)
 
     def publish(self, published: Published) -> None:
-        """Replaces what this worker has published; takes some 50 us, and more with many series."""
+        """Replace what this worker has published; takes some 50 us, and more with many series."""
         _write(self._path / f"{self.slot}.json", {"birth": self._birth, "samples": published})
 
     def gather(self) -> Merged:
@@ -88,12 +88,12 @@ class Folder:
         return merged
 
     def close(self) -> None:
-        """Leaves the slot; what was counted stays."""
+        """Leave the slot; what was counted stays."""
         os.close(self._lock)
 
-    def _take(self) -> tuple[str, int]:
-        """The lowest slot that nobody holds, and its open lock."""
-        for number in range(_MOST_WORKERS):
+    def _acquire_slot(self) -> tuple[str, int]:
+        """Return the lowest slot that nobody holds, and its open lock."""
+        for number in range(_MAX_WORKERS):
             lock = os.open(self._path / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,10 +101,10 @@ class Folder:
                 os.close(lock)
             else:
                 return str(number), lock
-        raise OSError(f"{FOLDER} holds the locks of {_MOST_WORKERS} workers that live.")
+        raise OSError(f"{FOLDER} holds the locks of {_MAX_WORKERS} workers that live.")
 
     def _retire(self, slot: str) -> None:
-        """Adds the counters of the slot's last worker to those of all that have ended.
+        """Add the counters of the slot's last worker to those of all that have ended.
 
         Its birth is written with them: if this is interrupted before the file is gone, nothing counts twice.
         """

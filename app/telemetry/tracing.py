@@ -40,10 +40,10 @@ class CallTrace(Protocol):
     """16 hexadecimal digits, of the SERVER span."""
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """A part of the call inside the gateway."""
+        """Return a part of the call inside the gateway."""
 
     def attempt(self, method: str, origin: str, *, number: int = 1) -> AttemptTrace:
-        """The call's `number`th request to an upstream at `origin` (`scheme://host[:port]`)."""
+        """Return the call's `number`th request to an upstream at `origin` (`scheme://host[:port]`)."""
 
     def end(self, *, provider: str, tool: str, outcome: str, status: int) -> None:
         """The call is over; `provider` and `tool` are stored names, "" where none was found."""
@@ -53,18 +53,18 @@ class Tracer(Protocol):
     """Begins traces."""
 
     def begin(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> CallTrace:
-        """Continues the trace that a request's headers (in lower case, repeated ones joined by commas) name,
+        """Continue the trace that a request's headers (in lower case, repeated ones joined by commas) name,
         or begins one where they name none that is valid."""
 
     def samples(self) -> Iterable[Sample]:
         """How many spans have ended, were exported, and could not be; the rest waits or was dropped."""
 
     async def aclose(self) -> None:
-        """Sends what waits, for at most five seconds."""
+        """Send what waits, for at most five seconds."""
 
 
 def open_tracer(settings: Settings) -> Tracer | None:
-    """The tracer that the OTEL_* settings ask for, None where they name no collector.
+    """Return the tracer that the OTEL_* settings ask for, None where they name no collector.
 
     Raises ValueError, in words for an operator, where the extra `otlp` is not installed.
     """
@@ -100,7 +100,7 @@ def require_tracing(settings: Settings) -> Callable[..., Tracer] | None:
 
 
 def _endpoint(settings: Settings) -> str | None:
-    """The URL for traces; the one of its own goes first, as OpenTelemetry says."""
+    """Return the URL for traces; the one of its own goes first, as OpenTelemetry says."""
     if settings.otel_exporter_otlp_traces_endpoint is not None:
         return settings.otel_exporter_otlp_traces_endpoint
     base = settings.otel_exporter_otlp_endpoint

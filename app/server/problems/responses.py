@@ -21,13 +21,13 @@ from app.models import new_id
 from app.server.problems.translation import translate
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_FRAMES = 8
+_MAX_FRAMES = 8
 
 _log = structlog.get_logger(__name__)
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of the app a problem. Call it after the last `add_middleware`."""
+    """Make every error of the app a problem. Call it after the last `add_middleware`."""
     for kind in (
         GatewayError,
         RequestValidationError,
@@ -49,7 +49,7 @@ class Unhandled:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers in place of the app where it raised before its answer began."""
+        """Respond in place of the app where it raised before its answer began."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -75,7 +75,7 @@ async def _handle(request: Request, error: Exception) -> Response:
 
 
 def respond(connection: HTTPConnection, error: Exception) -> Response:
-    """The response to any error; logs what is our own fault."""
+    """Return the response to any error; logs what is our own fault."""
     known = translate(connection, error)
     if known is None:
         known = _unexpected(error)
@@ -84,9 +84,9 @@ def respond(connection: HTTPConnection, error: Exception) -> Response:
 
 
 def problem(error: GatewayError, *, call_id: str | None = None) -> Response:
-    """The problem document of an error of ours. `call_id` is the id of the call that failed."""
-    headers = {name: value for name, value in error.headers.items() if _can_be_sent(name + value)}
-    body = _dumped(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, bare=True))
+    """Return the problem document of an error of ours. `call_id` is the id of the call that failed."""
+    headers = {name: value for name, value in error.headers.items() if _is_header_text(name + value)}
+    body = _encode(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, bare=True))
     return Response(body, error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
@@ -104,7 +104,7 @@ def _unexpected(error: BaseException) -> GatewayError:
 
 
 def cut(error: Exception) -> None:
-    """Logs an error that came after the answer had begun; Starlette wraps a known one."""
+    """Log an error that came after the answer had begun; Starlette wraps a known one."""
     cause = error.__cause__ if isinstance(error.__cause__, GatewayError) else error
     if isinstance(cause, GatewayError):
         _log.warning("an answer was cut off", slug=cause.slug)
@@ -113,11 +113,11 @@ def cut(error: Exception) -> None:
 
 
 def _frames(error: BaseException) -> Iterable[str]:
-    frames = traceback.extract_tb(error.__traceback__)[-_MOST_FRAMES:]
+    frames = traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]
     return (f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
 
 
-def _dumped(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
+def _encode(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except TypeError:
@@ -128,5 +128,5 @@ def _dumped(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
             return json.dumps(without_extra, default=lambda _: None).encode()
 
 
-def _can_be_sent(text: str) -> bool:
+def _is_header_text(text: str) -> bool:
     return all(" " <= char <= "\xff" and char != "\x7f" for char in text)

@@ -43,7 +43,7 @@ _BY_STATUS: dict[int, tuple[type[GatewayError], str]] = {
 
 
 def translate(connection: HTTPConnection, error: BaseException) -> GatewayError | None:
-    """The error of ours that stands for an error; None for one that nobody expected."""
+    """Return the error of ours that stands for an error; None for one that nobody expected."""
     match error:
         case GatewayError():
             return error
@@ -72,12 +72,12 @@ def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError
         if known is not None:
             return known
     kind, detail = _BY_STATUS.get(error.status_code, (None, ""))
-    made = _Other(error.status_code) if kind is None else kind(detail)
+    made = _HttpStatusError(error.status_code) if kind is None else kind(detail)
     made.headers |= dict(error.headers or {})
     if error.status_code == 405:
         named = {name.lower(): value for name, value in made.headers.items()}.get("allow")
         made.headers = {name: value for name, value in made.headers.items() if name.lower() != "allow"}
-        made.headers["Allow"] = _allowed(connection) or named or "GET, HEAD"
+        made.headers["Allow"] = _allowed_methods(connection) or named or "GET, HEAD"
         made.detail = f"This address answers {made.headers['Allow']} only."
     return made
 
@@ -85,7 +85,7 @@ def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError
 _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
 
-class _Other(GatewayError):
+class _HttpStatusError(GatewayError):
     """A status of the framework that has no error of ours."""
 
     def __init__(self, status: int) -> None:
@@ -96,28 +96,31 @@ class _Other(GatewayError):
         super().__init__()
 
 
-def _allowed(connection: HTTPConnection) -> str:
-    """All methods of the path (RFC 9110 section 15.5.6); Starlette names those of the first route only.
+def _allowed_methods(connection: HTTPConnection) -> str:
+    """Return all methods of the path (RFC 9110 section 15.5.6); Starlette names those of the first route
+    only.
 
     What stands literally in a path, like /tools/search, is no name of something in /tools/{name}.
     Empty for what is mounted, which says yes to every method and answers for itself.
     """
     scope = connection.scope
-    asked = {
+    scope_of_path = {
         "type": "http",
         "path": scope["path"],
         "root_path": scope.get("app_root_path", scope.get("root_path", "")),
         "headers": scope["headers"],
     }
-    path = asked["path"].removeprefix(asked["root_path"])
+    path = scope_of_path["path"].removeprefix(scope_of_path["root_path"])
     literal = [one for one in every_route(connection.app.router.routes) if getattr(one, "path", None) == path]
     if literal and not isinstance(literal[0], Mount):
         methods = {method for one in literal for method in getattr(one, "methods", None) or ()}
         return ", ".join(method for method in _METHODS if method in methods)
     found = []
     for method in _METHODS:
-        wanted = {**asked, "method": method}
-        fitting = [one for one in connection.app.router.routes if one.matches(wanted)[0] is Match.FULL]
+        scope_of_method = {**scope_of_path, "method": method}
+        fitting = [
+            one for one in connection.app.router.routes if one.matches(scope_of_method)[0] is Match.FULL
+        ]
         if fitting and isinstance(fitting[0], Mount):
             return ""
         if fitting:
