@@ -1,4 +1,4 @@
-"""How many calls of one origin run at once, and a short, fair queue for a permit among them."""
+"""A bulkhead: a limit of concurrent calls to one origin, with a short FIFO queue for permits."""
 
 import asyncio
 from collections import deque
@@ -7,8 +7,10 @@ from app.deadlines import Bound, Timers
 
 
 class Bulkhead:
-    """Places for `most` calls; `queue` more may wait, the first come first. `running` and `waiting` are to be
-    read; a call that finds `running < most` and nobody waiting may raise `running` by itself.
+    """Permits for a limited number of calls; `queue` more calls may wait, in order of arrival.
+
+    `running` and `waiting` are public: a call that finds a free permit and no waiting calls may increment
+    `running` by itself.
     """
 
     __slots__ = ("_queue", "_timers", "most", "running", "waiting")
@@ -21,16 +23,17 @@ class Bulkhead:
         self.waiting: deque[asyncio.Future[bool]] = deque()
 
     def take(self) -> bool:
-        """Return a permit, if one is free and nobody waits for it."""
+        """Take a permit; return False where none is free, or others wait for one."""
         if self.running >= self.most or self.waiting:
             return False
         self.running += 1
         return True
 
     async def wait(self, until: float) -> bool:
-        """Return whether there was a permit by `until` (`loop.time()`); False for who is turned away, too.
+        """Wait for a permit until `until` (`loop.time()`); return False on timeout, a full queue or
+        rejection.
 
-        A waiter that is cancelled leaves the queue, and passes on a permit that it was just given.
+        A cancelled waiter leaves the queue, and releases a permit that it has just been granted.
         """
         if self.take():
             return True
@@ -49,7 +52,7 @@ class Bulkhead:
             raise
 
     def leave(self) -> None:
-        """Return a permit back, or straight to who waits longest."""
+        """Release a permit: it goes to the call that has waited longest, if any."""
         while self.waiting:
             permit = self.waiting.popleft()
             if not permit.done():
@@ -58,7 +61,7 @@ class Bulkhead:
         self.running -= 1
 
     def turn_away(self) -> None:
-        """All who wait get no permit."""
+        """Reject all waiting calls: their `wait` returns False."""
         while self.waiting:
             permit = self.waiting.popleft()
             if not permit.done():

@@ -1,8 +1,8 @@
-"""One origin that calls go to, with its bulkhead, breaker and retry budget; and the registry of them.
+"""One origin of calls, with its bulkhead, circuit breaker and retry budget; and the registry of origins.
 
-permit = origin.enter() or await origin.wait(deadline)     a place, and the right to try
-origin.answered(permit) / origin.failed(permit, verdict)   after each attempt
-origin.leave(permit)                                       when the body has ended, exactly once
+permit = origin.try_acquire() or await origin.acquire(deadline)            before the first attempt
+origin.record_success(permit) / origin.record_failure(permit, verdict)     after each attempt
+origin.release(permit)                                                     after the body, exactly once
 """
 
 import math
@@ -23,10 +23,11 @@ BreakerListener = Callable[["Origin", BreakerState], None]
 
 
 class Origin:
-    """What an adapter's `origin(target)` names, for one tenant and one way out; used in one event loop.
+    """What an adapter's `origin(target)` names, for one tenant and one egress route; used in one event loop.
 
-    `providers` are the names of those whose tools lie here: labels for metrics, since an origin's text is
-    chosen by whoever registers it. `busy` and `open` count the calls that were refused.
+    `providers` are the names of the providers whose tools are at this origin: labels for metrics, since an
+    origin's text is chosen by whoever registers it. `busy` and `open` count the calls that were rejected
+    because no permit became free, and because the breaker was open.
     """
 
     __slots__ = (
@@ -48,7 +49,7 @@ class Origin:
         self._timers = timers
 
     def enter(self) -> int:
-        """Return a permit, never 0, where there is a place and no trouble; else 0, and `wait` says more."""
+        """Return a permit, which is never 0, if one is free at once and the breaker is closed; else 0."""
         bulkhead = self.bulkhead
         if self.breaker.shut or bulkhead.waiting or bulkhead.running >= bulkhead.most:
             return 0
@@ -57,13 +58,13 @@ class Origin:
         return self.breaker.epoch
 
     async def wait(self, deadline: float) -> int:
-        """Return a permit, waited for until `deadline` (`loop.time()`) or the end of the queue's patience.
+        """Return a permit, waiting for one until `deadline` (`loop.time()`) or the timeout of the queue.
 
-        Raises CircuitOpen at once while calls are refused, and OriginBusy where no place became free.
+        Raise CircuitOpen at once while the breaker is open, and OriginBusy where no permit became free.
         """
         breaker, bulkhead = self.breaker, self.bulkhead
         if breaker.shut:
-            # Nobody queues up to be the probe.
+            # Calls do not queue to be the probe.
             has_permit = breaker.ripe() and bulkhead.take()
         else:
             until = min(deadline, self.now() + self.policy.queue_seconds)
@@ -73,7 +74,7 @@ class Origin:
                 raise self._circuit_open()
             self.busy += 1
             raise OriginBusy(
-                f"{self.policy.concurrency} calls to this upstream are under way, and none ended in time."
+                f"{self.policy.concurrency} calls to this upstream are in progress, and none ended in time."
             )
         permit = breaker.admit()
         if not permit:
@@ -83,23 +84,23 @@ class Origin:
         return permit
 
     def answered(self, permit: int) -> None:
-        """An attempt was answered; what the upstream said is between it and the caller."""
+        """Record an attempt with a response; a 4xx counts as a success here."""
         self.breaker.answered(permit)
 
     def begun(self, permit: int) -> None:
-        """The head of an answer is here, whose body may take its time: a probe is over."""
+        """Record that a response has begun: a probe is complete, though the body may take long."""
         if self.breaker.shut:
             self.breaker.answered(permit)
 
     def failed(self, permit: int, verdict: Verdict) -> None:
-        """An attempt that was not, or with a fault; `Verdict.ANSWERED` is as good as `answered`."""
+        """Record an attempt by its verdict: a failure, a server error, or a response as with a success."""
         if verdict is Verdict.ANSWERED:
             self.breaker.answered(permit)
         else:
             self.breaker.failed(permit, verdict)
 
     def leave(self, permit: int) -> None:
-        """The call has ended, whichever way."""
+        """Release the permit of a call that has ended, whatever its outcome."""
         bulkhead = self.bulkhead
         if bulkhead.waiting:
             bulkhead.leave()
@@ -125,8 +126,8 @@ class Origin:
 class Origins:
     """The origins of this worker.
 
-    Each lives as long as a plan or a call holds it; the `capacity` that were asked for last live on, so that
-    a plan compiled anew finds an open breaker open. `changed` is told each change of a breaker.
+    Each is held as long as a plan or a call refers to it; the `capacity` most recently used ones are held
+    longer, so that a recompiled plan finds its open breaker. `changed` is called at each change of a breaker.
     """
 
     def __init__(
@@ -142,12 +143,13 @@ class Origins:
         return len(self._known)
 
     def __iter__(self) -> Iterator[Origin]:
-        """Return all that are known: for metrics."""
+        """Return an iterator over all origins, for metrics."""
         return iter(list(self._known.values()))
 
     def of(self, tenant: UUID, origin: str, egress: bytes, policy: Policy) -> Origin:
-        """Return the one for what `Adapter.origin` gives, reached by the `EgressSettings.key` (b"" for
-        directly).
+        """Return the origin for the text of `Adapter.origin`; create it at first use.
+
+        `egress` is the `EgressSettings.key` of its egress route, b"" for a direct connection.
         """
         key = (tenant, origin, egress, policy)
         found = self._known.get(key)
