@@ -1,4 +1,4 @@
-"""Samples -> Prometheus' text format, by prometheus-client."""
+"""Rendering of samples in Prometheus' text format, by prometheus-client."""
 
 from collections.abc import Iterable
 from itertools import accumulate
@@ -15,7 +15,7 @@ MEDIA_TYPE = CONTENT_TYPE_LATEST
 
 
 def expose(samples: Iterable[Sample]) -> bytes:
-    """Return the text of all families, those without samples with their name, kind and help only."""
+    """Return the text format of all families; those without samples have only their name, kind and help."""
     return generate_latest(_SampleCollector(samples))
 
 
@@ -24,7 +24,7 @@ class _SampleCollector(Collector):
         self._samples = samples
 
     def collect(self) -> Iterable[Metric]:
-        """See Collector."""
+        """Return the metrics; see prometheus_client.registry.Collector."""
         shown = {known.name: _metric_family(known) for known in families()}
         for known, labels, value in self._samples:
             metric = shown[known.name]

@@ -1,6 +1,6 @@
 """Logs: one structured line per event on standard error, without secrets.
 
-Our own events (structlog) take the short way, the records of libraries (`logging`) join it in a handler; both
+The gateway's own events come from structlog, the records of libraries from `logging` through a handler; both
 pass the same redaction. Tracebacks show no local variables.
 """
 
@@ -22,24 +22,27 @@ from app.telemetry.redaction import Masks, TextFilter, redact_field, scrub
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
 
-# uvicorn's lines of start and stop are wanted, its access lines hold query strings.
+# uvicorn's access lines contain query strings; its start and stop lines are logged.
 _DISABLED_LOGGERS = ("uvicorn.access",)
 _WARNING_LOGGERS = ("asyncio", "sqlalchemy", "alembic", "httpx2", "httpcore2", "authlib")
-# A line-oriented reader must not be given two lines where one was logged.
+# Control characters are escaped, so that one event is one line.
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x0A, 0x09)
 }
 
 _UNREDACTED_FIELDS = frozenset({"exc_info", "level", "timestamp"})
-# JSON leaves these as they are, and some readers end a line at them.
+# JSON does not escape these, and some readers end a line at them.
 _LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
-# Those of structlog, which the handler of `logging` takes too.
+# The processors of structlog, which the handler of `logging` uses too.
 _PROCESSORS: list[Processor] = []
 
 
 def configure_logging(level: Level, log_format: Format, masker: Masks | None = None) -> None:
-    """Set up structlog and `logging`. `masker` strikes out live secret values; it may come later, again."""
+    """Configure structlog and `logging`; a later call replaces the configuration.
+
+    `masker` masks the secret values of this process; it does not exist yet at the first call.
+    """
     number = logging.getLevelNamesMapping()[level.upper()]
     mask = _text_filter(masker)
     _PROCESSORS[:] = [
@@ -54,7 +57,7 @@ def configure_logging(level: Level, log_format: Format, masker: Masks | None = N
         processors=_PROCESSORS,
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=_Stderr,
-        # A logger that was used keeps its level otherwise, whatever is configured later.
+        # Otherwise a logger that was used before ignores a later configuration.
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
@@ -73,14 +76,12 @@ def configure_logging(level: Level, log_format: Format, masker: Masks | None = N
 
 
 def _is_not_logged_already(record: logging.LogRecord) -> bool:
-    """Return an answer that is cut on purpose was logged where that was decided; the traceback adds
-    nothing.
-    """
+    """Return False for a truncated response: its cause is logged already, and the traceback adds nothing."""
     return not (record.exc_info and isinstance(record.exc_info[1], AnswerCut))
 
 
 class _Stderr:
-    """Writes finished lines to the standard error of this very moment (tests and daemons exchange it)."""
+    """Writes finished lines to the current `sys.stderr` (tests and daemons replace it)."""
 
     def __init__(self, *_names: Any) -> None:
         pass
@@ -92,10 +93,10 @@ class _Stderr:
 
 
 class _LibraryHandler(logging.Handler):
-    """Takes the records of libraries through our processors."""
+    """Passes the records of libraries through the processors of structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; like every handler it reports its own failure instead of raising it."""
+        """Write one record; report a failure of its own instead of raising it, as every handler does."""
         try:
             event: EventDict = {"event": record.getMessage(), "logger": record.name}
             if record.exc_info:
@@ -108,17 +109,17 @@ class _LibraryHandler(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is logging's)
-        """The default prints the record's arguments, which may hold secrets."""
+        """Report that a record could not be written, without its arguments, which may contain secrets."""
         sys.stderr.write(f"a log record of {record.name} could not be written\n")
 
 
 def _text_filter(masker: Masks | None) -> TextFilter:
-    """Mask live values, and then shapes, which might cut a value in two, out of a text."""
+    """Return what masks a text: known values first, since redaction by shape might split a value."""
     return scrub if masker is None else lambda text: scrub(masker.mask(text))
 
 
 class _RedactLine:
-    """The last step: the same in the finished line."""
+    """The last processor: masks the finished line and escapes its line separators."""
 
     def __init__(self, mask: TextFilter) -> None:
         self._text_filter = mask
@@ -129,7 +130,7 @@ class _RedactLine:
 
 
 def _add_call_ids(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Name the call that is being worked on, and its trace, unless the line does so itself."""
+    """Add the ids of the current call and its trace, unless the event has them."""
     call_id = CALL_ID.get()
     if call_id:
         event.setdefault("call_id", call_id)
@@ -141,7 +142,7 @@ def _add_call_ids(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 class _RedactFields:
-    """The first step, before anything is escaped: by type and name, and shapes and live values in strings."""
+    """Redacts fields before anything is escaped: by type and name, and by shape and value within strings."""
 
     def __init__(self, mask: TextFilter) -> None:
         self._text_filter = mask
@@ -162,7 +163,7 @@ def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str
     try:
         return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        # A lone surrogate or a number beyond 64 bits: shown by its repr.
+        # A lone surrogate or an integer beyond 64 bits: written as its repr.
         return orjson.dumps({name: ascii(value) for name, value in event.items()}).decode()
 
 
@@ -182,7 +183,7 @@ def _one_line(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 class _IndentedTraceback:
-    """Every line set in, so that the text of an error cannot pass for a line of the log."""
+    """Writes a traceback with every line indented, so that its text cannot imitate a log line."""
 
     def __init__(self, mask: TextFilter) -> None:
         self._text_filter = mask

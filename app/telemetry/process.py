@@ -1,4 +1,4 @@
-"""What the operating system says of this worker."""
+"""Metrics of the operating system about this process."""
 
 from prometheus_client import ProcessCollector
 
@@ -17,7 +17,7 @@ _collector = ProcessCollector(registry=None)
 
 
 def process_samples() -> list[tuple[Family, Number]]:
-    """CPU time, memory and open files of this process; empty where there is no /proc."""
+    """Return CPU time, memory and open files of this process; an empty list where there is no /proc."""
     return [
         (_SHOWN[metric.name], metric.samples[0].value)
         for metric in _collector.collect()
