@@ -1,4 +1,4 @@
-"""Whether PostgreSQL is there at all: asked beside the pool."""
+"""A health probe of PostgreSQL on a connection outside the pool."""
 
 import asyncio
 import time
@@ -10,15 +10,15 @@ from app.database.dsn import asyncpg_dsn
 
 _PROBE_SECONDS = 0.7
 _LATE_SECONDS = 0.05
-# After a silence, callers are told so without asking again for this long.
+# After a failed probe, PostgreSQL counts as unavailable for so long without another probe.
 _UNAVAILABLE_SECONDS = 0.5
 
 
 class Presence:
-    """Whether PostgreSQL answers: asked when a connection is long in coming, once for all who wait.
+    """Whether PostgreSQL responds: probed when a connection of the pool takes long, once for all that wait.
 
-    A server that is away in the sense of a black hole answers nothing for as long as one waits, while a pool
-    that is busy gives a connection soon. The difference is found out on a connection beside the pool.
+    A black-holed server never responds, while an exhausted pool returns a connection soon. A connection
+    outside the pool distinguishes these.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -28,11 +28,11 @@ class Presence:
 
     @property
     def away(self) -> bool:
-        """It did not answer a moment ago."""
+        """Whether the latest probe failed, within the last half second."""
         return time.monotonic() < self._unavailable_until
 
     async def answers(self) -> bool:
-        """Asks, or waits for the answer that others wait for."""
+        """Return whether PostgreSQL responds; start a probe, or wait for the one in progress."""
         if self._probing is None:
             self._probing = asyncio.create_task(self._probe(), name="database-presence")
         return await asyncio.shield(self._probing)
@@ -44,11 +44,11 @@ class Presence:
                 connection = await asyncpg.connect(self._dsn, timeout=_PROBE_SECONDS)  # type: ignore[no-untyped-call]
             connection.terminate()
         except TooManyConnectionsError:
-            # Who says that has too many clients, and is there.
+            # The server responded: it has too many clients.
             return True
         except (OSError, TimeoutError, PostgresError, InterfaceError) as error:
             if isinstance(error, TimeoutError) and time.monotonic() > until + _LATE_SECONDS:
-                # This process was late itself, and cannot tell whose silence it was.
+                # This process itself was late, so the timeout proves nothing.
                 return True
             self._unavailable_until = time.monotonic() + _UNAVAILABLE_SECONDS
             return False
@@ -57,7 +57,7 @@ class Presence:
         return True
 
     async def aclose(self) -> None:
-        """Stop asking."""
+        """Cancel the probe in progress."""
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
