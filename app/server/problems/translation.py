@@ -1,4 +1,4 @@
-"""Errors of the framework and of the database -> ours."""
+"""Translation of errors of the framework and the database to those of the gateway."""
 
 import json
 from http import HTTPStatus
@@ -43,7 +43,7 @@ _BY_STATUS: dict[int, tuple[type[GatewayError], str]] = {
 
 
 def translate(connection: HTTPConnection, error: BaseException) -> GatewayError | None:
-    """Return the error of ours that stands for an error; None for one that nobody expected."""
+    """Return the gateway's error for an exception; None for an unexpected one."""
     match error:
         case GatewayError():
             return error
@@ -52,7 +52,7 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
         case HTTPException():
             return _from_http(connection, error)
         case ClientDisconnect():
-            return BadRequest("The client left before its request was complete.")
+            return BadRequest("The client disconnected before its request was complete.")
         case json.JSONDecodeError():
             return BadRequest(f"The body is not valid JSON: see character {error.pos}.")
         case UnicodeDecodeError():
@@ -65,7 +65,7 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
 
 
 def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError:
-    # FastAPI turns whatever is raised while a body is read into a 400 with the true error as its cause.
+    # FastAPI turns whatever is raised while a body is read into a 400 with the original error as its cause.
     cause = error.__cause__
     if error.status_code == 400 and cause is not None:
         known = translate(connection, cause)
@@ -78,7 +78,7 @@ def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError
         named = {name.lower(): value for name, value in made.headers.items()}.get("allow")
         made.headers = {name: value for name, value in made.headers.items() if name.lower() != "allow"}
         made.headers["Allow"] = _allowed_methods(connection) or named or "GET, HEAD"
-        made.detail = f"This address answers {made.headers['Allow']} only."
+        made.detail = f"This address supports {made.headers['Allow']} only."
     return made
 
 
@@ -86,7 +86,7 @@ _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
 
 class _HttpStatusError(GatewayError):
-    """A status of the framework that has no error of ours."""
+    """An HTTP error of the framework with a status for which the gateway has no error."""
 
     def __init__(self, status: int) -> None:
         phrase = _PHRASES.get(status, "Error")
@@ -100,8 +100,8 @@ def _allowed_methods(connection: HTTPConnection) -> str:
     """Return all methods of the path (RFC 9110 section 15.5.6); Starlette names those of the first route
     only.
 
-    What stands literally in a path, like /tools/search, is no name of something in /tools/{name}.
-    Empty for what is mounted, which says yes to every method and answers for itself.
+    A literal path, like /tools/search, is not a value of the parameter in /tools/{name}. Return "" for a
+    mounted application, which matches every method and has error responses of its own.
     """
     scope = connection.scope
     scope_of_path = {
@@ -129,15 +129,16 @@ def _allowed_methods(connection: HTTPConnection) -> str:
 
 
 def _from_database(error: DBAPIError | PoolTimeout) -> GatewayError | None:
-    """By SQLSTATE (PostgreSQL, appendix A)."""
+    """Return the gateway's error by SQLSTATE (PostgreSQL, appendix A); None for an unexpected one."""
     if isinstance(error, PoolTimeout):
         return PoolBusy()
     if is_away(error):
         return Unavailable("The database cannot be reached.")
     state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
     if state in ("23505", "23503", "23P01"):
-        return Conflict("Something like this exists already, or is still in use.")
-    # Deadlock, serialisation, lock and statement timeouts, shutdown, no resources: worth another try.
+        return Conflict("It exists already, or is still in use.")
+    # Deadlock, serialisation failure, lock and statement timeouts, shutdown, no resources: a retry may
+    # succeed.
     if state.startswith(("40", "53", "57")) or state == "55P03":
         return Unavailable("The database is busy; try again.")
     if state in ("22021", "22P05"):

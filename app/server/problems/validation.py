@@ -1,4 +1,4 @@
-"""pydantic's and FastAPI's findings -> faults with pointers, without what was sent."""
+"""Validation errors of pydantic and FastAPI as field errors with pointers, without values that were sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,18 +10,18 @@ from app.errors import BadRequest, Fault, GatewayError, InvalidInput, Unsupporte
 _MAX_ERRORS = 50
 _MAX_SEGMENT_LENGTH = 200
 _LOCATIONS = ("query", "path", "header", "cookie")
-# The messages of these repeat the input.
+# Messages for error types of pydantic whose own messages repeat the input or are unclear.
 _MESSAGES = {
     "missing": "This is required.",
-    "extra_forbidden": "This is not known here.",
+    "extra_forbidden": "This member is unknown.",
     "uuid_parsing": "Must be a UUID.",
-    "union_tag_not_found": "The member that tells the kind is missing.",
+    "union_tag_not_found": "The member that names the kind is missing.",
 }
 _GENERIC = "This value is not valid."
 
 
 def invalid(error: RequestValidationError) -> GatewayError:
-    """Return the error of ours for a request that FastAPI refused: 400, 415 or 422."""
+    """Return the gateway's error for a request that FastAPI rejected: 400, 415 or 422."""
     faults = error.errors()
     in_body = [fault for fault in faults if fault["loc"][:1] == ("body",)]
     for fault in in_body:
@@ -50,7 +50,7 @@ def _field_error(fault: Mapping[str, Any], body: Any) -> Fault:
 
 
 def _body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:
-    """Return the parts that lead through the body; pydantic's others name the members of a union."""
+    """Return the parts of a location that exist in the body; the others name members of a union."""
     node = body
     for number, part in enumerate(parts, start=1):
         if isinstance(node, Mapping):
