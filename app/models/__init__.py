@@ -1,7 +1,7 @@
 """All tables (SQLModel, PostgreSQL 15 and later).
 
-Every table carries `tenant_id`, and has it in each unique key. Deleting a provider takes everything that
-hangs on it along (`ON DELETE CASCADE`); only `calls` and `events`, the audit, have no foreign keys.
+Every table has a column `tenant_id`, which is part of each unique key. Deleting a provider deletes everything
+that refers to it (`ON DELETE CASCADE`); only `calls` and `events`, the audit, have no foreign keys.
 """
 
 from datetime import datetime
@@ -50,7 +50,7 @@ class DataKeyRow(Row, table=True):
 
 
 class Provider(Row, table=True):
-    """A registered API. `version` is its ETag; `active_revision` is what its tools come from."""
+    """A registered API. `version` is its ETag; its tools are those of its active revision."""
 
     __tablename__ = "providers"
     __table_args__ = (UniqueConstraint("tenant_id", "name"),)
@@ -59,15 +59,17 @@ class Provider(Row, table=True):
     description: str = ""
     protocol: str
     kind: str
-    """Where its tools come from: openapi, manual (UTCP 0.x or 1.x) or hand."""
+    """The source of its tools: openapi, manual (UTCP 0.x or 1.x) or hand (custom tools)."""
     call_template: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     options: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     limits: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
-    """connect, first_byte, idle and total seconds, response_bytes; rate, cache, idempotency_header."""
+    """Members: connect, first_byte, idle and total (seconds), response_bytes, rate, cache,
+    idempotency_header.
+    """
     slots: list[dict[str, Any]] = Field(default_factory=list, sa_column=jsonb())
     origins: list[str] = Field(default_factory=list, sa_column=text_array())
     tags: list[str] = Field(default_factory=list, sa_column=text_array())
-    """Tags that the registrar set: only these count for the tag limit of a key."""
+    """Tags that the registrar set: only these count for a key's restriction to tags."""
     enabled: bool = True
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -75,7 +77,7 @@ class Provider(Row, table=True):
 
 
 class Source(Row, table=True):
-    """The very bytes that were registered, kept for refresh and for a newer converter."""
+    """The bytes of a registered source, stored for refreshes and for newer converters."""
 
     __tablename__ = "sources"
     provider_id: UUID = Field(sa_column=cascading_key("providers.id"))
@@ -85,10 +87,12 @@ class Source(Row, table=True):
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     sha256: str
     root: str | None = None
-    """The document's path, where `body` is an archive of several files and that had to be named."""
+    """The path of the root document, where `body` is an archive of several files and the path had to be
+    given.
+    """
     overlay: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
     follows: bool = False
-    """Whether files that the document refers to are fetched with it."""
+    """Whether external files that the document refers to are fetched with it."""
     converter: str
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
@@ -96,7 +100,7 @@ class Source(Row, table=True):
 class Revision(Row, table=True):
     """One import of a source: its report, and whether its tools are in use.
 
-    One whose state is pending holds what waits for approval: its report says what, `held` how it would be.
+    A revision in state pending waits for approval: `report` has its changes, `held` has the resulting tools.
     """
 
     __tablename__ = "revisions"
@@ -109,7 +113,7 @@ class Revision(Row, table=True):
 
 
 class Tool(Row, table=True):
-    """A callable operation as its source describes it; what a person changed lies in `overrides`."""
+    """A callable operation as its source describes it; changes by a person are in `overrides`."""
 
     __tablename__ = "tools"
     __table_args__ = (
@@ -121,9 +125,9 @@ class Tool(Row, table=True):
     revision_id: UUID | None = Field(default=None, sa_column=cascading_key("revisions.id", nullable=True))
     source_key: str
     name: str
-    """Canonical, `provider.tool`."""
+    """The canonical name, `provider.tool`."""
     alias: str
-    """`^[a-zA-Z0-9_-]{1,64}$`, for places where a dot is not allowed."""
+    """A name of the form `^[a-zA-Z0-9_-]{1,64}$`, for clients that do not allow a dot."""
     description: str = ""
     inputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     outputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
@@ -133,14 +137,15 @@ class Tool(Row, table=True):
     deprecated: bool = False
     average_response_size: int | None = Field(default=None, sa_column=Column(BigInteger))
     shown: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    """What a model sees of a large one: description, inputs, outputs and the steps that led there."""
+    """What a model is shown of a large tool: description, inputs, outputs, and the steps that reduced them.
+    """
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Override(SQLModel, table=True):
-    """What a person changed on a tool; null means: as the source says. Survives a re-import."""
+    """What a person changed of a tool; null means the value of the source. It is retained by a re-import."""
 
     __tablename__ = "overrides"
     tool_id: UUID = Field(
@@ -153,7 +158,7 @@ class Override(SQLModel, table=True):
 
 
 class KeptOverride(SQLModel, table=True):
-    """What a person changed on a tool that its source has no more, until the tool comes back."""
+    """What a person changed of a tool that its source no longer has, retained until the tool is back."""
 
     __tablename__ = "kept_overrides"
     provider_id: UUID = Field(
@@ -167,7 +172,7 @@ class KeptOverride(SQLModel, table=True):
 
 
 class Credential(Row, table=True):
-    """A sealed upstream credential; `security.credentials.SealedCredential` is its form in memory."""
+    """A sealed credential for an upstream; in memory it is a `security.credentials.SealedCredential`."""
 
     __tablename__ = "credentials"
     __table_args__ = (
@@ -181,7 +186,7 @@ class Credential(Row, table=True):
     allowed_origins: list[str] = Field(default_factory=list, sa_column=text_array())
     sealed: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     variable_names: list[str] = Field(default_factory=list, sa_column=text_array())
-    """`${NAME}`s that stand in the sealed fields, already without namespace."""
+    """Names of the variables (`${NAME}`) in the sealed fields, without namespace."""
     fingerprint: str
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -190,7 +195,7 @@ class Credential(Row, table=True):
 
 
 class Variable(Row, table=True):
-    """`${NAME}`: of one provider, or of the tenant when `provider_id` is null."""
+    """The value of `${NAME}`: for one provider, or for the whole tenant when `provider_id` is null."""
 
     __tablename__ = "variables"
     __table_args__ = (
@@ -206,7 +211,7 @@ class Variable(Row, table=True):
 
 
 class Key(Row, table=True):
-    """A caller's API key: only an HMAC of it is stored."""
+    """An API key of a client: only an HMAC of its text is stored."""
 
     __tablename__ = "keys"
     __table_args__ = (
@@ -220,7 +225,7 @@ class Key(Row, table=True):
     providers: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     rate_limit: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    """requests, per_seconds and burst; null: the gateway's default."""
+    """Members: requests, per_seconds and burst; null for the gateway's default."""
     expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
     revoked_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -228,7 +233,7 @@ class Key(Row, table=True):
 
 
 class IdempotencyKey(Row, table=True):
-    """A call that was made with an Idempotency-Key: that it runs, and how it ended (sealed)."""
+    """A call with an Idempotency-Key: its lease while it runs, and its sealed outcome."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (
@@ -236,22 +241,23 @@ class IdempotencyKey(Row, table=True):
         Index("idempotency_keys_expire", "expires_at"),
     )
     key_id: str
-    """Of the API key: two callers never meet in one row."""
+    """Id of the API key: different clients never share a row."""
     digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    """Of the caller's text, keyed."""
+    """Keyed digest of the client's Idempotency-Key."""
     fingerprint: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    """Of the tool and the arguments, keyed."""
+    """Keyed digest of the tool and the arguments."""
     call_id: UUID
     sealed: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
-    """The outcome; null while nobody knows it."""
+    """The sealed outcome; null while it is unknown."""
     leased_until: datetime = Field(sa_column=timestamp())
-    """Until when the call may run; a row without an outcome after that is of a process that has gone."""
+    """Until when the call may run; a row without an outcome after that belongs to a process that has ended.
+    """
     expires_at: datetime = Field(sa_column=timestamp())
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Import(Row, table=True):
-    """An import that was asked for with `Prefer: respond-async`."""
+    """An import that was requested with `Prefer: respond-async`."""
 
     __tablename__ = "imports"
     state: str = "running"

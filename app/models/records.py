@@ -1,4 +1,4 @@
-"""Tables that only grow: the change feed, and the audit, which has no foreign keys."""
+"""Append-only tables: the change feed, and the audit, which has no foreign keys."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,9 @@ from app.models.base import TENANT, Row, jsonb, new_id, now, timestamp
 
 
 class ChangeCounter(SQLModel, table=True):
-    """One row, locked inside each writing transaction, numbers the changes without gaps out of order."""
+    """One row, locked by each writing transaction, so that changes are numbered in the order of their
+    commits.
+    """
 
     __tablename__ = "change_counter"
     id: int = Field(default=1, primary_key=True)
@@ -19,7 +21,9 @@ class ChangeCounter(SQLModel, table=True):
 
 
 class Change(SQLModel, table=True):
-    """The change feed: what every worker must forget or read again."""
+    """A change of the control plane, for the change feed: what every worker must drop from its caches or
+    reload.
+    """
 
     __tablename__ = "changes"
     __table_args__ = (Index("changes_at", "at"),)
@@ -33,8 +37,8 @@ class Change(SQLModel, table=True):
 
 
 class CallRecord(SQLModel, table=True):
-    """One call of a tool; partitioned by day, no foreign keys. Arguments and results only where a setting
-    asks for them, and then sealed.
+    """One tool call; partitioned by day, without foreign keys. Arguments and results are stored only where a
+    setting enables it, and sealed.
     """
 
     __tablename__ = "calls"
@@ -50,24 +54,25 @@ class CallRecord(SQLModel, table=True):
     provider: str
     tool: str
     outcome: str
-    """ok, or the slug of the error; `running` before the end is known, `unknown` if it never will be."""
+    """`ok`, or the slug of the error; `running` before the end is known, `unknown` if it was never recorded.
+    """
     status: int
     upstream_status: int | None = None
     duration_ms: float
     request_bytes: int = 0
     response_bytes: int = 0
     attempts: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
-    """Requests that were begun to the upstream; 0, too, in records of releases that did not count them."""
+    """Requests that were started to the upstream; also 0 in records of releases that did not count them."""
     safe: bool | None = None
-    """Whether the tool's method has no effects (RFC 9110 section 9.2.1); null where no tool was found."""
+    """Whether the tool's method is safe (RFC 9110 section 9.2.1); null where no tool was found."""
     deadline: datetime | None = Field(default=None, sa_column=Column(DateTime(timezone=True), nullable=True))
-    """When a call that was put on record before it was made must have ended."""
+    """When a call that was recorded before it was made must have ended."""
     arguments: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     result: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
 
 
 class Event(Row, table=True):
-    """Who changed what, when, on the control plane."""
+    """An audit event of the control plane: who changed what, and when."""
 
     __tablename__ = "events"
     __table_args__ = (Index("events_at", "tenant_id", "at"),)
