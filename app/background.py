@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 
 class Reports(NamedTuple):
-    """What is logged when a run of periodic work fails: `away` where PostgreSQL is unavailable."""
+    """What is logged when a run of periodic work fails: `unavailable` where PostgreSQL is unavailable."""
 
     failed: str
     away: str = ""
@@ -27,7 +27,7 @@ async def repeat(
 ) -> None:
     """Run `work` every so many seconds until cancelled, whether it succeeds or raises; log what it raises.
 
-    The first run is after the first interval, or `at_once`.
+    The first run is after the first interval, or `run_immediately`.
     """
     if not at_once:
         await asyncio.sleep(every)

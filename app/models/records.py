@@ -11,9 +11,7 @@ from app.models.base import TENANT, Row, jsonb, new_id, now, timestamp
 
 
 class ChangeCounter(SQLModel, table=True):
-    """One row, locked by each writing transaction, so that changes are numbered in the order of their
-    commits.
-    """
+    """One row, locked by each writing transaction: changes are numbered without gaps, in commit order."""
 
     __tablename__ = "change_counter"
     id: int = Field(default=1, primary_key=True)

@@ -30,9 +30,9 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """The breaker of one origin. `now` returns seconds; `changed` is called with each new state.
+    """The breaker of one origin. `now` returns seconds; `on_change` is called with each new state.
 
-    While `shut` is False, calls may be made with the permit `epoch`; while it is True, `admit` decides.
+    While `is_tripped` is False, calls may be made with the permit `epoch`; while it is True, `admit` decides.
     """
 
     __slots__ = (
