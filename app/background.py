@@ -23,13 +23,13 @@ class Reports(NamedTuple):
 
 
 async def repeat(
-    work: Callable[[], Awaitable[object]], *, every: float, reports: Reports, at_once: bool = False
+    work: Callable[[], Awaitable[object]], *, every: float, reports: Reports, run_immediately: bool = False
 ) -> None:
     """Run `work` every so many seconds until cancelled, whether it succeeds or raises; log what it raises.
 
     The first run is after the first interval, or `run_immediately`.
     """
-    if not at_once:
+    if not run_immediately:
         await asyncio.sleep(every)
     while True:
         try:

@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.call_log.entries import RUNNING, CallEntry
 from app.call_log.retention import maintain
-from app.database import Database, is_away
+from app.database import Database, is_unavailable
 from app.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
@@ -100,7 +100,7 @@ class CallStore:
             except (Unavailable, OSError, TimeoutError):
                 return False
             except DBAPIError as error:
-                if is_away(error):
+                if is_unavailable(error):
                     return False
                 if not _is_row_error(error):
                     raise

@@ -60,7 +60,7 @@ class Bulkhead:
                 return
         self.running -= 1
 
-    def turn_away(self) -> None:
+    def reject_waiting(self) -> None:
         """Reject all waiting calls: their `acquire` returns False."""
         while self.waiting:
             permit = self.waiting.popleft()

@@ -65,7 +65,7 @@ class Origin:
         breaker, bulkhead = self.breaker, self.bulkhead
         if breaker.shut:
             # Calls do not queue to be the probe.
-            has_permit = breaker.ripe() and bulkhead.take()
+            has_permit = breaker.can_probe() and bulkhead.take()
         else:
             until = min(deadline, self.now() + self.policy.queue_seconds)
             has_permit = await bulkhead.wait(until)
@@ -118,7 +118,7 @@ class Origin:
 
     def _breaker_changed(self, state: BreakerState, changed: BreakerListener | None) -> None:
         if state is BreakerState.OPEN:
-            self.bulkhead.turn_away()
+            self.bulkhead.reject_waiting()
         if changed is not None:
             changed(self, state)
 
