@@ -1,7 +1,7 @@
 """Write `docs/configuration.md` and `.env.example` from the settings (`make configuration`).
 
-The sections are the comments between the fields of the settings classes; the names, defaults, bounds and descriptions
-are those of the fields. `tests/unit/settings` fails where a file is not what this module renders.
+The sections are the comments between the fields of the settings classes; the names, defaults, bounds and
+descriptions are those of the fields. `tests/unit/settings` fails where a file is not what this module renders.
 """
 
 import inspect
@@ -25,16 +25,23 @@ _INTRODUCTION = """# Configuration
 
 <!-- Written by `make configuration` from app/settings; do not edit. -->
 
-Every setting is an environment variable, or a line of the file `.env` in the working directory; the environment wins. They are read once, at
-the start. Times are in seconds, sizes in bytes, lists are separated by commas; an empty value counts as unset. A value that is not valid
-ends the start with one line that names the setting, never the value. [`.env.example`](../.env.example) has the same list to copy.
+Every setting is an environment variable, or a line of the file `.env` in the working directory; the
+environment wins. They are read once, at the start. Times are in seconds, sizes in bytes, lists are separated
+by commas; an empty value counts as unset. A value that is not valid ends the start with one line that names
+the setting, never the value. [`.env.example`](../.env.example) has the same list to copy.
 
-The options of one provider (its own limits, retries, cache, proxy) are not settings: see [operations.md](operations.md).
+The options of one provider (its own limits, retries, cache, proxy) are not settings: see
+[operations.md](operations.md).
+"""
+_EXAMPLE_HEAD = """# Every setting of utcp-gateway. Copy to .env and uncomment what you change.
+# Times are in seconds, sizes in bytes, lists are separated by commas.
+# Written by `make configuration` from app/settings; do not edit.
 """
 
 
 def sections() -> Iterator[tuple[str, list[str]]]:
     """Yield each heading with the names of its settings, in the order of the source."""
+    documented = Settings.model_fields.keys() - _SET_BY_THE_GATEWAY
     heading, names = "", list[str]()
     for owner in Settings.__mro__:
         if owner.__module__.partition(".")[0] != "app":
@@ -44,9 +51,8 @@ def sections() -> Iterator[tuple[str, list[str]]]:
                 if names:
                     yield heading, names
                 heading, names = title[1], []
-            elif (field := _FIELD.match(line)) and field[1] in Settings.model_fields:
-                if field[1] not in _SET_BY_THE_GATEWAY:
-                    names.append(field[1])
+            elif (field := _FIELD.match(line)) and field[1] in documented:
+                names.append(field[1])
     if names:
         yield heading, names
 
@@ -91,11 +97,7 @@ def render_page() -> str:
 
 def render_example() -> str:
     """Return `.env.example`: every setting commented out, with its default."""
-    pieces = [
-        "# Every setting of utcp-gateway. Copy to .env and uncomment what you change.\n"
-        "# Times are in seconds, sizes in bytes, lists are separated by commas.\n"
-        "# Written by `make configuration` from app/settings; do not edit.\n"
-    ]
+    pieces = [_EXAMPLE_HEAD]
     for heading, names in sections():
         pieces.append(f"\n# -- {heading} --\n")
         for name in names:
