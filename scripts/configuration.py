@@ -1,7 +1,7 @@
 """Write `docs/configuration.md` and `.env.example` from the settings (`make configuration`).
 
 The sections are the comments between the fields of the settings classes; the names, defaults, bounds and
-descriptions are those of the fields. `tests/unit/settings` fails where a file is not what this module renders.
+descriptions are those of the fields. `tests/unit/settings` fails where a file is not what this renders.
 """
 
 import inspect
