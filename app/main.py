@@ -35,7 +35,7 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
-from app.protocols.base import Means
+from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
 from app.providers import Converter, import_file, registry_of
 from app.providers import router as providers_router
@@ -171,7 +171,7 @@ async def _open_state(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     stack.push_async_callback(engine.aclose)
     tokens = TokenCache(vault, TokenEndpoint(engine), shared)
     stack.push_async_callback(tokens.aclose)
-    adapters = Adapters(Means(engine, engine.network, masker, settings))
+    adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
     stack.push_async_callback(adapters.aclose)
     listen = settings.database_listen_url or settings.database_url
     feed = Feed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)

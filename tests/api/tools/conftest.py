@@ -33,7 +33,7 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
-from app.protocols.base import Means
+from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
 from app.resilience import Origins
 from app.search import SearchIndex
@@ -160,7 +160,7 @@ async def _state(database_url, redis_url):
     engine = Engine(Guard(allow_networks=("127.0.0.0/8",), allow_ports=None, own_addresses=()), probation=0)
     shared = redis_client.Cache(redis)
     tokens = TokenCache(vault, TokenEndpoint(engine), shared)
-    adapters = Adapters(Means(engine, engine.network, masker, settings))
+    adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
     metrics = Metrics()
     origins = Origins(engine.clock)
     quota = Quota.of(settings, database=database, cache=shared, vault=vault, clock=engine.clock)
