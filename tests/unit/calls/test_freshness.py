@@ -5,7 +5,7 @@ from email.utils import formatdate
 
 import pytest
 
-from app.calls.freshness import decisive, directives, life_of, longest_age
+from app.calls.freshness import freshness_of, max_age, parse_cache_control, relevant_headers
 from app.catalog.rules import CacheRule
 
 RULE = CacheRule(seconds=1000, assumed=0, stale_if_error=0)
@@ -33,16 +33,16 @@ def date(seconds: float) -> str:
     ],
 )
 def test_how_long_it_is_fresh(headers, fresh) -> None:
-    life = life_of(headers, RULE)
-    assert life is not None
-    assert life.fresh == pytest.approx(fresh, abs=1)
+    freshness = freshness_of(headers, RULE)
+    assert freshness is not None
+    assert freshness.lifetime == pytest.approx(fresh, abs=1)
 
 
 @pytest.mark.parametrize("offset", [0, 100])
 def test_a_date_of_expiry_counts_from_the_upstreams_own_clock(offset) -> None:
-    life = life_of({"expires": date(100 + offset), "date": date(offset)}, RULE)
-    assert life is not None
-    assert life.fresh == pytest.approx(100, abs=1)
+    freshness = freshness_of({"expires": date(100 + offset), "date": date(offset)}, RULE)
+    assert freshness is not None
+    assert freshness.lifetime == pytest.approx(100, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_date_of_expiry_counts_from_the_upstreams_own_clock(offset) -> None:
     ],
 )
 def test_what_is_not_kept(headers) -> None:
-    assert life_of(headers, RULE) is None
+    assert freshness_of(headers, RULE) is None
 
 
 @pytest.mark.parametrize(
@@ -80,32 +80,32 @@ def test_what_is_not_kept(headers) -> None:
     ],
 )
 def test_what_is_kept_to_be_asked_about(headers) -> None:
-    life = life_of(headers, RULE)
-    assert life is not None
-    assert life.fresh == 0
-    assert life.conditions()
+    freshness = freshness_of(headers, RULE)
+    assert freshness is not None
+    assert freshness.lifetime == 0
+    assert freshness.conditions()
 
 
 def test_an_upstream_that_says_nothing() -> None:
-    life = life_of({}, CacheRule(seconds=1000, assumed=20))
-    assert life is not None
-    assert life.fresh == 20
-    assert life_of({"cache-control": "no-cache"}, CacheRule(seconds=1000, assumed=20)) is None
+    freshness = freshness_of({}, CacheRule(seconds=1000, assumed=20))
+    assert freshness is not None
+    assert freshness.lifetime == 20
+    assert freshness_of({"cache-control": "no-cache"}, CacheRule(seconds=1000, assumed=20)) is None
 
 
 def test_age_counts_what_went_by_elsewhere() -> None:
-    life = life_of({"cache-control": "max-age=60", "age": "20"}, RULE)
-    assert life is not None
-    assert life.age == 20
-    older = life_of({"cache-control": "max-age=60", "age": "20", "date": date(-40)}, RULE)
+    freshness = freshness_of({"cache-control": "max-age=60", "age": "20"}, RULE)
+    assert freshness is not None
+    assert freshness.age == 20
+    older = freshness_of({"cache-control": "max-age=60", "age": "20", "date": date(-40)}, RULE)
     assert older is not None
     assert 38 <= older.age <= 41
 
 
 def test_a_clock_that_goes_ahead_is_no_age() -> None:
-    life = life_of({"cache-control": "max-age=60", "date": date(3600)}, RULE)
-    assert life is not None
-    assert life.age == 0
+    freshness = freshness_of({"cache-control": "max-age=60", "date": date(3600)}, RULE)
+    assert freshness is not None
+    assert freshness.age == 0
 
 
 @pytest.mark.parametrize(
@@ -119,36 +119,36 @@ def test_a_clock_that_goes_ahead_is_no_age() -> None:
     ],
 )
 def test_how_long_it_stands_in_for_an_error(said, grace) -> None:
-    life = life_of({"cache-control": said}, CacheRule(seconds=1000, stale_if_error=300))
-    assert life is not None
-    assert life.stale_if_error == grace
+    freshness = freshness_of({"cache-control": said}, CacheRule(seconds=1000, stale_if_error=300))
+    assert freshness is not None
+    assert freshness.stale_if_error == grace
 
 
 def test_private_is_private_in_any_spelling() -> None:
     for said in ("private, max-age=9", 'max-age=9, Private="x-user"'):
-        life = life_of({"cache-control": said}, RULE)
-        assert life is not None
-        assert life.private
+        freshness = freshness_of({"cache-control": said}, RULE)
+        assert freshness is not None
+        assert freshness.private
 
 
 def test_the_conditions() -> None:
-    life = life_of({"etag": 'W/"a"', "last-modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, RULE)
-    assert life is not None
-    assert life.conditions() == (
+    freshness = freshness_of({"etag": 'W/"a"', "last-modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, RULE)
+    assert freshness is not None
+    assert freshness.conditions() == (
         ("If-None-Match", 'W/"a"'),
         ("If-Modified-Since", "Sat, 21 Nov 2026 10:00:00 GMT"),
     )
-    assert life.confirms({})
-    assert life.confirms({"ETag": '"a"'})
-    assert not life.confirms({"ETag": '"b"'})
+    assert freshness.confirms({})
+    assert freshness.confirms({"ETag": '"a"'})
+    assert not freshness.confirms({"ETag": '"b"'})
 
 
 @pytest.mark.parametrize("value", ['"caf\udce9"', '"a\x01"', '"é"'])
 def test_nothing_is_asked_for_in_words_that_cannot_be_sent(value: str) -> None:
-    assert life_of({"etag": value, "last-modified": value}, RULE) is None
-    life = life_of({"etag": value, "cache-control": "max-age=9"}, RULE)
-    assert life is not None
-    assert life.conditions() == ()
+    assert freshness_of({"etag": value, "last-modified": value}, RULE) is None
+    freshness = freshness_of({"etag": value, "cache-control": "max-age=9"}, RULE)
+    assert freshness is not None
+    assert freshness.conditions() == ()
 
 
 def test_repeated_headers_are_one() -> None:
@@ -156,17 +156,17 @@ def test_repeated_headers_are_one() -> None:
         def items(self):
             return [("Cache-Control", "max-age=5"), ("cache-control", "private"), ("X-Other", "1")]
 
-    assert decisive(Repeated()) == {"cache-control": "max-age=5, private"}
+    assert relevant_headers(Repeated()) == {"cache-control": "max-age=5, private"}
 
 
 def test_what_callers_may_say() -> None:
-    assert longest_age(directives("no-cache")) == 0
-    assert longest_age(directives("max-age=0")) == 0
-    assert longest_age(directives("max-age=7, foo")) == 7
-    assert longest_age(directives("foo")) > 1e6
+    assert max_age(parse_cache_control("no-cache")) == 0
+    assert max_age(parse_cache_control("max-age=0")) == 0
+    assert max_age(parse_cache_control("max-age=7, foo")) == 7
+    assert max_age(parse_cache_control("foo")) > 1e6
 
 
 @pytest.mark.parametrize("rubbish", ["=", ",,,", '"', 'max-age="', "max-age=" + "9" * 10_000, "\x00", "é=1"])
 def test_rubbish_raises_nothing(rubbish) -> None:
-    directives(rubbish)
-    life_of({"cache-control": rubbish, "expires": rubbish, "age": rubbish, "date": rubbish}, RULE)
+    parse_cache_control(rubbish)
+    freshness_of({"cache-control": rubbish, "expires": rubbish, "age": rubbish, "date": rubbish}, RULE)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.calls.event_formats import form_of
+from app.call_api.event_formats import event_format
 from app.outbound.framing import Event
 
-SSE = form_of("text/event-stream")
-LINES = form_of("application/x-ndjson")
+SSE = event_format("text/event-stream")
+LINES = event_format("application/x-ndjson")
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _EVENTS = st.builds(
     Event,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.call_api.content_negotiation import accepted
+from app.call_api.content_negotiation import parse_accept
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from app.call_api.content_negotiation import accepted
     ],
 )
 def test_who_takes_nothing_but_json(accept, media, only):
-    assert accepted(accept).only_json(media) is only
+    assert parse_accept(accept).only_json(media) is only
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_who_takes_nothing_but_json(accept, media, only):
     ],
 )
 def test_who_takes_events(accept, form):
-    assert accepted(accept).events == form
+    assert parse_accept(accept).events == form
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_who_takes_events(accept, form):
     ],
 )
 def test_what_is_no_stream_is_one_only_for_a_caller_that_takes_nothing_else(accept, media, events):
-    assert accepted(accept).as_events(media) is events
+    assert parse_accept(accept).as_events(media) is events

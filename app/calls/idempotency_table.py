@@ -1,9 +1,9 @@
-"""The rows of calls under an Idempotency-Key: taken, read, and ended, many in one commit.
+"""The rows of calls under an Idempotency-Key: acquired, read, and ended, many in one commit.
 
-Two connections beside the pool: on one keys are taken and read, on the other calls end, which must not wait
-behind those that begin. A call costs two commits, each shared with what comes at the same time; where the
-audit promises a record (AUDIT_MODE=strict), it lies in the same two. Batches of several replicas lock rows in
-one order, so that they cannot wait for each other.
+Two connections beside the pool: on one keys are acquired and read, on the other calls end, which must not
+wait behind those that begin. A call costs two commits, each shared with what comes at the same time; where
+the audit promises a record (AUDIT_MODE=strict), it lies in the same two. Batches of several replicas lock
+rows in one order, so that they cannot wait for each other.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ _MAX_READ: Final = 16
 _FAILED: Final = object()
 
 _TAKE: Final = (
-    "INSERT INTO idempotency_keys AS kept (id, tenant_id, key_id, digest, fingerprint, call_id, leased_until,"
-    " expires_at, created_at)"
+    "INSERT INTO idempotency_keys AS stored (id, tenant_id, key_id, digest, fingerprint, call_id,"
+    " leased_until, expires_at, created_at)"
     " SELECT a.id, a.tenant_id, a.key_id, a.digest, a.fingerprint, a.call_id,"
     " now() + make_interval(secs => a.lease), now() + make_interval(secs => a.life), now()"
     " FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::bytea[], $6::uuid[], $7::float8[],"
@@ -47,13 +47,13 @@ _TAKE: Final = (
     " ON CONFLICT (tenant_id, key_id, digest) DO UPDATE SET fingerprint = excluded.fingerprint,"
     " call_id = excluded.call_id, sealed = NULL, leased_until = excluded.leased_until,"
     " expires_at = excluded.expires_at, created_at = excluded.created_at"
-    " WHERE kept.expires_at <= now()"
+    " WHERE stored.expires_at <= now()"
     # The same statement a second time, because nobody said that the first was committed.
-    " OR (kept.call_id = excluded.call_id AND kept.sealed IS NULL)"
+    " OR (stored.call_id = excluded.call_id AND stored.sealed IS NULL)"
     # $9 are the calls of tools without effects.
-    " OR (excluded.call_id = ANY($9::uuid[]) AND kept.sealed IS NULL AND kept.leased_until <= now()"
-    " AND kept.fingerprint = excluded.fingerprint)"
-    " RETURNING kept.call_id"
+    " OR (excluded.call_id = ANY($9::uuid[]) AND stored.sealed IS NULL AND stored.leased_until <= now()"
+    " AND stored.fingerprint = excluded.fingerprint)"
+    " RETURNING stored.call_id"
 )
 _RECORD_TAKEN: Final = insertion(first=10, condition="r.id IN (SELECT call_id FROM taken)")
 _TAKE_AND_RECORD: Final = f"WITH taken AS ({_TAKE}), recorded AS ({_RECORD_TAKEN}) SELECT call_id FROM taken"  # noqa: S608
@@ -78,8 +78,8 @@ _END: Final = f"{_ENDED} SELECT 1"
 _END_AND_RECORD: Final = f"{_ENDED} {insertion(first=6)}"
 
 
-class Place(NamedTuple):
-    """Which row: the caller's key text as a keyed digest, within an API key of a tenant."""
+class RowKey(NamedTuple):
+    """Which row: the client's key text as a keyed digest, within an API key of a tenant."""
 
     tenant: UUID
     key_id: str
@@ -87,10 +87,10 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """A call that asks for the key. `lease` and `life` are seconds; `record` is stored with the key only."""
+class LeaseRequest:
+    """A call that requests the key. `lease` and `life` are seconds; `record` is stored with the key only."""
 
-    place: Place
+    key: RowKey
     fingerprint: bytes = field(repr=False)
     call_id: UUID
     lease: float
@@ -100,18 +100,18 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class LeaseEnd:
     """The sealed outcome of a call, None where the key is released; tried until `until` (`loop.time()`)."""
 
-    place: Place
+    key: RowKey
     call_id: UUID
     outcome: bytes | None = field(repr=False)
     until: float
     record: CallEntry | None = None
 
 
-class OutcomeStore:
-    """The rows in PostgreSQL at `dsn`. `lost` counts endings that could not be stored in their time.
+class IdempotencyTable:
+    """The rows in PostgreSQL at `dsn`. `lost` counts outcomes that could not be stored in their time.
 
     `begins`, `reads` and `ends` are the queues. Tasks that nobody waits for go to `watched`.
     """
@@ -119,15 +119,15 @@ class OutcomeStore:
     def __init__(self, dsn: str, *, watched: Watched) -> None:
         self._beginning = CommitConnection(dsn, seconds=_STATEMENT_SECONDS, purpose="idempotency keys")
         self._ending = CommitConnection(dsn, seconds=_STATEMENT_SECONDS, purpose="idempotency outcomes")
-        self.begins: CommitQueue[Beginning, bool | None] = CommitQueue(
-            self._take, failed=None, max_batch=_MAX_BATCH, abandoned=self._abandon
+        self.begins: CommitQueue[LeaseRequest, bool | None] = CommitQueue(
+            self._acquire_batch, failed=None, max_batch=_MAX_BATCH, abandoned=self._abandon
         )
-        self.reads: CommitQueue[Place, Any] = CommitQueue(self._read, failed=_FAILED, max_batch=_MAX_READ)
-        self.ends: CommitQueue[Ending, bool] = CommitQueue(
+        self.reads: CommitQueue[RowKey, Any] = CommitQueue(self._read, failed=_FAILED, max_batch=_MAX_READ)
+        self.ends: CommitQueue[LeaseEnd, bool] = CommitQueue(
             self._end, failed=False, max_batch=_MAX_BATCH, max_bytes=_MAX_BYTES, weigh=_bytes
         )
         self._watched = watched
-        self._late: list[tuple[float, Ending]] = []
+        self._late: list[tuple[float, LeaseEnd]] = []
         self._retrying: asyncio.Task[None] | None = None
         self.lost = 0
 
@@ -135,37 +135,37 @@ class OutcomeStore:
         """Rows that are being read or written."""
         return len(self.begins) + len(self.reads) + len(self.ends)
 
-    async def take(self, beginning: Beginning, *, seconds: float) -> bool:
-        """Whether the key is this call's now.
+    async def acquire(self, request: LeaseRequest, *, seconds: float) -> bool:
+        """Return whether the key is this call's now.
 
         Raises Overloaded and Unavailable, and TimeoutError where `seconds` are over before that is known. In
         all these cases nothing may be sent, and the key is released where it was taken.
         """
-        taken: bool | None = await self._result(self.begins, beginning, seconds=seconds)
+        taken: bool | None = await self._result(self.begins, request, seconds=seconds)
         if taken is None:
             raise _away()
         return taken
 
-    async def read(self, place: Place, *, seconds: float) -> Any:
-        """The row at a place, None where there is none; raises what `take` raises."""
-        found = await self._result(self.reads, place, seconds=seconds)
+    async def read(self, key: RowKey, *, seconds: float) -> Any:
+        """Return the row of a key, None where there is none; raises what `acquire` raises."""
+        found = await self._result(self.reads, key, seconds=seconds)
         if found is _FAILED:
             raise _away()
         return found
 
-    async def end(self, ending: Ending) -> bool:
-        """Whether it was stored within two seconds; otherwise it is tried beside until its time is over."""
-        future = self.ends.add(ending)
+    async def end(self, lease_end: LeaseEnd) -> bool:
+        """Return whether it was stored within two seconds; otherwise it is retried until its time is over."""
+        future = self.ends.add(lease_end)
         await asyncio.wait((future,), timeout=_WAIT_SECONDS)
         return future.done() and future.result()
 
     async def settle(self) -> None:
-        """Waits for the batches under way, and for those behind them."""
+        """Wait for the batches under way, and for those behind them."""
         for queue in (self.begins, self.reads, self.ends):
             await queue.settle()
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self.settle()
         await self._beginning.aclose()
         await self._ending.aclose()
@@ -183,69 +183,69 @@ class OutcomeStore:
                 raise
             raise _away() from None
 
-    async def _take(self, batch: list[Beginning]) -> Sequence[bool | None]:
-        """Of calls under one key only the first asks for it; the others will read what became of that."""
-        first: dict[Place, Beginning] = {}
+    async def _acquire_batch(self, batch: list[LeaseRequest]) -> Sequence[bool | None]:
+        """Of calls under one key only the first requests it; the others will read what became of that."""
+        first: dict[RowKey, LeaseRequest] = {}
         for one in batch:
-            first.setdefault(one.place, one)
-        asking = [first[place] for place in sorted(first)]
+            first.setdefault(one.key, one)
+        requests = [first[key] for key in sorted(first)]
         try:
-            taken = await self._taken(asking)
+            taken = await self._acquire(requests)
         except DatabaseAway as error:
             if error.sent:
-                self._release(asking, after=(0.0, _SECOND_RELEASE_SECONDS))
+                self._release(requests, after=(0.0, _SECOND_RELEASE_SECONDS))
             raise
         return [None if one.call_id in taken.failed else one.call_id in taken.calls for one in batch]
 
-    async def _taken(self, asking: list[Beginning]) -> "_Taken":
+    async def _acquire(self, requests: list[LeaseRequest]) -> "_Acquired":
         try:
-            return _Taken(await self._ask(asking), frozenset())
+            return _Acquired(await self._insert(requests), frozenset())
         except PostgresError as error:
-            if len(asking) == 1:
+            if len(requests) == 1:
                 _log.error("an idempotency key could not be taken", sqlstate=getattr(error, "sqlstate", ""))
         # One that PostgreSQL rejects must not keep the others out; and a record whose partition was made
         # meanwhile finds it now.
         calls: set[UUID] = set()
         failed: set[UUID] = set()
-        for one in asking:
+        for one in requests:
             try:
-                calls |= await self._ask([one])
+                calls |= await self._insert([one])
             except PostgresError:
                 failed.add(one.call_id)
             except DatabaseAway as error:
                 # Those before it were taken.
                 raise DatabaseAway(sent=error.sent or bool(calls)) from error
-        return _Taken(calls, failed)
+        return _Acquired(calls, failed)
 
-    async def _ask(self, asking: list[Beginning]) -> set[UUID]:
+    async def _insert(self, requests: list[LeaseRequest]) -> set[UUID]:
         values = (
-            [new_id() for _ in asking],
-            [one.place.tenant for one in asking],
-            [one.place.key_id for one in asking],
-            [one.place.digest for one in asking],
-            [one.fingerprint for one in asking],
-            [one.call_id for one in asking],
-            [one.lease for one in asking],
-            [one.life for one in asking],
-            [one.call_id for one in asking if one.safe],
+            [new_id() for _ in requests],
+            [one.key.tenant for one in requests],
+            [one.key.key_id for one in requests],
+            [one.key.digest for one in requests],
+            [one.fingerprint for one in requests],
+            [one.call_id for one in requests],
+            [one.lease for one in requests],
+            [one.life for one in requests],
+            [one.call_id for one in requests if one.safe],
         )
-        records = [one.record for one in asking if one.record is not None]
+        records = [one.record for one in requests if one.record is not None]
         if records:
             rows = await self._beginning.run(_TAKE_AND_RECORD, *values, *columns(records).values())
         else:
             rows = await self._beginning.run(_TAKE, *values)
         return {row[0] for row in rows}
 
-    async def _read(self, batch: list[Place]) -> Sequence[Any]:
-        places = sorted(set(batch))
+    async def _read(self, batch: list[RowKey]) -> Sequence[Any]:
+        keys = sorted(set(batch))
         rows = await self._beginning.run(
-            _READ, [one.tenant for one in places], [one.key_id for one in places],
-            [one.digest for one in places],
+            _READ, [one.tenant for one in keys], [one.key_id for one in keys],
+            [one.digest for one in keys],
         )  # fmt: skip
-        found = {Place(row["tenant_id"], row["key_id"], row["digest"]): row for row in rows}
-        return [found.get(place) for place in batch]
+        found = {RowKey(row["tenant_id"], row["key_id"], row["digest"]): row for row in rows}
+        return [found.get(key) for key in batch]
 
-    async def _end(self, batch: list[Ending]) -> Sequence[bool]:
+    async def _end(self, batch: list[LeaseEnd]) -> Sequence[bool]:
         """What cannot be stored now is tried again later, without its record, which goes another way."""
         try:
             stored = await self._stored(batch)
@@ -253,10 +253,10 @@ class OutcomeStore:
             stored = [False] * len(batch)
         late = [one for one, done in zip(batch, stored, strict=True) if not done]
         if late:
-            self._later(late, after=_RETRY_SECONDS)
+            self._retry_later(late, after=_RETRY_SECONDS)
         return stored
 
-    async def _stored(self, batch: list[Ending]) -> list[bool]:
+    async def _stored(self, batch: list[LeaseEnd]) -> list[bool]:
         try:
             await self._store(batch)
         except PostgresError as error:
@@ -266,15 +266,15 @@ class OutcomeStore:
             return [(await self._stored([one]))[0] for one in batch]
         return [True] * len(batch)
 
-    async def _store(self, batch: list[Ending]) -> None:
-        latest = {(one.place, one.call_id): one for one in batch}
-        ending = [latest[which] for which in sorted(latest)]
+    async def _store(self, batch: list[LeaseEnd]) -> None:
+        latest = {(one.key, one.call_id): one for one in batch}
+        lease_ends = [latest[which] for which in sorted(latest)]
         values = (
-            [one.place.tenant for one in ending],
-            [one.place.key_id for one in ending],
-            [one.place.digest for one in ending],
-            [one.call_id for one in ending],
-            [one.outcome for one in ending],
+            [one.key.tenant for one in lease_ends],
+            [one.key.key_id for one in lease_ends],
+            [one.key.digest for one in lease_ends],
+            [one.call_id for one in lease_ends],
+            [one.outcome for one in lease_ends],
         )
         records = [one.record for one in batch if one.record is not None]
         if records:
@@ -282,21 +282,21 @@ class OutcomeStore:
         else:
             await self._ending.run(_END, *values)
 
-    def _abandon(self, beginning: Beginning, result: bool | None) -> None:
-        """The caller has gone before it knew that its key was taken: nothing was sent."""
+    def _abandon(self, request: LeaseRequest, result: bool | None) -> None:
+        """The client has left before it knew that its key was taken: nothing was sent."""
         if result:
-            self._release([beginning], after=(0.0,))
+            self._release([request], after=(0.0,))
 
-    def _release(self, beginnings: Iterable[Beginning], *, after: Iterable[float]) -> None:
+    def _release(self, requests: Iterable[LeaseRequest], *, after: Iterable[float]) -> None:
         """Releases keys that may have been taken, so many seconds from now."""
         now = asyncio.get_running_loop().time()
-        endings = [Ending(one.place, one.call_id, None, now + one.lease) for one in beginnings]
+        lease_ends = [LeaseEnd(one.key, one.call_id, None, now + one.lease) for one in requests]
         for seconds in after:
-            self._later(endings, after=seconds)
+            self._retry_later(lease_ends, after=seconds)
 
-    def _later(self, endings: Iterable[Ending], *, after: float) -> None:
+    def _retry_later(self, lease_ends: Iterable[LeaseEnd], *, after: float) -> None:
         at = asyncio.get_running_loop().time() + after
-        self._late += [(at, one if one.record is None else replace(one, record=None)) for one in endings]
+        self._late += [(at, one if one.record is None else replace(one, record=None)) for one in lease_ends]
         if self._retrying is None:
             self._retrying = asyncio.create_task(self._retry(), name="idempotency-retry")
             self._watched.add(self._retrying)
@@ -322,15 +322,15 @@ class OutcomeStore:
             self._retrying = None
 
 
-class _Taken(NamedTuple):
+class _Acquired(NamedTuple):
     """The calls that have their keys, and those whose keys could not be asked for."""
 
     calls: set[UUID]
     failed: "frozenset[UUID] | set[UUID]"
 
 
-def _bytes(ending: Ending) -> int:
-    return 0 if ending.outcome is None else len(ending.outcome)
+def _bytes(lease_end: LeaseEnd) -> int:
+    return 0 if lease_end.outcome is None else len(lease_end.outcome)
 
 
 def _away() -> Unavailable:

@@ -1,4 +1,4 @@
-"""Typed access to what the lifespan put into the state, for the routes of this room and those above it.
+"""What routes take from the services, as dependencies of FastAPI.
 
 Coroutines, because FastAPI runs a plain function in a thread, which costs more than all that they do.
 """
@@ -11,34 +11,36 @@ from app.catalog.feed import Feed
 from app.database import Database
 from app.search import SearchIndex
 from app.security.vault import Vault
+from app.services import Services
 from app.settings import Settings
 
 
-async def _database(request: Request) -> Database:
-    found: Database = request.state.database
+async def _services(request: Request) -> Services:
+    found: Services = request.state.services
     return found
+
+
+async def _database(request: Request) -> Database:
+    return (await _services(request)).database
 
 
 async def _vault(request: Request) -> Vault:
-    found: Vault = request.state.vault
-    return found
+    return (await _services(request)).vault
 
 
 async def _feed(request: Request) -> Feed:
-    found: Feed = request.state.feed
-    return found
+    return (await _services(request)).feed
 
 
 async def _search(request: Request) -> SearchIndex:
-    found: SearchIndex = request.state.search
-    return found
+    return (await _services(request)).search
 
 
 async def _settings(request: Request) -> Settings:
-    found: Settings = request.state.settings
-    return found
+    return (await _services(request)).settings
 
 
+UsesServices = Annotated[Services, Depends(_services)]
 UsesDatabase = Annotated[Database, Depends(_database)]
 UsesVault = Annotated[Vault, Depends(_vault)]
 UsesFeed = Annotated[Feed, Depends(_feed)]

@@ -125,7 +125,7 @@ class TestWithRedis:
 
         count = sum(await asyncio.gather(*(client(number) for number in range(12))))
         expected = 1000 + 100 * (time.monotonic() - began)
-        assert sum(limiter.alone for limiter in limiters) == 0
+        assert sum(limiter.without_redis for limiter in limiters) == 0
         assert count == pytest.approx(expected, rel=0.01)
 
 
@@ -159,7 +159,7 @@ class TestWithoutRedis:
     async def test_a_server_that_is_not_there(self, limiter_on) -> None:
         limiter = limiter_on("redis://127.0.0.1:1")
         assert await admitted(limiter, 9, RateLimit(1, 3600, 4)) == 4
-        assert limiter.alone == 9
+        assert limiter.without_redis == 9
 
     async def test_a_share_of_rate_and_burst(self, limiter_on) -> None:
         limiter = limiter_on("redis://127.0.0.1:1", workers=4)
@@ -199,7 +199,7 @@ class TestWhileRedisComesAndGoes:
         else:
             wire.hole = True
         assert await admitted(limiter, 20, limit) == 4
-        assert limiter.alone == 20
+        assert limiter.without_redis == 20
 
     async def test_a_frozen_server_costs_its_timeout_once(self, limiter_on, valkey) -> None:
         limiter = limiter_on(valkey.url, timeout=0.2, off_seconds=30)
@@ -226,7 +226,7 @@ class TestWhileRedisComesAndGoes:
         await asyncio.sleep(0.12)
         await asyncio.gather(*(ask(limiter, limit) for _ in range(5)))
         # The first was the probe; those beside it did not wait for it.
-        assert limiter.alone == 9
+        assert limiter.without_redis == 9
         assert not limiter._cache.away
 
     async def test_scripts_that_are_forgotten_are_sent_again(self, limiter_on, valkey, clients) -> None:
@@ -235,7 +235,7 @@ class TestWhileRedisComesAndGoes:
         assert await admitted(limiter, 4, limit) == 4
         await clients(valkey.url).script_flush()
         assert await admitted(limiter, 20, limit) == 6
-        assert limiter.alone == 0
+        assert limiter.without_redis == 0
 
     async def test_a_flush_gives_one_burst_more_and_fails_no_call(self, limiter_on, valkey, clients) -> None:
         limiter = limiter_on(valkey.url)
@@ -245,14 +245,14 @@ class TestWhileRedisComesAndGoes:
         await client.flushall()
         await client.script_flush()
         assert await admitted(limiter, 20, limit) == 10
-        assert limiter.alone == 0
+        assert limiter.without_redis == 0
 
     async def test_workers_are_counted_while_it_is_there(self, limiter_on, wire) -> None:
         limiters = [limiter_on(wire.url, timeout=0.2) for _ in range(3)]
         limit = RateLimit(1, 3600, 30)
         for limiter in limiters:
             await ask(limiter, limit)
-        limiters[0]._beat_at = 0.0
+        limiters[0]._heartbeat_at = 0.0
         await ask(limiters[0], limit)
         assert limiters[0].workers == 3
         await wire.cut()

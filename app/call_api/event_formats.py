@@ -1,4 +1,4 @@
-"""Events -> the bytes of the two forms in which a caller may take them: server-sent events, and NDJSON.
+"""Events -> the bytes of the two formats in which a client may take them: server-sent events, and NDJSON.
 
 What the gateway says itself can be told from what an upstream says. In SSE its event names begin with
 `gateway-`, and an upstream's own name of that kind gets `upstream-` in front. In NDJSON its last line is an
@@ -13,24 +13,24 @@ import orjson
 
 from app.outbound.framing import SSE, Event
 
-_OURS: Final = "gateway-"
+_RESERVED: Final = "gateway-"
 _NO_FIELD: Final = re.compile(r"[\r\n\x00]")
 
 
-class Form(Protocol):
-    """One form; `media_type` is the answer's Content-Type."""
+class EventFormat(Protocol):
+    """One format; `media_type` is the Content-Type of the response."""
 
     media_type: str
     heartbeat: bytes
 
     def event(self, event: Event, media_type: str) -> bytes:
-        """An upstream's event; `media_type` is that of its answer."""
+        """Return an upstream's event; `media_type` is that of its response."""
 
-    def ended(self, said: dict[str, Any]) -> bytes:
-        """The last event of an answer that is whole."""
+    def ended(self, facts: dict[str, Any]) -> bytes:
+        """Return the last event of a response that is whole."""
 
     def failed(self, problem: dict[str, Any]) -> bytes:
-        """The last event of one that is not."""
+        """Return the last event of one that is not."""
 
 
 class ServerSentEvents:
@@ -40,18 +40,18 @@ class ServerSentEvents:
     heartbeat = b": heartbeat\n\n"
 
     def event(self, event: Event, media_type: str) -> bytes:
-        """See `Form`."""
+        """See `EventFormat`."""
         match event.kind:
             case "json":
                 return b"data: " + _one_line(event.data) + b"\n\n"
             case "text":
                 return b"event: gateway-text\ndata: " + orjson.dumps(event.data.decode()) + b"\n\n"
             case "bytes":
-                return b"event: gateway-bytes\ndata: " + _coded(event.data, media_type) + b"\n\n"
+                return b"event: gateway-bytes\ndata: " + _as_base64(event.data, media_type) + b"\n\n"
         head = ""
         # As it will stand there, and as a reader will see it that strips blanks.
         if name := _field(event.name):
-            head = f"event: {'upstream-' if name.strip().startswith(_OURS) else ''}{name}\n"
+            head = f"event: {'upstream-' if name.strip().startswith(_RESERVED) else ''}{name}\n"
         if event.id is not None:
             head += f"id: {_field(event.id)}\n"
         if event.retry is not None:
@@ -60,12 +60,12 @@ class ServerSentEvents:
         data = event.data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
         return head.encode() + b"data: " + data + b"\n\n"
 
-    def ended(self, said: dict[str, Any]) -> bytes:
-        """See `Form`."""
-        return b"event: gateway-end\ndata: " + orjson.dumps(said) + b"\n\n"
+    def ended(self, facts: dict[str, Any]) -> bytes:
+        """See `EventFormat`."""
+        return b"event: gateway-end\ndata: " + orjson.dumps(facts) + b"\n\n"
 
     def failed(self, problem: dict[str, Any]) -> bytes:
-        """See `Form`."""
+        """See `EventFormat`."""
         return b"event: gateway-error\ndata: " + orjson.dumps(problem) + b"\n\n"
 
 
@@ -78,39 +78,39 @@ class JsonLines:
         self.media_type = media_type
 
     def event(self, event: Event, media_type: str) -> bytes:
-        """See `Form`."""
+        """See `EventFormat`."""
         match event.kind:
             case "json":
                 line = _one_line(event.data)
-                return (b'{"$upstream":' + line + b"}\n") if _looks_like_ours(line) else line + b"\n"
+                return (b'{"$upstream":' + line + b"}\n") if _has_reserved_member(line) else line + b"\n"
             case "text":
                 return orjson.dumps(event.data.decode()) + b"\n"
             case "bytes":
-                return _coded(event.data, media_type) + b"\n"
-        said: dict[str, Any] = {"event": event.name or "message"}
+                return _as_base64(event.data, media_type) + b"\n"
+        facts: dict[str, Any] = {"event": event.name or "message"}
         if event.id is not None:
-            said["id"] = event.id
+            facts["id"] = event.id
         if event.retry is not None:
-            said["retry"] = event.retry
+            facts["retry"] = event.retry
         try:
             orjson.loads(event.data)
             data = _one_line(event.data)
         except orjson.JSONDecodeError:
             data = orjson.dumps(event.data.decode())
         # Put in as it is, so that numbers of any size stay what they are.
-        return orjson.dumps(said)[:-1] + b',"data":' + data + b"}\n"
+        return orjson.dumps(facts)[:-1] + b',"data":' + data + b"}\n"
 
-    def ended(self, said: dict[str, Any]) -> bytes:
-        """See `Form`."""
-        return orjson.dumps({"$gateway": {"end": said}}) + b"\n"
+    def ended(self, facts: dict[str, Any]) -> bytes:
+        """See `EventFormat`."""
+        return orjson.dumps({"$gateway": {"end": facts}}) + b"\n"
 
     def failed(self, problem: dict[str, Any]) -> bytes:
-        """See `Form`."""
+        """See `EventFormat`."""
         return orjson.dumps({"$gateway": {"error": problem}}) + b"\n"
 
 
-def form_of(media_type: str) -> Form:
-    """The form for a media type of `Accepted.events`."""
+def event_format(media_type: str) -> EventFormat:
+    """Return the format for a media type of `AcceptedTypes.events`."""
     return ServerSentEvents() if media_type == SSE else JsonLines(media_type)
 
 
@@ -124,12 +124,12 @@ def _one_line(json: bytes) -> bytes:
     return json.replace(b"\r", b" ").replace(b"\n", b" ").strip()
 
 
-def _coded(data: bytes, media_type: str) -> bytes:
+def _as_base64(data: bytes, media_type: str) -> bytes:
     media = media_type.partition(";")[0].strip().lower() or "application/octet-stream"
     return orjson.dumps({"media_type": media, "base64": base64.b64encode(data).decode()})
 
 
-def _looks_like_ours(line: bytes) -> bool:
+def _has_reserved_member(line: bytes) -> bool:
     if b"gateway" not in line and b"\\" not in line:
         return False
     value = orjson.loads(line)
