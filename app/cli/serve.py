@@ -17,7 +17,15 @@ from redis.exceptions import AuthenticationError, AuthorizationError
 
 from app.access.data_keys import check_ring
 from app.cli.listener import Listener, listening
-from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with, warn
+from app.cli.operator_commands import (
+    DatabaseUrl,
+    OperatorError,
+    RedisUrl,
+    fail,
+    operator_errors,
+    settings_with,
+    warn,
+)
 from app.cli.server import Server, server_config
 from app.cli.welcome import Welcome, welcome
 from app.cli.workers import Workers

@@ -13,8 +13,8 @@ import typer
 
 from app.access.data_keys import open_vault
 from app.access.repository import create_key, has_keys
-from app.cli.client import Gateway
-from app.cli.outcome import CommandFailed, Refused
+from app.cli.client import GatewayClient
+from app.cli.errors import CommandFailed, ProblemResponse
 from app.cli.session import DEFAULT_URL
 from app.database import Database
 from app.security.vault import KeyRing
@@ -71,7 +71,7 @@ async def _first_key(settings: Settings) -> str | None:
 
 def welcome(greeting: Welcome) -> None:
     """Waits until the gateway answers, registers the sample API in an empty registry, and greets."""
-    with Gateway(greeting.local, key=greeting.key) as gateway:
+    with GatewayClient(greeting.local, key=greeting.key) as gateway:
         if not _answers(gateway):
             return
         if greeting.sample is not None and greeting.key is not None:
@@ -79,7 +79,7 @@ def welcome(greeting: Welcome) -> None:
     typer.echo(text_of(greeting), err=True)
 
 
-def _answers(gateway: Gateway) -> bool:
+def _answers(gateway: GatewayClient) -> bool:
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -91,14 +91,14 @@ def _answers(gateway: Gateway) -> bool:
     return False
 
 
-def _register(gateway: Gateway, registration: dict[str, Any]) -> None:
+def _register(gateway: GatewayClient, registration: dict[str, Any]) -> None:
     try:
         if not gateway.get("/providers", query={"limit": 1}).json()["items"]:
             gateway.send("POST", "/providers", json=registration)
-    except Refused as refused:
+    except ProblemResponse as error:
         # Another worker or an impatient person may have been first.
-        if refused.status != 409:
-            typer.echo(f"The sample API was not registered: {refused}", err=True)
+        if error.status != 409:
+            typer.echo(f"The sample API was not registered: {error}", err=True)
     except CommandFailed as failed:
         typer.echo(f"The sample API was not registered: {failed}", err=True)
 
