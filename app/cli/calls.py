@@ -50,7 +50,7 @@ def list_calls(
     ] = None,
     min_duration_ms: Annotated[
         float | None,
-        typer.Option("--slower-than", min=0, help="Only calls that took this many milliseconds."),
+        typer.Option("--slower-than", min=0, help="Only calls of this many milliseconds or more."),
     ] = None,
     since: Annotated[str | None, typer.Option(help="Not before: 2h (ago), or a time.")] = None,
     until: Annotated[str | None, typer.Option(help="Before: 30m (ago), or a time.")] = None,

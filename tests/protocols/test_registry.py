@@ -44,8 +44,8 @@ def test_only_the_outbound_room_opens_sockets() -> None:
         "aiortc",
         "aioice",
     }
-    # The command line is a client of the gateway, the embedded servers and the sample API are servers.
-    may = {"outbound", "cli", "embedded", "sample"}
+    # The command line is a client of the gateway, the embedded servers are servers.
+    may = {"outbound", "cli", "embedded"}
     # OpenTelemetry's exporter speaks to the operator's own collector, whose address no caller chooses.
     exporter = APP / "telemetry" / "otlp.py"
     found = []
