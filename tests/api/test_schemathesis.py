@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.sample import sample_process
+from app.cli.sample import sample_api
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 
@@ -31,7 +31,7 @@ def fuzzed(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     }
     with (
         serve(servers, folder, **settings) as running,
-        sample_process(folder, port=0) as registration,
+        sample_api(folder, port=0) as registration,
         running.client() as client,
     ):
         made = client.post("/providers", json=registration)

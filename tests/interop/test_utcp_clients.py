@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.sample import sample_process
+from app.cli.sample import sample_api
 from tests.harness.gateway import RunningGateway
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def prepared(version: str) -> Path:
 def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The sample API, registered as `interop`."""
     with (
-        sample_process(tmp_path_factory.mktemp("sample"), port=0) as registration,
+        sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
         gateway.client() as client,
     ):
         made = client.post("/providers", json=registration | {"name": "interop"})
@@ -136,7 +136,7 @@ def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, 
 def test_a_client_calls_the_upstream_itself_with_credentials_of_its_own(
     version: str, gateway: RunningGateway, tmp_path: Path
 ) -> None:
-    with sample_process(tmp_path, port=0) as registration, gateway.client() as client:
+    with sample_api(tmp_path, port=0) as registration, gateway.client() as client:
         given = registration["credentials"]
         made = client.post("/providers", json=registration | {"name": "direct", "options": {"direct": True}})
         assert made.status_code == 201, made.text

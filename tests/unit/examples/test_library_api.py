@@ -1,26 +1,20 @@
-"""The sample API over HTTP: a real child process, each kind of auth, and its document."""
+"""The library API over HTTP: each kind of auth, its document, and its credentials."""
 
-import asyncio
 import base64
 import json
-import os
-import socket
 import stat
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import aiohttp
-import psutil
 import pytest
 
-from app.sample import SampleCredentials, SampleError, registration, sample_process
+from app.cli.sample import sample_api
+from examples.library_api.credentials import CredentialsError, LibraryCredentials
+from examples.library_api.registration import registration
 
 
 @pytest.fixture(scope="module")
 def body(tmp_path_factory):
-    with sample_process(tmp_path_factory.mktemp("data"), port=0) as found:
+    with sample_api(tmp_path_factory.mktemp("data"), port=0) as found:
         yield found
 
 
@@ -305,79 +299,31 @@ async def test_every_slot_of_the_registration_is_a_scheme_of_the_document(http, 
     assert body["name"] == "library"
 
 
-# The process
-
-
-def test_a_busy_port_gives_a_sentence_and_leaves_no_process(tmp_path):
-    before = {p.pid for p in psutil.Process().children()}
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = rf"127\.0\.0\.1 port {port}: Address already in use.*SAMPLE_PORT"
-        with pytest.raises(SampleError, match=said), sample_process(tmp_path, port=port):
-            pass
-    assert {p.pid for p in psutil.Process().children()} <= before
-
-
-def test_the_child_gets_no_settings_and_no_secret_on_its_command_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEALING_KEYS", "k1:canary")
-    before = {p.pid for p in psutil.Process().children()}
-    with sample_process(tmp_path, port=0) as body:
-        (child,) = [p for p in psutil.Process().children() if p.pid not in before]
-        seen = " ".join([*child.cmdline(), *child.environ().values()])
-        assert "canary" not in seen
-        assert body["credentials"]["memberKey"]["value"] not in seen
-    assert not child.is_running()
-
-
-def test_the_child_ends_when_its_parent_is_killed(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from app.sample import sample_process\n"
-        "with sample_process(Path(sys.argv[1]), port=0) as body:\n"
-        "    print(body['source']['url'], flush=True)\n    time.sleep(60)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as parent:
-        assert parent.stdout.readline().startswith(b"http://")
-        (child,) = psutil.Process(parent.pid).children()
-        os.kill(parent.pid, 9)
-    until = time.monotonic() + 10
-    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
-
-
-async def test_two_children_are_of_one_mind(tmp_path):
-    async def first(url: str) -> object:
-        async with aiohttp.ClientSession() as session:
-            return await answer(session.get(url.replace("openapi.json", "books?limit=50")))
-
-    with sample_process(tmp_path, port=0) as one, sample_process(tmp_path, port=0) as other:
-        assert one["credentials"]["memberKey"] == other["credentials"]["memberKey"]
-        answers = await asyncio.gather(first(one["source"]["url"]), first(other["source"]["url"]))
-        assert answers[0] == answers[1]
-
-
 # Credentials
 
 
-def test_credentials_are_made_once_per_folder_and_closed_to_others(tmp_path):
-    one = SampleCredentials.of_folder(tmp_path / "a")
-    assert SampleCredentials.of_folder(tmp_path / "a") == one
-    assert SampleCredentials.of_folder(tmp_path / "b") != one
-    assert stat.S_IMODE((tmp_path / "a" / "sample.json").stat().st_mode) == 0o600
-    assert SampleCredentials.from_json(one.to_json()) == one
+def test_credentials_are_made_once_per_file_and_closed_to_others(tmp_path):
+    one = LibraryCredentials.load(tmp_path / "a.json")
+    assert LibraryCredentials.load(tmp_path / "a.json") == one
+    assert LibraryCredentials.load(tmp_path / "b.json") != one
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o600
     assert one.password not in repr(one)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"library_key": 1}'])
-def test_damaged_credentials_give_a_sentence(tmp_path, text):
-    (tmp_path / "sample.json").write_text(text)
-    with pytest.raises(SampleError, match="damaged; remove the file"):
-        SampleCredentials.of_folder(tmp_path)
+def test_damaged_credentials_raise_an_error_that_names_the_file(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(CredentialsError, match=r"a\.json are damaged; remove the file"):
+        LibraryCredentials.load(tmp_path / "a.json")
 
 
-def test_the_registration_names_a_kind_for_each_slot():
-    made = registration("http://127.0.0.1:8001/", SampleCredentials.generate())
+def test_credentials_in_a_missing_folder_raise_an_error(tmp_path):
+    with pytest.raises(CredentialsError, match="cannot be used: No such file or directory"):
+        LibraryCredentials.load(tmp_path / "missing" / "a.json")
+
+
+def test_registration_has_a_kind_for_each_slot():
+    made = registration("http://127.0.0.1:8001/", LibraryCredentials.generate())
     assert made["source"] == {"url": "http://127.0.0.1:8001/openapi.json"}
     assert {slot: c["kind"] for slot, c in made["credentials"].items()} == {
         "memberKey": "api_key",

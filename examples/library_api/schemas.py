@@ -1,4 +1,4 @@
-"""What the sample API takes and gives."""
+"""Requests and responses of the library API."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -45,14 +45,14 @@ class _Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Refusal(BaseModel):
-    """Why a request was refused."""
+class ErrorDetail(BaseModel):
+    """Why a request failed."""
 
     detail: str = Field(examples=["There is no book bk-999."])
 
 
 class Book(BaseModel):
-    """A title of the catalogue."""
+    """A book of the catalogue."""
 
     id: BookId
     title: str = Field(examples=["Moby-Dick"])
@@ -170,14 +170,14 @@ class StockChange(_Input):
 
 
 class ReservationRequest(_Input):
-    """A book to be kept for a member."""
+    """A book to reserve for a member."""
 
     member_id: MemberId
     book_id: BookId
 
 
 class Reservation(BaseModel):
-    """A book that is kept for a member."""
+    """A book that is reserved for a member."""
 
     id: str = Field(examples=["rs-0001"])
     member_id: MemberId
@@ -199,6 +199,6 @@ class Popularity(BaseModel):
 
 
 class Report(BaseModel):
-    """The books in the greatest demand, most wanted first."""
+    """The books in the greatest demand, the most popular first."""
 
     items: list[Popularity]

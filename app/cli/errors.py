@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes that scripts can trust, and the failures that lead to them."""
+"""The exit codes of the commands, and the errors that lead to them."""
 
 from enum import IntEnum
 from typing import Any
@@ -8,25 +8,25 @@ class ExitCode(IntEnum):
     """The exit codes of every command, as `--help` lists them."""
 
     OK = 0
-    REFUSED = 1
+    FAILED = 1
     USAGE = 2
     UNREACHABLE = 3
     PARTIAL = 4
 
 
 EXIT_CODES_HELP = (
-    "Exit codes: 0 done; 1 the gateway refused or something is wrong with the input; 2 the command line is "
-    "wrong; 3 the gateway cannot be reached; 4 done in part, some entries failed."
+    "Exit codes: 0 done; 1 the gateway responded with an error, or an input is not valid; 2 the command line "
+    "is wrong; 3 the gateway cannot be reached; 4 done in part, some entries failed."
 )
 
 
 class CommandFailed(Exception):
     """A command cannot go on; `problem` has the members of RFC 9457 and is safe to show.
 
-    `hint` is a sentence on what to try; whoever knows more about the command sets it.
+    `hint` is a sentence that says what to try, set by whoever knows more about the command.
     """
 
-    exit_code = ExitCode.REFUSED
+    exit_code = ExitCode.FAILED
     hint = ""
 
     def __init__(self, problem: dict[str, Any]) -> None:
@@ -34,8 +34,8 @@ class CommandFailed(Exception):
         self.problem = problem
 
 
-class Refused(CommandFailed):
-    """The gateway answered with a problem; `status` is its HTTP status."""
+class ProblemResponse(CommandFailed):
+    """The gateway responded with problem details; `status` is the HTTP status."""
 
     def __init__(self, problem: dict[str, Any], *, status: int) -> None:
         super().__init__({**problem, "status": status})
@@ -47,8 +47,8 @@ class Refused(CommandFailed):
         return str(self.problem.get("type", "")).replace("/", ":").rsplit(":", 1)[-1]
 
 
-class Unreachable(CommandFailed):
-    """No answer came from the address, or none that a gateway gives."""
+class GatewayUnreachable(CommandFailed):
+    """No response came from the address, or none that a gateway sends."""
 
     exit_code = ExitCode.UNREACHABLE
 
@@ -56,8 +56,8 @@ class Unreachable(CommandFailed):
         super().__init__({"title": "The gateway cannot be reached", "detail": detail})
 
 
-class BadInput(CommandFailed):
-    """A file or a value cannot be used; nothing was sent. `exit_code` is that of a wrong command line."""
+class InputError(CommandFailed):
+    """A file or a value on the command line cannot be used; nothing was sent."""
 
     exit_code = ExitCode.USAGE
 

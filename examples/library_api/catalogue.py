@@ -1,10 +1,10 @@
-"""The state of the sample library: in memory, the same at every start, without any framework."""
+"""The state of the library: in memory, the same at every start, without any framework."""
 
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from app.sample.schemas import (
+from examples.library_api.schemas import (
     Book,
     Day,
     Delivery,
@@ -52,16 +52,16 @@ Sofia Kovalevskaya|Stockholm
 Srinivasa Ramanujan|Madras
 Hypatia Theon|Alexandria"""
 
-_MOST_RECORDS = 1000
-"""Loans and reservations each; the sample must not grow for ever."""
+_RECORDS_MAX = 1000
+"""Loans and reservations each: memory is bounded."""
 
 
-class Missing(Exception):
-    """Something named does not exist."""
+class NotFound(Exception):
+    """A book, member or reservation does not exist."""
 
 
-class Clash(Exception):
-    """The state does not allow it."""
+class Conflict(Exception):
+    """The state of the library does not allow the request."""
 
 
 @dataclass(slots=True)
@@ -77,13 +77,13 @@ class _Title:
 
 @dataclass(slots=True)
 class Library:
-    """Books, members, loans and reservations. Methods raise `Missing` and `Clash`."""
+    """Books, members, loans and reservations. Methods raise NotFound and Conflict."""
 
     titles: dict[str, _Title] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     loans: dict[str, Loan] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
-    wanted: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
     _last: int = 0
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class Library:
     def search(
         self, q: str | None, *, genres: Collection[Genre], available: bool | None, sort: Sort
     ) -> list[Book]:
-        """Books with all words of `q` in title or author, and any of the genres."""
+        """Return the books with all words of `q` in title or author, and any of the genres."""
         words = (q or "").lower().split()
         found = [
             self._book(title)
@@ -111,72 +111,72 @@ class Library:
             if all(word in f"{title.title} {title.author}".lower() for word in words)
             and (not genres or set(genres) & set(title.genres))
         ]
-        kept = [book for book in found if available is None or book.available is available]
-        return sorted(kept, key=lambda book: (getattr(book, sort.value), book.id))
+        chosen = [book for book in found if available is None or book.available is available]
+        return sorted(chosen, key=lambda book: (getattr(book, sort.value), book.id))
 
     def book(self, book_id: str) -> Book:
-        """One book."""
+        """Return a book."""
         return self._book(self._title(book_id))
 
     def stock(self, book_id: str) -> Stock:
-        """The copies of one book."""
+        """Return the copies of a book."""
         title = self._title(book_id)
         return Stock(book_id=book_id, copies=title.copies, lent=self._lent(book_id), shelf=title.shelf)
 
     def change_stock(self, book_id: str, change: StockChange) -> Stock:
-        """Sets what the change names; fewer copies than are lent is a `Clash`."""
+        """Change copies or shelf of a book; raise Conflict for fewer copies than are lent."""
         title = self._title(book_id)
         if change.copies is not None:
             if change.copies < self._lent(book_id):
-                raise Clash(f"{self._lent(book_id)} copies of {book_id} are lent.")
+                raise Conflict(f"{self._lent(book_id)} copies of {book_id} are lent.")
             title.copies = change.copies
         if change.shelf is not None:
             title.shelf = change.shelf
         return self.stock(book_id)
 
     def lend(self, request: LoanRequest) -> Loan:
-        """Makes a loan of all items, or of none."""
+        """Lend all items, or none."""
         self._member(request.member_id)
         if request.delivery.method is Delivery.post and request.delivery.address is None:
-            raise Clash("Delivery by post needs an address.")
+            raise Conflict("Delivery by post needs an address.")
         for book_id, number in Counter(item.book_id for item in request.items).items():
             if self._title(book_id).copies - self._lent(book_id) < number:
-                raise Clash(f"No copy of {book_id} is left.")
+                raise Conflict(f"No copy of {book_id} is left.")
         loan = Loan(id=self._next("ln", self.loans), **request.model_dump())
         self.loans[loan.id] = loan
-        self.wanted.update(item.book_id for item in request.items)
+        self.requests.update(item.book_id for item in request.items)
         return loan
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Keeps a book for a member, once."""
+        """Reserve a book for a member; raise Conflict where it is reserved for this member."""
         self._member(request.member_id)
         self._title(request.book_id)
-        wish = (request.member_id, request.book_id)
-        if any((kept.member_id, kept.book_id) == wish for kept in self.reservations.values()):
-            raise Clash(f"{request.book_id} is already kept for {request.member_id}.")
-        kept = Reservation(id=self._next("rs", self.reservations), **request.model_dump())
-        self.reservations[kept.id] = kept
-        self.wanted[request.book_id] += 1
-        return kept
+        pair = (request.member_id, request.book_id)
+        if any((made.member_id, made.book_id) == pair for made in self.reservations.values()):
+            raise Conflict(f"{request.book_id} is already reserved for {request.member_id}.")
+        reservation = Reservation(id=self._next("rs", self.reservations), **request.model_dump())
+        self.reservations[reservation.id] = reservation
+        self.requests[request.book_id] += 1
+        return reservation
 
     def cancel(self, reservation_id: str) -> None:
-        """Gives a kept book free."""
+        """Cancel a reservation."""
         if self.reservations.pop(reservation_id, None) is None:
-            raise Missing(f"There is no reservation {reservation_id}.")
+            raise NotFound(f"There is no reservation {reservation_id}.")
 
     def popular(self, limit: int) -> list[Popularity]:
-        """The most wanted books; equal ones by id."""
-        ranked = sorted(self.wanted.items(), key=lambda entry: (-entry[1], entry[0]))[:limit]
+        """Return the books that were lent or reserved most; equal ones by id."""
+        ranked = sorted(self.requests.items(), key=lambda entry: (-entry[1], entry[0]))[:limit]
         return [Popularity(book_id=key, title=self.titles[key].title, requests=n) for key, n in ranked]
 
     def _title(self, book_id: str) -> _Title:
         if book_id not in self.titles:
-            raise Missing(f"There is no book {book_id}.")
+            raise NotFound(f"There is no book {book_id}.")
         return self.titles[book_id]
 
     def _member(self, member_id: str) -> Member:
         if member_id not in self.members:
-            raise Missing(f"There is no member {member_id}.")
+            raise NotFound(f"There is no member {member_id}.")
         return self.members[member_id]
 
     def _lent(self, book_id: str) -> int:
@@ -193,14 +193,14 @@ class Library:
         )
 
     def _next(self, prefix: str, records: Collection[str]) -> str:
-        if len(records) >= _MOST_RECORDS:
-            raise Clash("The sample library keeps no more records; start it again.")
+        if len(records) >= _RECORDS_MAX:
+            raise Conflict("The library stores no more records; restart it.")
         self._last += 1
         return f"{prefix}-{self._last:04}"
 
 
 def hours(day: Day) -> OpeningHours:
-    """When the library is open on a day."""
+    """Return the opening hours of a day."""
     if day is Day.sunday:
         return OpeningHours(day=day, opens=None, closes=None)
     return OpeningHours(day=day, opens="09:00", closes="13:00" if day is Day.saturday else "18:00")

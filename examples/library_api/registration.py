@@ -1,8 +1,8 @@
-"""The request that registers the sample API in a gateway."""
+"""The request that registers the library API in a gateway."""
 
 from typing import Any
 
-from app.sample.credentials import SampleCredentials
+from examples.library_api.credentials import LibraryCredentials
 
 NAME = "library"
 """Name of the provider."""
@@ -17,8 +17,8 @@ SCOPES = {
 }
 
 
-def registration(base_url: str, credentials: SampleCredentials) -> dict[str, Any]:
-    """The canonical body for `POST /providers`; `base_url` like `http://127.0.0.1:8001`."""
+def registration(base_url: str, credentials: LibraryCredentials) -> dict[str, Any]:
+    """Return the body for `POST /providers`; `base_url` is like `http://127.0.0.1:8001`."""
     base_url = base_url.rstrip("/")
     return {
         "name": NAME,

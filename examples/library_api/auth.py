@@ -1,4 +1,4 @@
-"""Who may call the sample API: an API key, a login, or a token of its own token endpoint (RFC 6749, 4.4)."""
+"""The three kinds of auth: an API key, a login, and a token of the own token endpoint (RFC 6749, 4.4)."""
 
 import base64
 import binascii
@@ -14,11 +14,11 @@ from fastapi import Depends, HTTPException, Request, Security
 from fastapi.openapi.models import OAuthFlowClientCredentials, OAuthFlows
 from fastapi.security import APIKeyHeader, HTTPBasic, HTTPBasicCredentials, OAuth2, SecurityScopes
 
-from app.sample.credentials import SampleCredentials
-from app.sample.registration import KEY_SLOT, LOGIN_SLOT, OAUTH_SLOT, SCOPES
+from examples.library_api.credentials import LibraryCredentials
+from examples.library_api.registration import KEY_SLOT, LOGIN_SLOT, OAUTH_SLOT, SCOPES
 
 TOKEN_SECONDS = 300
-_MOST_TOKENS = 10_000
+_TOKENS_MAX = 10_000
 
 _KEY = APIKeyHeader(
     name="X-Library-Key", scheme_name=KEY_SLOT, description="The key of a library system", auto_error=False
@@ -31,12 +31,12 @@ _OAUTH = OAuth2(
 )
 
 
-def _same(one: str, other: str) -> bool:
+def _equal(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
 
 
-class TokenRefusal(Exception):
-    """The token endpoint says no (RFC 6749, 5.2): a status and an error code."""
+class TokenError(Exception):
+    """An error of the token endpoint (RFC 6749, section 5.2): a status and an error code."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
@@ -44,30 +44,30 @@ class TokenRefusal(Exception):
 
 
 @dataclass(slots=True)
-class TokenDesk:
-    """Gives out bearer tokens and knows them again; expired ones are forgotten."""
+class TokenIssuer:
+    """Issues bearer tokens and verifies them; expired ones are dropped."""
 
-    credentials: SampleCredentials
+    credentials: LibraryCredentials
     _tokens: dict[str, tuple[frozenset[str], float]] = field(default_factory=dict)
 
     def issue(self, form: Mapping[str, str], authorization: str | None) -> dict[str, str | int]:
-        """The answer to a token request with the client in the form or in a basic header (2.3.1)."""
+        """Return the response to a token request; the client is in the form or in a basic header (2.3.1)."""
         if authorization is not None:
             client, secret = _client_of(authorization)
         else:
             client, secret = form.get("client_id", ""), form.get("client_secret", "")
-        known = _same(client, self.credentials.client_id) & _same(secret, self.credentials.client_secret)
+        known = _equal(client, self.credentials.client_id) & _equal(secret, self.credentials.client_secret)
         if not known:
-            raise TokenRefusal(401, "invalid_client")
+            raise TokenError(401, "invalid_client")
         if form.get("grant_type") != "client_credentials":
-            raise TokenRefusal(400, "unsupported_grant_type" if "grant_type" in form else "invalid_request")
+            raise TokenError(400, "unsupported_grant_type" if "grant_type" in form else "invalid_request")
         scopes = form.get("scope", "").split() or list(SCOPES)
         if not set(scopes) <= set(SCOPES):
-            raise TokenRefusal(400, "invalid_scope")
+            raise TokenError(400, "invalid_scope")
         now = time.monotonic()
-        self._tokens = {token: kept for token, kept in self._tokens.items() if kept[1] > now}
-        if len(self._tokens) >= _MOST_TOKENS:
-            raise TokenRefusal(503, "temporarily_unavailable")
+        self._tokens = {token: issued for token, issued in self._tokens.items() if issued[1] > now}
+        if len(self._tokens) >= _TOKENS_MAX:
+            raise TokenError(503, "temporarily_unavailable")
         token = secrets.token_urlsafe(24)
         self._tokens[token] = (frozenset(scopes), now + TOKEN_SECONDS)
         return {
@@ -78,9 +78,9 @@ class TokenDesk:
         }
 
     def scopes_of(self, token: str) -> frozenset[str] | None:
-        """The scopes of a valid token, `None` for any other."""
-        kept = self._tokens.get(token)
-        return kept[0] if kept and kept[1] > time.monotonic() else None
+        """Return the scopes of a valid token, None for any other."""
+        issued = self._tokens.get(token)
+        return issued[0] if issued and issued[1] > time.monotonic() else None
 
 
 def _client_of(authorization: str) -> tuple[str, str]:
@@ -90,41 +90,41 @@ def _client_of(authorization: str) -> tuple[str, str]:
     except (binascii.Error, UnicodeDecodeError):
         separator = client = secret = ""
     if kind.lower() != "basic" or not separator:
-        raise TokenRefusal(401, "invalid_client")
+        raise TokenError(401, "invalid_client")
     return unquote_plus(client), unquote_plus(secret)
 
 
-def _credentials(request: Request) -> SampleCredentials:
+def _credentials(request: Request) -> LibraryCredentials:
     found = request.app.state.credentials
-    assert isinstance(found, SampleCredentials)  # noqa: S101 - set by create_sample
+    assert isinstance(found, LibraryCredentials)  # noqa: S101 - set by create_app
     return found
 
 
 def with_key(request: Request, key: Annotated[str | None, Security(_KEY)]) -> None:
-    """Demands the API key."""
-    if key is None or not _same(key, _credentials(request).library_key):
+    """Require the API key."""
+    if key is None or not _equal(key, _credentials(request).library_key):
         raise HTTPException(401, "The header X-Library-Key holds no valid key.")
 
 
 def with_login(request: Request, login: Annotated[HTTPBasicCredentials | None, Security(_LOGIN)]) -> None:
-    """Demands the login of the staff."""
-    wanted = _credentials(request)
-    if login is None or not _same(login.username, wanted.username) & _same(login.password, wanted.password):
+    """Require the login of the staff."""
+    known = _credentials(request)
+    if login is None or not _equal(login.username, known.username) & _equal(login.password, known.password):
         raise HTTPException(401, "A valid login is needed.", {"WWW-Authenticate": 'Basic realm="library"'})
 
 
 def with_token(
     request: Request, scopes: SecurityScopes, header: Annotated[str | None, Depends(_OAUTH)]
 ) -> None:
-    """Demands a token with the scopes of the route (RFC 6750, 3.1)."""
+    """Require a token with the scopes of the route (RFC 6750, section 3.1)."""
     kind, _, token = (header or "").partition(" ")
-    desk = request.app.state.tokens
-    assert isinstance(desk, TokenDesk)  # noqa: S101 - set by create_sample
-    held = desk.scopes_of(token) if kind.lower() == "bearer" else None
+    issuer = request.app.state.tokens
+    assert isinstance(issuer, TokenIssuer)  # noqa: S101 - set by create_app
+    held = issuer.scopes_of(token) if kind.lower() == "bearer" else None
     if held is None:
         raise HTTPException(
             401, "A valid token is needed.", {"WWW-Authenticate": 'Bearer error="invalid_token"'}
         )
     if not held.issuperset(scopes.scopes):
-        wanted = f'Bearer error="insufficient_scope", scope="{scopes.scope_str}"'
-        raise HTTPException(403, f"The token lacks {scopes.scope_str}.", {"WWW-Authenticate": wanted})
+        challenge = f'Bearer error="insufficient_scope", scope="{scopes.scope_str}"'
+        raise HTTPException(403, f"The token lacks {scopes.scope_str}.", {"WWW-Authenticate": challenge})
