@@ -61,8 +61,8 @@ environments: $(DEV) ## Download what corpus, interop and their slices need, and
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
 	$(BIN)/python -m pytest tests/interop $(ARGS)
 
-fuzz: $(DEV) ## Run schemathesis against the gateway at length
-	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz $(ARGS)
+fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of made-up values, at length
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz tests/api/test_egress.py tests/unit/openapi/test_fuzz.py $(ARGS)
 
 fuzz-slice: $(DEV) ## Run schemathesis with a few examples of each operation
 	$(BIN)/python -m pytest tests/fuzz $(ARGS)
