@@ -1,4 +1,4 @@
-"""A compiled plan, and the one pass in which it turns arguments into an HTTP request.
+"""A compiled plan, which turns arguments into an HTTP request in one pass.
 
 This is the hot path of every call: an identifier in the path and two query parameters take about 2 us.
 """
@@ -15,14 +15,12 @@ from app.text import pointer
 from app.utcp.percent import escape, json_text, scalar
 from app.utcp.segments import is_dot_segment
 
-LONGEST_URL: Final = 64 * 1024
-"""Bytes. Servers take 8 to 32 KiB, and encoding and judging a path takes 0.7 us a byte."""
+MAX_URL_BYTES: Final = 64 * 1024
+"""Servers accept 8 to 32 KiB, and encoding and checking a path takes 0.7 us a byte."""
 
 
 class PlacedRequest(NamedTuple):
-    """A request without credentials. `url` is percent-encoded; Content-Length is the HTTP client's
-    business.
-    """
+    """A request without credentials. `url` is percent-encoded; the HTTP client adds Content-Length."""
 
     method: str
     url: str
@@ -30,8 +28,8 @@ class PlacedRequest(NamedTuple):
     body: bytes | None
 
 
-class PathSlot(NamedTuple):
-    """A placeholder's argument, its encoder, and the literal text that follows."""
+class PathPlaceholder(NamedTuple):
+    """A placeholder of the URL: its argument, its encoder, and the literal text that follows it."""
 
     input: str
     encode: Callable[[Any], str]
@@ -39,73 +37,74 @@ class PathSlot(NamedTuple):
 
 
 class StaticHeader(NamedTuple):
-    """A header of the template itself; the argument `override`, where one is given, takes its place."""
+    """A header of the template itself, which the argument `override`, where one is given, replaces."""
 
     name: str
     value: str
     override: str | None
 
 
-class Body(NamedTuple):
-    """The argument that becomes the body. `takes_null` says that null is sent, not left out."""
+class BodyArgument(NamedTuple):
+    """The argument that becomes the body. `sends_null` says that null is sent instead of left out."""
 
     input: str
     encode: BodyEncoder
     required: bool
-    takes_null: bool
+    sends_null: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentPlan:
-    """What `compile_plan` gives. `origin` is `scheme://host[:port]`, lower case, without a default port.
+    """The compiled form of an http call template, as `compile_plan` returns it.
 
-    `safe` is true for methods without effects (RFC 9110, section 9.2.1), which may be sent again.
+    `origin` is `scheme://host[:port]`, lower case, without a default port. `safe` is true for safe methods
+    (RFC 9110 section 9.2.1), which may be retried.
     """
 
     method: str
     origin: str
     safe: bool
     _head: str
-    _slots: tuple[PathSlot, ...]
-    _joiner: str
-    _risky: bool
+    _placeholders: tuple[PathPlaceholder, ...]
+    _query_joiner: str
+    _check_dot_segments: bool
     _query: tuple[tuple[str, Callable[[Any], str]], ...]
-    _free_query: bool
+    _takes_any_query: bool
     _known: frozenset[str]
     _headers: tuple[tuple[str, str, Callable[[Any], str | None]], ...]
     _cookies: tuple[tuple[str, Callable[[Any], list[str]]], ...]
     _static: tuple[StaticHeader, ...]
-    _refused: frozenset[str]
-    _body: Body | None
-    _beside: frozenset[str]
+    _rejected: frozenset[str]
+    _body: BodyArgument | None
+    _outside_url: frozenset[str]
     """The arguments that are no part of the URL and need no encoding that takes long: headers, the body."""
 
     def place(self, arguments: Mapping[str, Any]) -> PlacedRequest:
-        """The request for a JSON object of arguments.
+        """Return the request for a JSON object of arguments.
 
         Raises InvalidArguments, with the pointer of the argument, for a missing path value or required body,
-        an unknown argument of an OpenAPI tool, a value that cannot be sent or would leave its place, and a
-        URL of more than 64 KiB.
+        an unknown argument of an OpenAPI tool, a value that cannot be sent or would leave its path segment,
+        and a URL of more than 64 KiB.
         """
         try:
             self._check_size(arguments)
-            url = self._path(arguments)
-            if self._free_query:
-                pairs = self._rest(arguments)
+            url = self._url(arguments)
+            if self._takes_any_query:
+                pairs = self._other_query(arguments)
             else:
                 if not arguments.keys() <= self._known:
-                    _refuse_unknown(arguments, self._known)
+                    _reject_unknown(arguments, self._known)
                 pairs = [
                     text
                     for name, encode in self._query
                     if (value := arguments.get(name)) is not None and (text := encode(value))
                 ]
             if pairs:
-                url = f"{url}{self._joiner}{'&'.join(pairs)}"
-            if len(url) > LONGEST_URL:
-                self._refuse_size(arguments)
+                url = f"{url}{self._query_joiner}{'&'.join(pairs)}"
+            if len(url) > MAX_URL_BYTES:
+                self._reject_size(arguments)
             headers: list[tuple[str, str]] = []
-            if self._static or self._headers or self._cookies or self._refused:
+            if self._static or self._headers or self._cookies or self._rejected:
                 self._add_headers(arguments, headers)
             return PlacedRequest(self.method, url, headers, self._place_body(arguments, headers))
         except (UnicodeEncodeError, TypeError):
@@ -116,41 +115,43 @@ class ArgumentPlan:
             ) from None
 
     def _check_size(self, arguments: Mapping[str, Any]) -> None:
-        """Refuse what is surely too long before it is encoded, which takes a second for some megabytes."""
+        """Reject arguments that are certainly too long before encoding them, a second for some megabytes."""
         size = 0
         for name, value in arguments.items():
-            if name not in self._beside:
-                size += len(name) + _least(value)
-        if size > LONGEST_URL:
-            self._refuse_size(arguments)
+            if name not in self._outside_url:
+                size += len(name) + _min_url_bytes(value)
+        if size > MAX_URL_BYTES:
+            self._reject_size(arguments)
 
-    def _refuse_size(self, arguments: Mapping[str, Any]) -> NoReturn:
+    def _reject_size(self, arguments: Mapping[str, Any]) -> NoReturn:
         sizes = {
-            name: len(name) + _least(value) for name, value in arguments.items() if name not in self._beside
+            name: len(name) + _min_url_bytes(value)
+            for name, value in arguments.items()
+            if name not in self._outside_url
         }
         largest = max(sizes, key=sizes.__getitem__, default="")
-        fault = Fault(
+        error = Fault(
             pointer("", largest[:100]) if largest else "",
-            f"Give less: the URL that the arguments make has at most {LONGEST_URL} bytes.",
+            f"Shorten the arguments: the URL that they make has at most {MAX_URL_BYTES} bytes.",
         )
-        raise InvalidArguments("The arguments make the URL too long", errors=[fault])
+        raise InvalidArguments("The arguments make the URL too long", errors=[error])
 
-    def _path(self, arguments: Mapping[str, Any]) -> str:
+    def _url(self, arguments: Mapping[str, Any]) -> str:
         url = self._head
-        for name, encode, after in self._slots:
+        for name, encode, after in self._placeholders:
             value = arguments.get(name)
             if value is None:
-                fault = Fault(pointer("", name), "Give a value: it is part of the path.")
-                raise InvalidArguments("A path argument is missing", errors=[fault])
+                error = Fault(pointer("", name), "Give a value: it is part of the path.")
+                raise InvalidArguments("A path argument is missing", errors=[error])
             url += encode(value) + after
-        if self._risky:
+        if self._check_dot_segments:
             path = url[len(self.origin) :].partition("?")[0]
             if any(is_dot_segment(segment) for segment in path.split("/")):
-                fault = Fault("", "Together the path arguments form a dot segment (`.`, `..`).")
-                raise InvalidArguments("The arguments could leave their path segment", errors=[fault])
+                error = Fault("", "Together the path arguments form a dot segment (`.`, `..`).")
+                raise InvalidArguments("The arguments could leave their path segment", errors=[error])
         return url
 
-    def _rest(self, arguments: Mapping[str, Any]) -> list[str]:
+    def _other_query(self, arguments: Mapping[str, Any]) -> list[str]:
         pairs: list[str] = []
         for name, value in arguments.items():
             if value is None or name in self._known:
@@ -182,17 +183,17 @@ class ArgumentPlan:
         ]
         if cookies:
             headers.append(("Cookie", "; ".join(cookies)))
-        for name in self._refused:
+        for name in self._rejected:
             if arguments.get(name) is not None:
-                fault = Fault(pointer("", name), "Leave it out: the gateway sets this header itself.")
-                raise InvalidArguments("A header that no argument may set", errors=[fault])
+                error = Fault(pointer("", name), "Leave it out: the gateway sets this header itself.")
+                raise InvalidArguments("A header that no argument may set", errors=[error])
 
     def _place_body(self, arguments: Mapping[str, Any], headers: list[tuple[str, str]]) -> bytes | None:
         if self._body is None:
             return None
-        name, encode, required, takes_null = self._body
+        name, encode, required, sends_null = self._body
         value = arguments.get(name)
-        if value is None and not (takes_null and name in arguments):
+        if value is None and not (sends_null and name in arguments):
             if required:
                 raise InvalidArguments(
                     "The body is missing", errors=[Fault(pointer("", name), "Give a value.")]
@@ -203,8 +204,8 @@ class ArgumentPlan:
         return content
 
 
-def _least(value: Any) -> int:
-    """Bytes that the value takes in a URL at the least; nothing that is not large is measured closely."""
+def _min_url_bytes(value: Any) -> int:
+    """Return a lower bound of the bytes that the value takes in a URL; only large values are measured."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, (dict, list)):
@@ -213,11 +214,11 @@ def _least(value: Any) -> int:
         try:
             return max(members, len(orjson.dumps(value)) // 4)
         except TypeError:
-            # Refused for another reason soon.
+            # Encoding it will fail, and report the reason.
             return members
     return 0
 
 
-def _refuse_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> NoReturn:
-    faults = [Fault(pointer("", name), "No such argument.") for name in arguments if name not in known]
-    raise InvalidArguments("The tool does not know these arguments", errors=faults)
+def _reject_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> NoReturn:
+    errors = [Fault(pointer("", name), "No such argument.") for name in arguments if name not in known]
+    raise InvalidArguments("The tool does not have these arguments", errors=errors)
