@@ -7,7 +7,7 @@ from typing import Literal
 from app.credentials.model import GivenCredential, InlineCredential, Json, Security
 from app.registration.request_model import PLAIN, DocumentOptions
 
-ProviderKind = Literal["openapi", "manual", "hand"]
+ProviderKind = Literal["openapi", "manual", "custom"]
 
 
 @dataclass(frozen=True, slots=True)

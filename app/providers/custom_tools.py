@@ -1,4 +1,4 @@
-"""One tool written by hand; its provider is made where there is none."""
+"""Custom tools: written by a person, not imported from a source."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,15 +39,19 @@ from app.utcp.templates import TYPE_KEYS, Template, read_template
 
 
 @dataclass(frozen=True, slots=True)
-class HandTools:
-    """Writes tools by hand."""
+class CustomTools:
+    """Stores custom tools."""
 
     registry: Registry
 
     async def add(self, body: HandToolInput, *, principal: Principal) -> ToolView:
-        """Stores a tool. Raises Conflict where the name is taken, InvalidInput, UnsetVariable, Forbidden."""
+        """Store a custom tool, and its provider where there is none of that name; return the tool.
+
+        Raises Conflict where the tool's name is taken, InvalidInput, UnsetVariable, and Forbidden where the
+        key is limited to other providers or may not store the credentials that the template contains.
+        """
         registry = self.registry
-        template = read_template(_of_some_protocol(body.call_template), at="/call_template")
+        template = read_template(_with_default_protocol(body.call_template), at="/call_template")
         template = replace(template, model=template.model.of_tool(body.name))
         await registry.reader.fetcher.adapters.ready(template.protocol)
         async with registry.database.writing() as session:
@@ -55,7 +59,7 @@ class HandTools:
             provider, is_new = await self._provider(session, body, principal)
             canonical = f"{provider.name}.{body.name}"
             if any(tool.name == canonical for tool in await tools_of(session, provider.id)):
-                raise Conflict(f"A tool named {canonical!r} exists already.")
+                raise Conflict(f"A tool named {canonical!r} already exists.")
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
             reach = reach_of(principal)
@@ -70,7 +74,7 @@ class HandTools:
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
             _, refused = await insert_tools(session, provider, [tool], revision_id=None)
             if refused:
-                raise InvalidInput("The tool holds a value that the database cannot store.")
+                raise InvalidInput("The tool contains a value that the database cannot store.")
             row = (await session.execute(tool_select().where(named(canonical)))).one()
             await record_event(
                 session,
@@ -89,13 +93,13 @@ class HandTools:
     ) -> tuple[Provider, bool]:
         provider = await provider_named(session, body.provider, locked=True)
         if not principal.may_use(body.provider, () if provider is None else provider.tags):
-            # In the same words whether or not there is such a provider.
+            # The same text whether or not there is such a provider.
             raise Forbidden(
-                "The API key is limited to certain providers or tags; this one is outside of them."
+                "The API key is limited to certain providers or tags, and this provider is not among them."
             )
         if provider is not None:
             return provider, False
-        provider = Provider(name=body.provider, protocol="http", kind="hand", version=0)
+        provider = Provider(name=body.provider, protocol="http", kind="custom", version=0)
         session.add(provider)
         await session.flush()
         return provider, True
@@ -108,10 +112,11 @@ class HandTools:
         own = {row.name for row in stored if row.provider_id == provider.id}
         clash = sorted(own & body.variables.keys())
         if clash:
-            faults = [
-                Fault(f"/variables/{name}", "It has a value already; change it by PUT.") for name in clash
+            errors = [
+                Fault(f"/variables/{name}", "This variable already has a value; change it with PUT.")
+                for name in clash
             ]
-            raise InvalidInput("These variables exist already.", errors=faults)
+            raise InvalidInput("These variables already exist.", errors=errors)
         given = [
             new_variable(provider.id, name, given_variable(value), vault=vault)
             for name, value in body.variables.items()
@@ -144,7 +149,7 @@ class HandTools:
         bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
         fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
         tool = ToolDraft(
-            source_key=f"hand:{body.name}",
+            source_key=f"custom:{body.name}",
             name=body.name,
             description=body.description,
             inputs=inputs,
@@ -163,7 +168,10 @@ class HandTools:
         entries: tuple[InlineCredential, ...],
         stored: list[Credential],
     ) -> None:
-        """New credentials go to the origin that they were written for, or stay where they may go already."""
+        """Store the credentials that the template contains, bound to its origin.
+
+        Raises InvalidInput where the same credential is stored already and bound to another origin.
+        """
         have = {row.slot: stored_destination(row) for row in stored}
         for entry in entries:
             if entry.slot in have:
@@ -175,8 +183,8 @@ class HandTools:
             session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
 
 
-def _of_some_protocol(template: dict[str, Any]) -> dict[str, Any]:
-    """HTTP unless it says otherwise, in the spelling of any generation."""
+def _with_default_protocol(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with the protocol HTTP where it names none, in the spelling of UTCP 0.x or 1.x."""
     says = any(isinstance(template.get(key), str) for key in TYPE_KEYS)
     return template if says else {**template, "call_template_type": "http"}
 
@@ -184,8 +192,10 @@ def _of_some_protocol(template: dict[str, Any]) -> dict[str, Any]:
 def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:
     others = [origin for origin in entry.origins if origin not in (stored.allowed_origins or ())]
     if others:
-        fault = Fault("/call_template/url", f"The stored credential {entry.slot!r} may not go there.")
-        raise InvalidInput("The same credential is stored for another origin.", errors=[fault])
+        error = Fault(
+            "/call_template/url", f"The stored credential {entry.slot!r} must not be sent to this origin."
+        )
+        raise InvalidInput("The same credential is stored for another origin.", errors=[error])
 
 
 def _slots(provider: Provider, book: SlotBook, tool: ToolDraft) -> list[dict[str, object]]:
