@@ -15,7 +15,7 @@ from sqlalchemy import or_, select
 from sqlmodel import col
 
 from app.catalog.loader import VariableFinder
-from app.catalog.tools import ToolView, is_enabled, principal_filter, tool_select, view
+from app.catalog.tools import ToolView, is_enabled, principal_filter, tool_select, tool_view
 from app.database import Database
 from app.discovery.provider_manuals import ManualSelection, Representation
 from app.errors import Forbidden, GatewayError
@@ -105,7 +105,7 @@ def _composed(
     left_out = 0
     providers: dict[UUID, _TemplateContext | None] = {}
     for row in rows:
-        tool = view(row)
+        tool = tool_view(row)
         if tool.provider_id not in providers:
             providers[tool.provider_id] = provider_rows.of(tool, row.options, row.slots)
         of = providers[tool.provider_id]

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, func, select
 from sqlmodel import col
 
-from app.catalog.tools import is_enabled, stamp, tool_select, view
+from app.catalog.tools import is_enabled, tool_select, tool_view, version_stamp
 from app.database import Database
 from app.discovery.provider_manuals import ProviderManual, RenderedTool, render_tools
 from app.models import TENANT, Override, Provider, Tool
@@ -27,7 +27,7 @@ def _stamp() -> ColumnElement[Any]:
     """Return a text that changes whenever a manual's entry of the tool may: with its version, its override,
     or its provider's tags.
     """
-    return stamp(col(Tool.version), func.array_to_string(col(Provider.tags), ","))
+    return version_stamp(col(Tool.version), func.array_to_string(col(Provider.tags), ","))
 
 
 class Renderer:
@@ -101,7 +101,7 @@ class Renderer:
 
     def _render(self, rows: Sequence[Any], version: ManualVersion) -> list[RenderedTool]:
         stamps = {row.id: row.stamp for row in rows}
-        views = [view(row) for row in rows]
+        views = [tool_view(row) for row in rows]
         return render_tools(
             views, version=version, base_url=self._base_url, stamps=stamps, identity=self._identity
         )

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
-from app.catalog.tools import ToolView, named, tool_select, view
+from app.catalog.tools import ToolView, has_name, tool_select, tool_view
 from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential
 from app.credentials.permissions import Reach, reach_of
 from app.credentials.sealing import fingerprint, new_credential, new_variable, overlaid
@@ -75,7 +75,7 @@ class CustomTools:
             _, refused = await insert_tools(session, provider, [tool], revision_id=None)
             if refused:
                 raise InvalidInput("The tool contains a value that the database cannot store.")
-            row = (await session.execute(tool_select().where(named(canonical)))).one()
+            row = (await session.execute(tool_select().where(has_name(canonical)))).one()
             await record_event(
                 session,
                 actor=principal.key_id,
@@ -86,7 +86,7 @@ class CustomTools:
             )
             await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
         await registry.feed.catch_up()
-        return view(row)
+        return tool_view(row)
 
     async def _provider(
         self, session: AsyncSession, body: HandToolInput, principal: Principal

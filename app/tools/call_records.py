@@ -38,7 +38,7 @@ async def read_bodies(
     row = await get(call_id, principal=principal, database=database)
     if row.arguments is None and row.result is None:
         raise NotFound(
-            "The arguments and result of this call were not recorded: AUDIT_BODIES selects which calls' are."
+            "The arguments and result of this call were not recorded. AUDIT_BODIES selects which are."
         )
 
     def opened(blob: bytes | None, field: Field) -> Body | None:

@@ -8,7 +8,7 @@ from app.access import requires
 from app.access.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
 from app.pagination import Cursor, IfMatch, Limit, TagFilter
 from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
-from app.search import Filters, body
+from app.search import Filters, hits_json
 from app.security.principal import Principal
 from app.tools import service
 from app.tools.schemas import ToolHits, ToolOut, ToolPage, ToolPatch, ToolSummary
@@ -76,7 +76,7 @@ async def search_tools(
     """Search the tools that this key may call, best match first."""
     hits = await search.search(q, principal=principal, filters=Filters(provider, tag), limit=limit)
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
-    return Response(body(hits), media_type="application/json")
+    return Response(hits_json(hits), media_type="application/json")
 
 
 @router.get("/tools/{name}", operation_id="getTool", tags=["tools"], responses=problems(404) | _ETAG)

@@ -9,7 +9,15 @@ from sqlmodel import col
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
-from app.catalog.tools import ToolView, has_tag, is_enabled, named, principal_filter, tool_select, view
+from app.catalog.tools import (
+    ToolView,
+    has_name,
+    has_tag,
+    is_enabled,
+    principal_filter,
+    tool_select,
+    tool_view,
+)
 from app.database import Database
 from app.errors import Conflict, NotFound, PreconditionFailed
 from app.models import Override, Provider, Tool, now
@@ -46,7 +54,7 @@ async def list_tools(
         statement = statement.where(col(Tool.name) > name_before(cursor))
     statement = statement.order_by(col(Tool.name)).limit(limit + 1)
     async with database.reading() as session:
-        tools = [view(row) for row in (await session.execute(statement)).all()]
+        tools = [tool_view(row) for row in (await session.execute(statement)).all()]
     page = tools[:limit]
     return page, cursor_behind(page[-1].name) if len(tools) > limit else None
 
@@ -140,7 +148,7 @@ async def _locked(
 def _visible(name: str, principal: Principal, *, full: bool = False) -> Select[Any]:
     if _NAME.fullmatch(name) is None:
         raise NotFound("There is no tool of this name.")
-    return tool_select(full=full).where(named(name), principal_filter(principal))
+    return tool_select(full=full).where(has_name(name), principal_filter(principal))
 
 
 def _visible_by_id(tool: ToolView) -> Select[Any]:
@@ -152,7 +160,7 @@ async def _found(session: AsyncSession, statement: Select[Any], name: str) -> To
     row = (await session.execute(statement)).one_or_none()
     if row is None:
         raise NotFound(f"There is no tool {name}.")
-    return view(row)
+    return tool_view(row)
 
 
 async def _record(session: AsyncSession, tool: ToolView) -> None:
