@@ -1,4 +1,4 @@
-"""Definitions without secrets, as one JSON document: out, and in again."""
+"""Export and import of all definitions, without secrets, as one JSON document."""
 
 import base64
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ from app.text import pointer, refuse_unstorable
 FORMAT: Final = "utcp-gateway/1"
 
 
-class OverrideForm(Closed):
-    """What a person changed on a tool."""
+class ExportedOverride(Closed):
+    """A person's changes to an imported tool."""
 
     description: Text | None = None
     tags: Tags | None = None
@@ -41,7 +41,9 @@ class OverrideForm(Closed):
 
 
 class ExportedProvider(Closed):
-    """A provider of an export: `document` is OpenAPI as text (or base64), `tools` are all others."""
+    """A provider in an export: `document` is its OpenAPI source as text (or in base64), `tools` are the tools
+    that did not come from it.
+    """
 
     name: ProviderName
     title: ShortText = ""
@@ -60,23 +62,28 @@ class ExportedProvider(Closed):
     call_template: dict[str, Any] = Field(default_factory=dict)
     slots: list[dict[str, Any]] = Field(default_factory=list)
     tools: list[dict[str, Any]] = Field(default_factory=list)
-    overrides: dict[str, OverrideForm] = Field(default_factory=dict)
-    variables: list[str] = Field(default_factory=list, description="Names only; set them before the import.")
+    overrides: dict[str, ExportedOverride] = Field(default_factory=dict)
+    variables: list[str] = Field(
+        default_factory=list, description="Names only; set their values before the import."
+    )
     unconfirmed_origins: Annotated[list[UrlText], Field(max_length=MOST_ENTRIES)] = Field(
         default_factory=list,
-        description="Origins of tools that only keys without `credentials:write` brought; they stay so.",
+        description="Origins of tools that only keys without `credentials:write` added; "
+        "they stay unconfirmed.",
     )
 
 
 class ExportDocument(Closed):
-    """What `GET /export` answers and `POST /import` takes."""
+    """The document that `GET /export` returns and `POST /import` accepts."""
 
     format: Literal["utcp-gateway/1"]
     providers: Annotated[list[ExportedProvider], Field(max_length=MOST_ENTRIES)]
 
 
 def import_body() -> Json:
-    """The request body of an import. Each entry gets a verdict of its own, so any is taken."""
+    """Return the OpenAPI request body of an import. Any entry is accepted, because each is judged by
+    itself.
+    """
     providers = {
         "type": "array",
         "items": {},
@@ -96,12 +103,15 @@ def import_body() -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """Writes the export."""
+    """Builds the export document."""
 
     registry: Registry
 
     async def export(self, *, principal: Principal) -> Json:
-        """All providers that the caller may see. No value of a credential or a secret variable is in it."""
+        """Return the export of all providers that the principal may see, as JSON of an ExportDocument.
+
+        It contains no value of a credential or of a variable.
+        """
         async with self.registry.database.reading() as session:
             query = select(Provider).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
             rows = (await session.execute(query.order_by(col(Provider.name).collate("C")))).scalars().all()
@@ -138,15 +148,18 @@ class Exporter:
 
 
 def read_export(raw: Any) -> Registrations:
-    """The registrations of an export; raises InvalidInput for what is none."""
+    """Parse an export document into registrations; raise InvalidInput where it is not one.
+
+    An entry that is not valid becomes a RefusedEntry.
+    """
     entries = raw.get("providers") if isinstance(raw, Mapping) else None
     unknown = sorted(raw.keys() - {"format", "providers"}) if isinstance(raw, Mapping) else []
     if unknown:
-        faults = [Fault(pointer("", key), "This is not known here.") for key in unknown[:10]]
-        raise InvalidInput("This is no export.", errors=faults)
+        errors = [Fault(pointer("", key), "Unknown property.") for key in unknown[:10]]
+        raise InvalidInput("The document is not an export.", errors=errors)
     if not isinstance(entries, list) or raw.get("format") != FORMAT or len(entries) > MOST_ENTRIES:
-        fault = Fault("", f"Give what GET /export answered, with at most {MOST_ENTRIES} providers.", FORMAT)
-        raise InvalidInput("This is no export.", errors=[fault])
+        error = Fault("", f"Send the response of GET /export, with at most {MOST_ENTRIES} providers.", FORMAT)
+        raise InvalidInput("The document is not an export.", errors=[error])
     read: list[Registration | RefusedEntry] = []
     for index, entry in enumerate(entries):
         read.append(attempt(partial(_registration, entry, pointer("/providers", index)), entry))
@@ -173,8 +186,8 @@ def _registration(entry: Any, at: str) -> Registration:
 
 
 def _options(stored: Mapping[str, Any]) -> Json:
-    """The options without the registry's own. Only a confirmed base URL is given: whoever imports it may hold
-    `credentials:write`, and would confirm it.
+    """Return the options without the registry's internal ones, and without a base URL that is not confirmed:
+    a key with `credentials:write` would confirm it by importing it.
     """
     shown = {key: value for key, value in stored.items() if key not in HIDDEN}
     confirmed = confirmed_base_url(stored)
@@ -194,14 +207,16 @@ def _source(body: ExportedProvider, at: str) -> Source:
         try:
             raw = base64.b64decode(body.document_base64, validate=True)
         except ValueError:
-            fault = Fault(pointer(at, "document_base64"), "This is not base64.")
-            raise InvalidInput("The document cannot be read.", errors=[fault]) from None
+            error = Fault(pointer(at, "document_base64"), "The value is not base64.")
+            raise InvalidInput("The document cannot be read.", errors=[error]) from None
     how = DocumentOptions(body.root, body.overlay, body.follow_references)
     return Source("tools", raw, body.media_type, value=value, at=at, url=body.url, how=how)
 
 
 async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, Json]:
-    """The slots of what is sent when the source is fetched, so that they can be filled again."""
+    """Return the slots of credentials that are sent when the source is fetched, so that they can be
+    refilled.
+    """
     rows = [row for row in await credentials_of(session, [provider.id]) if row.slot in DISCOVERY_SLOTS]
     shown = ("location", "name", "token_url", "values")
     return {
@@ -233,5 +248,5 @@ def _text(body: bytes) -> Json:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         return {"document_base64": base64.b64encode(body).decode()}
-    # A NUL would be refused on the way in; what holds one travels as it is.
+    # A NUL character in text would be rejected by the import; in base64 the document passes unchanged.
     return {"document_base64": base64.b64encode(body).decode()} if "\x00" in text else {"document": text}

@@ -1,4 +1,4 @@
-"""Credentials of providers: written, listed without their values, deleted."""
+"""Stores, lists (without their values) and deletes the credentials of providers."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from app.credentials.slots import complete
 from app.credentials.variable_scope import VariableScope, scope_of
 from app.errors import Fault, NotFound
 from app.models import Credential, Provider, now
-from app.providers.changes import refuse_stale
+from app.providers.provider_store import require_version
 from app.registration.destinations import Destination, Destinations, destinations_of
 from app.registration.repository import credentials_of, source_facts, tools_of, variables_for
 from app.registration.service import Registry
@@ -22,18 +22,21 @@ from app.security.principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class CredentialStore:
-    """What can be done with the credentials of a provider."""
+    """Operations on the credentials of a provider."""
 
     registry: Registry
 
     async def listed(self, provider: str, *, principal: Principal) -> list[Credential]:
-        """The stored credentials by slot; NotFound."""
+        """Return the stored credentials by slot; raise NotFound for the provider."""
         async with self.registry.database.reading() as session:
             row = await self.registry.visible_provider(session, provider, principal=principal)
             return [one for one in await credentials_of(session, [row.id]) if one.slot != EGRESS_SLOT]
 
     async def destinations(self, provider: str, *, principal: Principal) -> list[Destination]:
-        """Where the next credential of each slot goes that says nothing of it; NotFound."""
+        """Return, for each slot, where a credential would be sent that is stored without origins of its own.
+
+        Raises NotFound for the provider.
+        """
         async with self.registry.database.reading() as session:
             row = await self.registry.visible_provider(session, provider, principal=principal)
             scope = await self._scope(session, row, reach=UNBOUNDED)
@@ -52,12 +55,12 @@ class CredentialStore:
         if_match: str | None,
         principal: Principal,
     ) -> tuple[Credential, bool]:
-        """Stores a credential, in the place of one that is there; and whether it is the first of its slot.
+        """Store a credential or replace the one in its slot; return its row, and whether the slot was empty.
 
-        Without origins (or token URL) of its own it goes where the one went that is there, and the first of
-        its slot to the confirmed origins of the provider.
-        Raises NotFound, InvalidInput where the slot does not exist or it cannot be told where the credential
-        may go, UnsetVariable, PreconditionFailed, and Forbidden for a secret of all from a limited key.
+        Without origins (or a token URL) of its own, a credential keeps those of the one it replaces; the
+        first in its slot gets the confirmed origins of the provider. Raises NotFound for the provider or the
+        slot, InvalidInput where the origins cannot be determined, UnsetVariable, PreconditionFailed, and
+        Forbidden where a limited key names a secret variable that all providers share.
         """
         registry = self.registry
         async with registry.database.writing() as session:
@@ -65,7 +68,7 @@ class CredentialStore:
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
             going = given if stored is None else _as_stored(given, stored)
             ready = await self._complete(session, row, slot, going, reach=reach_of(principal))
-            refuse_stale(None if stored is None else stored.version, if_match)
+            require_version(None if stored is None else stored.version, if_match)
             if stored is None:
                 credential = new_credential(row.id, slot, ready, vault=registry.vault)
                 session.add(credential)
@@ -86,14 +89,16 @@ class CredentialStore:
         return credential, stored is None
 
     async def delete(self, provider: str, slot: str, *, if_match: str | None, principal: Principal) -> None:
-        """Deletes a credential; NotFound, PreconditionFailed."""
+        """Delete a credential; raise NotFound, or PreconditionFailed where `if_match` names another
+        version.
+        """
         registry = self.registry
         async with registry.database.writing() as session:
             row = await registry.visible_provider(session, provider, principal=principal, locked=True)
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
             if stored is None or slot == EGRESS_SLOT:
                 raise NotFound(f"No credential is stored in slot {slot!r} of {provider!r}.")
-            refuse_stale(stored.version, if_match)
+            require_version(stored.version, if_match)
             await session.delete(stored)
             await session.flush()
             await _record(session, row, stored, "deleted", actor=principal.key_id, detail={"slot": slot})
@@ -113,8 +118,8 @@ class CredentialStore:
             entry = {"slot": slot, "kind": "static" if slot == DISCOVERY_STATIC else "any"}
         if entry is None:
             known = [str(one["slot"]) for one in provider.slots]
-            fault = Fault("#/path/slot", "The provider has no such slot.", expected=known)
-            raise NotFound(f"{provider.name!r} asks for no credential {slot!r}.", errors=[fault])
+            error = Fault("#/path/slot", "The provider has no such slot.", expected=known)
+            raise NotFound(f"The provider {provider.name!r} has no credential slot {slot!r}.", errors=[error])
         scope = await self._scope(session, provider, reach=reach)
         found = await _destinations(session, provider, scope=scope)
         loopback = self.registry.reader.binding(()).loopback_tokens
@@ -127,7 +132,7 @@ class CredentialStore:
 
 
 def _as_stored(given: GivenCredential, stored: Credential) -> GivenCredential:
-    """The credential bound as the one that it replaces, as far as its owner says nothing else."""
+    """Return the credential with the origins and token URL of the one it replaces, where it names none."""
     public = dict(given.public)
     if given.kind == stored.kind == "oauth2" and public.get("token_url") is None:
         public["token_url"] = stored.public.get("token_url")
@@ -139,7 +144,7 @@ async def _destinations(session: AsyncSession, provider: Provider, *, scope: Var
     url = ((await source_facts(session, [provider.id])).get(provider.id) or {}).get("url")
     found = destinations_of(provider, source_url=url, scope=scope)
     if found.source or found.base:
-        # Tools do not count then, and there may be thousands of them.
+        # The tools' origins do not matter then, and there may be thousands of tools.
         return found
     tools = await tools_of(session, provider.id)
     return destinations_of(provider, source_url=url, scope=scope, tools=tools)

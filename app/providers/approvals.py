@@ -1,4 +1,4 @@
-"""Approving what a refresh held back: changed origins, token URLs and security."""
+"""Approval of changes that a refresh held back: origins, token URLs and security."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.credentials.model import Json
 from app.errors import Conflict
 from app.models import Provider, Revision
-from app.providers.changes import ProviderChanges, ProviderFacts, refuse_stale
+from app.providers.provider_store import ProviderDetails, ProviderStore, require_version
 from app.registration.destinations import with_confirmed
 from app.registration.diff import stored_drafts
 from app.registration.persist import touched
@@ -23,37 +23,41 @@ from app.registration.repository import (
 from app.registration.service import Registry
 from app.security.principal import Principal
 
-_MOST_NAMED = 100
+_MAX_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """Puts pending changes to use, exactly as they were shown: nothing is fetched again."""
+    """Applies pending changes exactly as they were shown: nothing is fetched again."""
 
     registry: Registry
 
-    async def approve(self, name: str, *, if_match: str | None, principal: Principal) -> ProviderFacts:
-        """Raises NotFound, Conflict where nothing waits, PreconditionFailed for another version."""
+    async def approve(self, name: str, *, if_match: str | None, principal: Principal) -> ProviderDetails:
+        """Apply the pending changes of a provider and return its details.
+
+        Raises NotFound, Conflict where no changes are pending, and PreconditionFailed where `if_match` names
+        another version.
+        """
         registry = self.registry
         async with registry.database.writing() as session:
             await lock_names(session)
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
-            refuse_stale(provider.version, if_match)
+            require_version(provider.version, if_match)
             pending = await pending_of(session, provider.id)
             if pending is None or pending.held is None:
-                raise Conflict(f"Nothing of {name!r} waits for approval.")
+                raise Conflict(f"The provider {name!r} has no pending changes.")
             values = await _apply(session, provider, pending, pending.held)
             keys = [one["source_key"] for one in pending.report["operations"]]
             await drop_pending(session, provider)
             touched(provider, values)
-            detail = {"operations": keys[:_MOST_NAMED], "count": len(keys), "origins": values["origins"]}
+            detail = {"operations": keys[:_MAX_NAMED], "count": len(keys), "origins": values["origins"]}
             await registry.recorded(session, provider, "approved", actor=principal.key_id, detail=detail)
         await registry.feed.catch_up()
-        return await ProviderChanges(registry).get(name, principal=principal)
+        return await ProviderStore(registry).get(name, principal=principal)
 
 
 async def _apply(session: AsyncSession, provider: Provider, pending: Revision, held: Json) -> Json:
-    """Writes the tools; gives the slots and origins that the provider has with them."""
+    """Store the pending tools; return the slots, origins and options that the provider gets with them."""
     drafts = stored_drafts(held)
     existing = {tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id}
     await update_tools(session, existing, [one for one in drafts if one.source_key in existing])

@@ -1,4 +1,4 @@
-"""Reading, changing and deleting providers."""
+"""Reads, changes and deletes registered providers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ _EGRESS: Final = frozenset({"proxy_url", "ca_bundle", "client_certificate", "cli
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderFacts:
-    """A provider with what is known around it."""
+class ProviderDetails:
+    """A provider's row with the rows that belong to it; `report` and `pending` only where one was read."""
 
     provider: Provider
     tool_count: int
@@ -49,38 +49,40 @@ class ProviderFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderChanges:
-    """What can be done with providers that exist."""
+class ProviderStore:
+    """Operations on registered providers, each limited to what the principal may see and change."""
 
     registry: Registry
 
     async def page(
         self, *, principal: Principal, after: str, limit: int
-    ) -> tuple[list[ProviderFacts], str | None]:
-        """Providers by name after `after`, and the name to go on after."""
+    ) -> tuple[list[ProviderDetails], str | None]:
+        """Return a page of providers by name, beginning after the name `after`, and the name after which the
+        next page begins (None: this is the last).
+        """
         async with self.registry.database.reading() as session:
             rows = await page_of_providers(session, principal=principal, after=after, limit=limit + 1)
-            facts = await _facts(session, rows[:limit])
+            facts = await _details(session, rows[:limit])
         return facts, rows[limit - 1].name if len(rows) > limit else None
 
-    async def get(self, name: str, *, principal: Principal) -> ProviderFacts:
-        """One provider with its report; NotFound."""
+    async def get(self, name: str, *, principal: Principal) -> ProviderDetails:
+        """Return one provider with its report and pending changes; raise NotFound where there is none."""
         async with self.registry.database.reading() as session:
             provider = await self.registry.visible_provider(session, name, principal=principal)
-            return await _whole(session, provider)
+            return await _full_details(session, provider)
 
     async def patch(
         self, name: str, body: ProviderPatch, *, if_match: str | None, principal: Principal
-    ) -> ProviderFacts:
-        """Changes what the body names.
+    ) -> ProviderDetails:
+        """Change the fields that the body names, and return the provider.
 
-        Raises NotFound, PreconditionFailed for another version, and Forbidden for options that move a
-        credential or its trust, where the caller may store none.
+        Raises NotFound, PreconditionFailed where `if_match` names another version, and Forbidden for options
+        that redirect a credential or change whom it is trusted to, where the key may not store credentials.
         """
         registry = self.registry
         async with registry.database.writing() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
-            refuse_stale(provider.version, if_match)
+            require_version(provider.version, if_match)
             reach = reach_of(principal)
             if body.options is not None:
                 await _permit_options(session, provider, body.options, reach=reach)
@@ -88,22 +90,22 @@ class ProviderChanges:
             touched(provider, values)
             if body.options is not None:
                 await self._write_egress(session, provider, body.options)
-            facts = await _whole(session, provider)
+            facts = await _full_details(session, provider)
             detail = {"changed": sorted(values)}
             await registry.recorded(session, provider, "changed", actor=principal.key_id, detail=detail)
         await registry.feed.catch_up()
         return facts
 
     async def delete(self, name: str, *, if_match: str | None, principal: Principal) -> None:
-        """Deletes a provider and all that hangs on it, but for the audit.
+        """Delete a provider with all its rows, except for the records of calls and events.
 
-        Raises NotFound, PreconditionFailed, and Forbidden where secrets go with it that the caller may not
-        delete one by one: the next provider of its name could be anybody's.
+        Raises NotFound, PreconditionFailed, and Forbidden where this would delete secrets that the key may
+        not delete one by one: anybody could register the next provider of this name.
         """
         registry = self.registry
         async with registry.database.writing() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
-            refuse_stale(provider.version, if_match)
+            require_version(provider.version, if_match)
             if await holds_secrets(session, provider):
                 reach_of(principal).permit_deleting(provider.name)
             await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
@@ -111,9 +113,9 @@ class ProviderChanges:
         await registry.feed.catch_up()
 
     async def _write_egress(self, session: AsyncSession, provider: Provider, given: OptionsInput) -> None:
-        """Secret options that the body names are replaced, those that it sets to null are removed.
+        """Replace the secret options that the body names, and remove those that it sets to null.
 
-        Raises InvalidInput where what comes of it could reach no upstream.
+        Raises InvalidInput where the resulting settings could reach no upstream.
         """
         named = given.model_fields_set
         rows = {row.slot: row for row in await credentials_of(session, [provider.id])}
@@ -135,21 +137,23 @@ class ProviderChanges:
         await session.flush()
 
 
-def refuse_stale(current: int | None, if_match: str | None) -> None:
-    """Raises PreconditionFailed where `If-Match` names another version (RFC 9110 section 13.1.1).
+def require_version(current: int | None, if_match: str | None) -> None:
+    """Raise PreconditionFailed where `If-Match` names another version (RFC 9110 section 13.1.1).
 
     `current` is None where nothing is stored; then no version matches, not even `*`.
     """
     if if_match is None:
         return
     if current is None or not fits(if_match, f'"{current}"'):
-        raise PreconditionFailed("It was changed since it was read: read it again, then decide.")
+        raise PreconditionFailed(
+            "The resource has changed since it was read: read it again before changing it."
+        )
 
 
 async def _permit_options(
     session: AsyncSession, provider: Provider, options: OptionsInput, *, reach: Reach
 ) -> None:
-    """Raises Forbidden for options that only a key with `credentials:write` changes on this provider."""
+    """Raise Forbidden for options that only a key with `credentials:write` may change on this provider."""
     given = {name: getattr(options, name) for name in options.model_fields_set - _SECRETS}
     reach.permit_options(given, stored=provider.options, at="/options")
     if options.model_fields_set & _SECRETS:
@@ -186,13 +190,13 @@ def _values(body: ProviderPatch, provider: Provider, *, reach: Reach) -> dict[st
     return values
 
 
-async def _facts(session: AsyncSession, rows: list[Provider]) -> list[ProviderFacts]:
+async def _details(session: AsyncSession, rows: list[Provider]) -> list[ProviderDetails]:
     ids = [row.id for row in rows]
     counts = await tool_counts(session, ids)
     sources = await source_facts(session, ids)
     credentials = await credentials_of(session, ids)
     return [
-        ProviderFacts(
+        ProviderDetails(
             provider=row,
             tool_count=counts.get(row.id, 0),
             credentials=tuple(one for one in credentials if one.provider_id == row.id),
@@ -202,8 +206,10 @@ async def _facts(session: AsyncSession, rows: list[Provider]) -> list[ProviderFa
     ]
 
 
-async def _whole(session: AsyncSession, provider: Provider) -> ProviderFacts:
-    facts = (await _facts(session, [provider]))[0]
+async def _full_details(session: AsyncSession, provider: Provider) -> ProviderDetails:
+    facts = (await _details(session, [provider]))[0]
     report = await report_of(session, provider.id)
     pending = await pending_of(session, provider.id)
-    return ProviderFacts(provider, facts.tool_count, facts.credentials, facts.source, report or None, pending)
+    return ProviderDetails(
+        provider, facts.tool_count, facts.credentials, facts.source, report or None, pending
+    )

@@ -1,4 +1,4 @@
-"""Looking a call up again, within the limits of the key that asks."""
+"""Reads records of calls, within what the principal's key may see."""
 
 from uuid import UUID
 
@@ -10,18 +10,18 @@ from app.errors import NotFound
 from app.models import CallRecord
 from app.security.principal import Principal
 from app.security.vault import Vault
-from app.tools.service import tools_seen
+from app.tools.service import visible_tool_names
 
 
-def reach(principal: Principal) -> CallFilters:
-    """The calls that a principal may see: those of the tools that it may see."""
-    return CallFilters(providers=principal.providers, tools=tools_seen(principal))
+def visible_calls(principal: Principal) -> CallFilters:
+    """Return the filter for the calls that a principal may see: those of the tools that it may see."""
+    return CallFilters(providers=principal.providers, tools=visible_tool_names(principal))
 
 
 async def get(call_id: UUID, *, principal: Principal, database: Database) -> CallRecord:
-    """One record; NotFound where there is none, or none for this principal."""
+    """Return the record of one call; raise NotFound where there is none that this principal may see."""
     async with database.reading() as session:
-        row = await get_call(session, call_id, filters=reach(principal), tenant=principal.tenant_id)
+        row = await get_call(session, call_id, filters=visible_calls(principal), tenant=principal.tenant_id)
     if row is None:
         raise NotFound(f"There is no record of a call {call_id}.")
     return row
@@ -30,14 +30,15 @@ async def get(call_id: UUID, *, principal: Principal, database: Database) -> Cal
 async def read_bodies(
     call_id: UUID, *, principal: Principal, database: Database, vault: Vault
 ) -> tuple[Body | None, Body | None]:
-    """Arguments and result of a call, opened; the event that says who read them is committed by then.
+    """Return the decrypted arguments and result of a call, each None where it was not recorded.
 
-    Raises NotFound as `get` does, and where nothing was kept.
+    An event that tells who read them is committed before this returns. Raises NotFound as `get` does, and
+    where neither was recorded.
     """
     row = await get(call_id, principal=principal, database=database)
     if row.arguments is None and row.result is None:
         raise NotFound(
-            "Nothing was kept of this call but its record: AUDIT_BODIES says of which calls it is."
+            "The arguments and result of this call were not recorded. AUDIT_BODIES selects which are."
         )
 
     def opened(blob: bytes | None, field: Field) -> Body | None:

@@ -1,4 +1,4 @@
-"""What an answer shows of a tool that was found, as JSON made once, when the tool is indexed."""
+"""Search hits as JSON, serialised once, when a tool is indexed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,20 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A tool that was found, its score (0 in a list that no words were asked for), and its `entry`."""
+    """A search result: the tool's name, its score (0 where the query is empty), and its `json_members`."""
 
     name: str
     score: float
-    entry: bytes
+    json_members: bytes
 
 
-def entry(
+def json_members(
     *, name: str, alias: str, provider: str, description: str, inputs: str, tags: Sequence[str], call_url: str
 ) -> bytes:
-    """The members of a hit behind its score: a JSON object without its first brace. `inputs` is JSON."""
+    """Return the members of a hit that follow its score: a JSON object without its opening brace.
+
+    `inputs` is JSON text.
+    """
     members = {
         "name": name,
         "alias": alias,
@@ -31,7 +34,7 @@ def entry(
     return orjson.dumps(members)[1:]
 
 
-def body(hits: Sequence[Hit]) -> bytes:
-    """The hits as `app.tools.schemas.ToolHits` describes them."""
-    items = b",".join(b'{"score":%s,%s' % (repr(hit.score).encode(), hit.entry) for hit in hits)
+def hits_json(hits: Sequence[Hit]) -> bytes:
+    """Return the hits as the JSON of `app.tools.schemas.ToolHits`."""
+    items = b",".join(b'{"score":%s,%s' % (repr(hit.score).encode(), hit.json_members) for hit in hits)
     return b'{"items":[%s]}' % items

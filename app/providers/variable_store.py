@@ -1,4 +1,4 @@
-"""Variables: what `${NAME}` stands for, of the tenant or of one provider."""
+"""Stores variables, the values of `${NAME}`: those of one provider, and those that all providers share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,14 +24,16 @@ from app.security.principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class VariableStore:
-    """What can be done with variables. `provider` None means: the tenant's."""
+    """Operations on variables. `provider` None stands for the variables of the tenant, which all share."""
 
     registry: Registry
 
     async def page(
         self, provider: str | None, *, principal: Principal, after: str, limit: int
     ) -> tuple[list[Variable], str | None]:
-        """Variables by name after `after`, and the name to go on after; NotFound for the provider."""
+        """Return a page of variables by name, beginning after the name `after`, and the name after which the
+        next page begins (None: this is the last). Raises NotFound for the provider.
+        """
         async with self.registry.database.reading() as session:
             owner = await self._owner(session, provider, principal=principal)
             name = col(Variable.name).collate("C")
@@ -43,7 +45,10 @@ class VariableStore:
     async def put(
         self, provider: str | None, given: Mapping[str, GivenVariable], *, principal: Principal
     ) -> tuple[list[Variable], list[str]]:
-        """Stores variables, in the place of those that are there; gives all, and the names of new ones."""
+        """Store variables or replace their values; return all rows, and the names that are new.
+
+        Raises NotFound for the provider, and Forbidden where a limited key would write shared variables.
+        """
         registry = self.registry
         async with registry.database.writing() as session:
             await lock_names(session)
@@ -71,10 +76,11 @@ class VariableStore:
         return rows, [name for name in given if name not in existing]
 
     async def delete(self, provider: str | None, name: str, *, principal: Principal) -> None:
-        """Deletes a variable. What names it fails from now on, and says so.
+        """Delete a variable. Calls of tools that name it then fail with UnsetVariable.
 
-        Raises NotFound, and Conflict where a fetched manual names it, or the caller's key is limited and
-        anything of the provider names it: the tenant's variable of that name would take its place.
+        Raises NotFound; Forbidden where a limited key would delete a shared variable; and Conflict where a
+        fetched manual names the variable, or the key is limited and a tool or credential of the provider
+        names it: the shared variable of that name would take its place.
         """
         registry = self.registry
         async with registry.database.writing() as session:
@@ -82,9 +88,9 @@ class VariableStore:
             query = select(Variable).where(_owned(owner), col(Variable.name) == name)
             row = (await session.execute(query.with_for_update())).scalar_one_or_none()
             if row is None:
-                raise NotFound(f"There is no variable {name!r} here.")
+                raise NotFound(f"There is no variable {name!r}.")
             if owner is not None:
-                await self._refuse_unveiling(session, owner, name, principal=principal)
+                await self._reject_unveiling(session, owner, name, principal=principal)
             await session.delete(row)
             await session.flush()
             await self._event(session, row, provider, "deleted", principal=principal)
@@ -97,15 +103,19 @@ class VariableStore:
         if provider is not None:
             return (await self.registry.visible_provider(session, provider, principal=principal)).id
         if writes and (principal.providers is not None or principal.tags is not None):
-            raise Forbidden("The API key is limited to certain providers; these variables belong to all.")
+            raise Forbidden(
+                "The API key is limited to certain providers; all providers share these variables."
+            )
         return None
 
-    async def _refuse_unveiling(
+    async def _reject_unveiling(
         self, session: AsyncSession, owner: UUID, name: str, *, principal: Principal
     ) -> None:
-        """Conflict where the variable of all, which would come to light, is out of reach for who names it."""
+        """Raise Conflict where the deletion would put a shared variable in the place of this one, though
+        whoever wrote the text that names it may not use shared variables.
+        """
         provider = await session.get_one(Provider, owner)
-        within_reach = reach_of(principal).shared and not _came_from_upstream(provider)
+        within_reach = reach_of(principal).shared and not _is_fetched_manual(provider)
         if not within_reach and name in await names_in_use(session, provider):
             raise Conflict(
                 f"A tool or credential of {provider.name!r} names {name}: replace its value instead."
@@ -131,9 +141,10 @@ def _owned(owner: UUID | None) -> ColumnElement[bool]:
 
 
 def _visible(principal: Principal) -> ColumnElement[bool]:
-    """Which variables of all a key may see: not those in the namespace of a provider that it may not see.
+    """Return the condition on shared variables that a key may see: not those in the namespace of a provider
+    that it may not see.
 
-    Their names begin as UTCP's do (`utcp.variables.candidates`): `my__gw_KEY` is for `my_gw`.
+    The namespace is UTCP's prefix (`utcp.variables.candidates`): `my__gw_KEY` belongs to `my_gw`.
     """
     if principal.providers is None and principal.tags is None:
         return true()
@@ -144,8 +155,8 @@ def _visible(principal: Principal) -> ColumnElement[bool]:
     return or_(not_(exists().where(*within, not_(seen))), exists().where(*within, seen))
 
 
-def _came_from_upstream(provider: Provider) -> bool:
-    """Whether its tools are those of a manual that was fetched."""
+def _is_fetched_manual(provider: Provider) -> bool:
+    """Return whether the provider's tools come from a manual that was fetched."""
     return (
         provider.kind == "manual"
         and bool(provider.call_template)

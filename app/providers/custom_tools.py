@@ -1,4 +1,4 @@
-"""One tool written by hand; its provider is made where there is none."""
+"""Custom tools: written by a person, not imported from a source."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
-from app.catalog.tools import ToolView, named, tool_select, view
+from app.catalog.tools import ToolView, has_name, tool_select, tool_view
 from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential
 from app.credentials.permissions import Reach, reach_of
 from app.credentials.sealing import fingerprint, new_credential, new_variable, overlaid
@@ -40,13 +40,17 @@ from app.utcp.call_template import Template
 
 
 @dataclass(frozen=True, slots=True)
-class HandTools:
-    """Writes tools by hand."""
+class CustomTools:
+    """Stores custom tools."""
 
     registry: Registry
 
     async def add(self, body: HandToolInput, *, principal: Principal) -> ToolView:
-        """Stores a tool. Raises Conflict where the name is taken, InvalidInput, UnsetVariable, Forbidden."""
+        """Store a custom tool, and its provider where there is none of that name; return the tool.
+
+        Raises Conflict where the tool's name is taken, InvalidInput, UnsetVariable, and Forbidden where the
+        key is limited to other providers or may not store the credentials that the template contains.
+        """
         registry = self.registry
         template = read_template(with_protocol(body.call_template), at="/call_template")
         template = replace(template, model=template.model.of_tool(body.name))
@@ -56,7 +60,7 @@ class HandTools:
             provider, is_new = await self._provider(session, body, principal)
             canonical = f"{provider.name}.{body.name}"
             if any(tool.name == canonical for tool in await tools_of(session, provider.id)):
-                raise Conflict(f"A tool named {canonical!r} exists already.")
+                raise Conflict(f"A tool named {canonical!r} already exists.")
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
             reach = reach_of(principal)
@@ -71,8 +75,8 @@ class HandTools:
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
             _, refused = await insert_tools(session, provider, [tool], revision_id=None)
             if refused:
-                raise InvalidInput("The tool holds a value that the database cannot store.")
-            row = (await session.execute(tool_select().where(named(canonical)))).one()
+                raise InvalidInput("The tool contains a value that the database cannot store.")
+            row = (await session.execute(tool_select().where(has_name(canonical)))).one()
             await record_event(
                 session,
                 actor=principal.key_id,
@@ -83,20 +87,20 @@ class HandTools:
             )
             await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
         await registry.feed.catch_up()
-        return view(row)
+        return tool_view(row)
 
     async def _provider(
         self, session: AsyncSession, body: HandToolInput, principal: Principal
     ) -> tuple[Provider, bool]:
         provider = await provider_named(session, body.provider, locked=True)
         if not principal.may_use(body.provider, () if provider is None else provider.tags):
-            # In the same words whether or not there is such a provider.
+            # The same text whether or not there is such a provider.
             raise Forbidden(
-                "The API key is limited to certain providers or tags; this one is outside of them."
+                "The API key is limited to certain providers or tags, and this provider is not among them."
             )
         if provider is not None:
             return provider, False
-        provider = Provider(name=body.provider, protocol=DEFAULT, kind="hand", version=0)
+        provider = Provider(name=body.provider, protocol=DEFAULT, kind="custom", version=0)
         session.add(provider)
         await session.flush()
         return provider, True
@@ -109,10 +113,11 @@ class HandTools:
         own = {row.name for row in stored if row.provider_id == provider.id}
         clash = sorted(own & body.variables.keys())
         if clash:
-            faults = [
-                Fault(f"/variables/{name}", "It has a value already; change it by PUT.") for name in clash
+            errors = [
+                Fault(f"/variables/{name}", "This variable already has a value; change it with PUT.")
+                for name in clash
             ]
-            raise InvalidInput("These variables exist already.", errors=faults)
+            raise InvalidInput("These variables already exist.", errors=errors)
         given = [
             new_variable(provider.id, name, given_variable(value), vault=vault)
             for name, value in body.variables.items()
@@ -145,7 +150,7 @@ class HandTools:
         bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
         fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
         tool = ToolDraft(
-            source_key=f"hand:{body.name}",
+            source_key=f"custom:{body.name}",
             name=body.name,
             description=body.description,
             inputs=inputs,
@@ -164,7 +169,10 @@ class HandTools:
         entries: tuple[InlineCredential, ...],
         stored: list[Credential],
     ) -> None:
-        """New credentials go to the origin that they were written for, or stay where they may go already."""
+        """Store the credentials that the template contains, bound to its origin.
+
+        Raises InvalidInput where the same credential is stored already and bound to another origin.
+        """
         have = {row.slot: stored_destination(row) for row in stored}
         for entry in entries:
             if entry.slot in have:
@@ -179,8 +187,10 @@ class HandTools:
 def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:
     others = [origin for origin in entry.origins if origin not in (stored.allowed_origins or ())]
     if others:
-        fault = Fault("/call_template/url", f"The stored credential {entry.slot!r} may not go there.")
-        raise InvalidInput("The same credential is stored for another origin.", errors=[fault])
+        error = Fault(
+            "/call_template/url", f"The stored credential {entry.slot!r} must not be sent to this origin."
+        )
+        raise InvalidInput("The same credential is stored for another origin.", errors=[error])
 
 
 def _slots(provider: Provider, book: SlotBook, tool: ToolDraft) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""The tools of one provider, each rendered once; a manual is put together from these bytes."""
+"""The rendered tools of one provider; a manual is composed of these bytes."""
 
 import gzip
 import hashlib
@@ -30,10 +30,11 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A tool of a manual as bytes, and what decides who sees it. `tags` are its own and its provider's.
+class RenderedTool:
+    """A tool of a manual as JSON bytes, and the names and tags that decide who sees it.
 
-    `stamp` differs when the tool would be rendered otherwise.
+    `tags` are its own and its provider's; `registrar_tags` only those that a registrar set. `stamp` differs
+    whenever the tool would be rendered differently.
     """
 
     tool_id: UUID
@@ -46,16 +47,16 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class ProviderManual:
     """The enabled tools of one provider, by name."""
 
     provider: str
-    tools: tuple[Prepared, ...]
+    tools: tuple[RenderedTool, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a reader asked for; `matching` are the tools that a search found."""
+class ManualSelection:
+    """Which tools go into a manual; `matching` are the ids of those that a search found (None: no search)."""
 
     version: ManualVersion
     provider: str | None = None
@@ -65,41 +66,47 @@ class Wanted:
 
 @dataclass(slots=True)
 class Representation:
-    """A manual as it is sent. `etag` is strong, and differs for the compressed form."""
+    """A manual as it is sent: a representation in the sense of RFC 9110. `etag` is that of the uncompressed
+    form, `tools` the number of tools in it.
+    """
 
     body: bytearray = field(repr=False)
     etag: str
     tools: int
     left_out: int = 0
-    """With `mode=direct`: tools that a UTCP client could not call."""
+    """With `mode=direct`: the number of tools omitted because a UTCP client could not call them."""
     _compressed: bytes | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
-        """Bytes held."""
+        """The number of bytes that it occupies in memory."""
         return len(self.body) + len(self._compressed or b"")
 
     def compressed(self) -> bytes:
-        """The body in gzip, the same bytes on every replica (no time in the header)."""
+        """Return the body in gzip, the same bytes on every replica (the header contains no time)."""
         if self._compressed is None:
             self._compressed = gzip.compress(self.body, compresslevel=6, mtime=0)
         return self._compressed
 
     @property
     def is_compressed(self) -> bool:
-        """Whether `compressed` is at hand."""
+        """Whether the compressed form has been computed."""
         return self._compressed is not None
 
 
-def prepare(
+def render_tools(
     tools: Iterable[ToolView],
     *,
     version: ManualVersion,
     base_url: str,
     stamps: Mapping[UUID, str] = MappingProxyType({}),
     identity: str = "",
-) -> list[Prepared]:
-    """Renders tools (about 0.1 ms each). One that cannot be rendered is left out, and logged."""
+) -> list[RenderedTool]:
+    """Render tools as entries of a manual (about 0.1 ms each). One that cannot be rendered is omitted and
+    logged.
+
+    `stamps` maps the id of each tool to its stamp; `identity` names this gateway in call templates.
+    """
     prepared = []
     for tool in tools:
         entry = ManualEntry(
@@ -117,18 +124,20 @@ def prepare(
             if version == 0 and len(body) > LARGEST:
                 body = _RENDERERS[version](_slimmed(entry))
         except (GatewayError, RecursionError, TypeError, ValueError) as error:
-            _log.warning("a tool is left out of the manual", tool=tool.name, error=type(error).__name__)
+            _log.warning("a tool was omitted from the manual", tool=tool.name, error=type(error).__name__)
             continue
         tags = frozenset(tool.tags) | tool.registrar_tags
         stamp = stamps.get(tool.id, "")
         prepared.append(
-            Prepared(tool.id, tool.provider_id, tool.name, tags, tool.registrar_tags, body, stamp)
+            RenderedTool(tool.id, tool.provider_id, tool.name, tags, tool.registrar_tags, body, stamp)
         )
     return prepared
 
 
 def _slimmed(entry: ManualEntry) -> ManualEntry:
-    """The entry of a 0.x manual, where definitions are written out, which can be many times as long."""
+    """Return the entry of a 0.x manual slimmed: definitions are written out there, which can multiply its
+    size.
+    """
     shown = Slimmer().slim(
         name=entry.name,
         description=entry.description,
@@ -140,19 +149,23 @@ def _slimmed(entry: ManualEntry) -> ManualEntry:
     return replace(entry, description=shown.description, inputs=shown.inputs, outputs=shown.outputs)
 
 
-def compose(shelves: Sequence[Shelf], *, wanted: Wanted, principal: Principal) -> Representation:
-    """The manual of what the principal may call; the order is that of providers and tools by name."""
+def compose(
+    provider_manuals: Sequence[ProviderManual], *, selection: ManualSelection, principal: Principal
+) -> Representation:
+    """Compose the manual of the selected tools that the principal may call, ordered by provider and tool
+    name.
+    """
     bodies = [
         tool.body
-        for shelf in shelves
-        for tool in shelf.tools
-        if principal.may_use(shelf.provider, tool.registrar_tags)
-        and (wanted.tag is None or wanted.tag in tool.tags)
-        and _is_in(tool.tool_id, wanted.matching)
+        for provider_manual in provider_manuals
+        for tool in provider_manual.tools
+        if principal.may_use(provider_manual.provider, tool.registrar_tags)
+        and (selection.tag is None or selection.tag in tool.tags)
+        and _is_selected(tool.tool_id, selection.matching)
     ]
-    body = render_manual(wanted.version, bodies)
+    body = render_manual(selection.version, bodies)
     return Representation(body, hashlib.sha256(body).hexdigest()[:32], len(bodies))
 
 
-def _is_in(tool_id: UUID, matching: Collection[UUID] | None) -> bool:
+def _is_selected(tool_id: UUID, matching: Collection[UUID] | None) -> bool:
     return matching is None or tool_id in matching

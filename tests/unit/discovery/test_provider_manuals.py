@@ -7,7 +7,7 @@ from uuid import uuid4
 import orjson
 
 from app.catalog.tools import ToolView
-from app.discovery.shelves import Shelf, Wanted, compose, prepare
+from app.discovery.provider_manuals import ManualSelection, ProviderManual, compose, render_tools
 from app.models import TENANT
 from app.security.principal import Principal
 
@@ -25,9 +25,9 @@ def tool(name, **fields):
     return ToolView(**columns)
 
 
-def manual(tools, **wanted):
-    shelf = Shelf("p", tuple(prepare(tools, version=1, base_url="https://g.example")))
-    return compose([shelf], wanted=Wanted(version=1, **wanted), principal=EVERYBODY)
+def manual(tools, **selection):
+    provider_manual = ProviderManual("p", tuple(render_tools(tools, version=1, base_url="https://g.example")))
+    return compose([provider_manual], selection=ManualSelection(version=1, **selection), principal=EVERYBODY)
 
 
 def test_a_tool_that_cannot_be_rendered_is_left_out_and_harms_no_other():
