@@ -56,8 +56,8 @@ def test_what_the_upstream_said_is_shown_in_one_line() -> None:
     )
     assert lines == [
         "The upstream rejected the call.",
-        "The upstream answered HTTP 409.",
-        'It said: {"message":"taken"}',
+        "The upstream responded with HTTP 409.",
+        'Its response: {"message":"taken"}',
         "Call id: 0199",
     ]
 
@@ -169,7 +169,7 @@ def test_the_filters_of_calls_and_events_are_passed_on(run: Run, stub: Any) -> N
         "list",
         "--tool",
         "a.b",
-        "--caller",
+        "--key-id",
         "k",
         "--outcome",
         "ok",
