@@ -34,7 +34,7 @@ from app.catalog.loader import Loader
 from app.cli.bootstrap import admin_key
 from app.cli.server import server_config
 from app.credentials.input_models import ApiKeyInput
-from app.credentials.model import GivenCredential
+from app.credentials.model import CredentialDraft
 from app.main import create_app
 from app.models import Credential
 from app.outbound.credentials import CredentialResolver
@@ -43,8 +43,7 @@ from app.outbound.http1.pool import PROBATION_SECONDS
 from app.outbound.tokens import TokenCache
 from app.protocols.registry import Adapters
 from app.registration.fetch import Fetcher
-from app.registration.request_model import Registration
-from app.registration.result import Imported
+from app.registration.model import ParsedSource, RegistrationPlan, RegistrationRequest, RegistrationResult
 from app.registration.service import Registry
 from app.registration.source_reader import SourceReader
 from app.search import SearchIndex
@@ -57,9 +56,9 @@ from tests.harness.upstream import upstream
 
 FOLDER = Path(ROOT)
 
-DOCUMENT_SHAPES: tuple[type, ...] = (Registration, Imported)
+DOCUMENT_SHAPES: tuple[type, ...] = (RegistrationRequest, ParsedSource, RegistrationPlan, RegistrationResult)
 """The classes that hold what one registration is about, one after the other."""
-CREDENTIAL_SHAPES: tuple[type, ...] = (ApiKeyInput, GivenCredential, Credential)
+CREDENTIAL_SHAPES: tuple[type, ...] = (ApiKeyInput, CredentialDraft, Credential)
 """The classes that hold one credential, from the request to its row."""
 LONG_LIVED: tuple[type, ...] = (
     Adapters, Catalog, CredentialResolver, Engine, Feed, Fetcher, Loader, Registry, SearchIndex, SourceReader,

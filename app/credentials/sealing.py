@@ -7,7 +7,7 @@ from uuid import UUID
 import orjson
 
 from app.catalog.loader import VariableFinder
-from app.credentials.model import GivenCredential, GivenVariable
+from app.credentials.model import CredentialDraft, VariableDraft
 from app.credentials.template_secrets import static_places
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, UnsetVariable
@@ -22,7 +22,7 @@ from app.security.vault import Vault
 from app.utcp.variables import BRACED
 
 
-def fingerprint(given: GivenCredential, *, vault: Vault) -> str:
+def fingerprint(given: CredentialDraft, *, vault: Vault) -> str:
     """16 hex digits of an HMAC over everything that makes the credential what it is, but where it may go."""
     parts = (given.kind, given.public, given.secrets)
     return vault.digest("credential", orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hex()[:16]
@@ -36,7 +36,7 @@ def named_variables(secrets: Any) -> list[str]:
     return list(dict.fromkeys(name for member in members for name in named_variables(member)))
 
 
-def spelled_as_stored(given: GivenCredential, *, scope: VariableScope, at: str) -> GivenCredential:
+def spelled_as_stored(given: CredentialDraft, *, scope: VariableScope, at: str) -> CredentialDraft:
     """The credential whose `${NAME}`s are spelled as they are stored. Raises UnsetVariable, pointing `at`."""
     missing = [name for name in named_variables(given.secrets) if scope.find(name) is None]
     if missing:
@@ -53,7 +53,7 @@ def spelled_as_stored(given: GivenCredential, *, scope: VariableScope, at: str) 
             return {key: spelled(member) for key, member in value.items()}
         return [spelled(member) for member in value] if isinstance(value, list) else value
 
-    return GivenCredential(given.kind, given.public, spelled(given.secrets), given.allowed_origins)
+    return CredentialDraft(given.kind, given.public, spelled(given.secrets), given.allowed_origins)
 
 
 def _stored(scope: VariableScope, name: str) -> str:
@@ -62,7 +62,7 @@ def _stored(scope: VariableScope, name: str) -> str:
 
 
 def sealed_form(
-    given: GivenCredential, *, provider_id: UUID, slot: str, vault: Vault, finder: VariableFinder
+    given: CredentialDraft, *, provider_id: UUID, slot: str, vault: Vault, finder: VariableFinder
 ) -> SealedCredential:
     """A credential that is not stored, in the form in which the resolver takes one: for a discovery."""
     found = (finder.find(name) for name in named_variables(given.secrets))
@@ -81,12 +81,12 @@ def sealed_form(
     return seal_credential(credential, vault=vault, fields=given.secrets)
 
 
-def fill_credential(row: Credential, given: GivenCredential, *, vault: Vault) -> Credential:
+def fill_credential(row: Credential, given: CredentialDraft, *, vault: Vault) -> Credential:
     """Puts a credential into its row, sealed in the row's own context (id, slot, version, destinations)."""
     row.kind = given.kind
     row.public = {key: value for key, value in given.public.items() if value is not None}
-    if places := static_places(given.secrets) if given.kind == "static" else []:
-        row.public["values"] = places
+    if given.kind == "static" and (places := static_places(given.secrets)):
+        row.public["values"] = [place.to_json() for place in places]
     row.allowed_origins = list(given.allowed_origins or ())
     row.variable_names = named_variables(given.secrets)
     row.fingerprint = fingerprint(given, vault=vault)[:8]
@@ -105,13 +105,13 @@ def fill_credential(row: Credential, given: GivenCredential, *, vault: Vault) ->
     return row
 
 
-def new_credential(provider_id: UUID, slot: str, given: GivenCredential, *, vault: Vault) -> Credential:
+def new_credential(provider_id: UUID, slot: str, given: CredentialDraft, *, vault: Vault) -> Credential:
     """A row for a credential that is stored for the first time."""
     row = Credential(provider_id=provider_id, slot=slot, kind=given.kind, sealed=b"", fingerprint="")
     return fill_credential(row, given, vault=vault)
 
 
-def fill_variable(row: Variable, given: GivenVariable, *, vault: Vault) -> Variable:
+def fill_variable(row: Variable, given: VariableDraft, *, vault: Vault) -> Variable:
     """Puts a value into its row: sealed where it is secret."""
     row.secret = given.secret
     bare = SealedVariable(
@@ -129,7 +129,7 @@ def fill_variable(row: Variable, given: GivenVariable, *, vault: Vault) -> Varia
     return row
 
 
-def new_variable(provider_id: UUID | None, name: str, given: GivenVariable, *, vault: Vault) -> Variable:
+def new_variable(provider_id: UUID | None, name: str, given: VariableDraft, *, vault: Vault) -> Variable:
     """A row for a variable that is stored for the first time."""
     return fill_variable(Variable(provider_id=provider_id, name=name), given, vault=vault)
 

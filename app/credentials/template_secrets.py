@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
-from app.credentials.model import GivenCredential
+from app.credentials.model import CredentialDraft, StaticValuePlace
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
 from app.text import pointer
@@ -31,9 +31,9 @@ class SplitTemplate:
     """A template's open part, and what was taken out of it to be sealed."""
 
     fields: dict[str, Any]
-    auth: GivenCredential | None = None
-    auth_tools: GivenCredential | None = None
-    static: GivenCredential | None = None
+    auth: CredentialDraft | None = None
+    auth_tools: CredentialDraft | None = None
+    static: CredentialDraft | None = None
 
 
 def split_template(template: CallTemplate, *, scope: VariableScope, at: str = "") -> SplitTemplate:
@@ -63,7 +63,7 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
         fields={**stored, "headers": plain} if plain else stored,
         auth=_given(auths.get("auth"), scope=scope, at=pointer(at, "auth")),
         auth_tools=_given(auths.get("auth_tools"), scope=scope, at=pointer(at, "auth_tools")),
-        static=GivenCredential("static", {}, secrets) if any(secrets.values()) else None,
+        static=CredentialDraft("static", {}, secrets) if any(secrets.values()) else None,
     )
 
 
@@ -90,33 +90,34 @@ def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope)
     return sealed
 
 
-def given_auth(auth: Auth, *, scope: VariableScope, at: str) -> GivenCredential:
+def given_auth(auth: Auth, *, scope: VariableScope, at: str) -> CredentialDraft:
     """A credential of an auth object, its variables spelled as they are stored."""
     given = _given(scope.rewritten(auth.model_dump(exclude_none=True), at=at), scope=scope, at=at)
     assert given is not None  # noqa: S101 - there was one
     return given
 
 
-def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> GivenCredential | None:
+def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> CredentialDraft | None:
     if auth is None:
         return None
     draft = credential_from_auth(auth, at=at)
     scope.refuse_secrets(draft.public, at=at)
-    return GivenCredential(draft.kind, scope.resolved(draft.public), dict(draft.secrets))
+    return replace(draft, public=scope.resolved(draft.public))
 
 
-def static_places(secrets: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Where the values of a credential of kind `static` belong, and their names: what may be shown of it."""
+def static_places(secrets: Mapping[str, Any]) -> tuple[StaticValuePlace, ...]:
+    """Return where the values of a credential of kind `static` belong: what may be shown of it."""
     query: Mapping[str, list[str]] = secrets.get("query") or {}
-    return [
-        *({"location": "header", "name": name} for name in secrets.get("headers") or ()),
-        *({"location": "query", "name": name} for name, values in query.items() for _ in values),
-        *({"location": "userinfo", "name": n} for n in ("username", "password") if secrets.get("basic")),
-        *({"location": "field", "name": at} for at in secrets.get("fields") or ()),
-    ]
+    userinfo = ("username", "password") if secrets.get("basic") else ()
+    return (
+        *(StaticValuePlace("header", name) for name in secrets.get("headers") or ()),
+        *(StaticValuePlace("query", name) for name, values in query.items() for _ in values),
+        *(StaticValuePlace("userinfo", name) for name in userinfo),
+        *(StaticValuePlace("field", at) for at in secrets.get("fields") or ()),
+    )
 
 
-def with_origins(given: GivenCredential, origins: tuple[str, ...]) -> GivenCredential:
+def with_origins(given: CredentialDraft, origins: tuple[str, ...]) -> CredentialDraft:
     """The credential bound to these origins, unless its owner named some."""
     return given if given.allowed_origins is not None else replace(given, allowed_origins=origins)
 

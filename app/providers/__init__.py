@@ -4,8 +4,8 @@ from fastapi import APIRouter
 
 from app.providers import routes, routes_credentials, routes_imports, routes_tools, routes_variables
 from app.providers.dependencies import registry_of
+from app.registration.batch import import_file
 from app.registration.converter import Converter
-from app.registration.providers_file import import_file
 from app.registration.service import Registry
 
 router = APIRouter()

@@ -13,12 +13,11 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import GatewayError
 from app.providers.schemas import Entries, Entry, EntryCounts, ImportView, Refreshed
-from app.providers.views import preview_of, refreshed_of, registered_of, report_of
+from app.providers.views import consents_of, preview_of, refreshed_of, registered_of, report_of
 from app.registration.batch import EntryVerdict, register_all
 from app.registration.jobs import ImportJobs, Work, problem_of
+from app.registration.model import RegistrationBatch, RegistrationResult, RejectedEntry
 from app.registration.repository import source_facts
-from app.registration.request_model import RefusedEntry, Registrations
-from app.registration.result import Imported
 from app.registration.service import Registry
 from app.security.principal import Principal
 
@@ -37,19 +36,19 @@ class Answering:
     registry: Registry
     principal: Principal
 
-    async def register(self, registrations: Registrations, *, preview: bool = False) -> Answer:
+    async def register(self, registrations: RegistrationBatch, *, preview: bool = False) -> Answer:
         """201 with the provider, or 200 (all well) or 207 (not all) with the verdicts on a list.
 
         Raises what the one registration raises where it is not a list.
         """
-        if registrations.many:
+        if registrations.is_list:
             verdicts = await register_all(
                 registrations, registry=self.registry, principal=self.principal, preview=preview
             )
             status = 200 if all(one.error is None for one in verdicts) else 207
             return status, await asyncio.to_thread(entries_of, verdicts)
         only = registrations.entries[0]
-        if isinstance(only, RefusedEntry):
+        if isinstance(only, RejectedEntry):
             raise only.error
         if preview:
             seen = await self.registry.preview(only, principal=self.principal)
@@ -64,7 +63,7 @@ class Answering:
         source = await self._source(imported)
         return 200, await asyncio.to_thread(refreshed_of, imported, source=source)
 
-    async def _source(self, imported: Imported) -> dict[str, Any] | None:
+    async def _source(self, imported: RegistrationResult) -> dict[str, Any] | None:
         key = imported.provider.id
         async with self.registry.database.reading() as session:
             return (await source_facts(session, [key])).get(key)
@@ -160,14 +159,14 @@ def _plain_form(model: BaseModel) -> dict[str, Any]:
 
 
 def _entry(one: EntryVerdict) -> Entry:
-    imported = one.imported
+    imported = one.result
     return Entry(
         name=one.name,
         verdict=one.verdict,
         status=one.status,
         tool_count=None if imported is None else imported.tool_count,
-        report=None if imported is None else report_of(imported.report),
-        needs_consent=[] if imported is None else list(imported.drafted.needs_consent),
+        report=None if imported is None else report_of(imported.report.to_json()),
+        needs_consent=[] if imported is None else consents_of(imported),
         problem=_problem(one.error),
     )
 

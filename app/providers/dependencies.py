@@ -21,7 +21,7 @@ from app.registration.source_reader import SourceReader
 def registry_of(state: Any) -> Registry:
     """The registry over a lifespan state (`request.state`, or anything with its attributes)."""
     fetcher = Fetcher(state.adapters, state.resolver, state.settings.max_document_bytes)
-    reader = SourceReader.of(state.settings, state.vault, fetcher, state.converter)
+    reader = SourceReader(state.settings, state.vault, fetcher, state.converter)
     return Registry(state.settings, state.database, state.vault, state.feed, reader)
 
 

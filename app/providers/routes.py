@@ -33,7 +33,7 @@ from app.providers.schemas import (
 )
 from app.providers.views import summary_of, view_of
 from app.registration.input_models import ProviderPatch
-from app.registration.request_body import read_request
+from app.registration.request_parser import read_request
 from app.schemas import problems
 
 router = APIRouter(tags=["providers"])
@@ -68,7 +68,7 @@ async def register_provider(
     """Register an API: `{name, source}`, a UTCP provider, call template or manual, an OpenAPI document (JSON,
     YAML, multipart), a whole providers.json or a list of `manual_call_templates`; told apart by itself.
     """
-    asked = await read_request(request, name=name, largest=settings.max_document_bytes)
+    asked = await read_request(request, name=name, max_bytes=settings.max_document_bytes)
     work = partial(Answering(registry, principal).register, asked)
     return await answered(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
@@ -99,7 +99,7 @@ async def preview_provider(
     prefer: Prefer = None,
 ) -> Response:
     """What a registration with this body would do. Nothing is stored."""
-    asked = await read_request(request, name=name, largest=settings.max_document_bytes)
+    asked = await read_request(request, name=name, max_bytes=settings.max_document_bytes)
     work = partial(Answering(registry, principal).register, asked, preview=True)
     return await answered(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")

@@ -14,7 +14,7 @@ from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry
 from app.providers.exports import ExportDocument, import_body, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
 from app.providers.schemas import Entries, ImportView
-from app.registration.request_body import read_json
+from app.registration.request_parser import read_json
 from app.schemas import problems
 
 router = APIRouter(tags=["providers"])
@@ -58,7 +58,7 @@ async def import_providers(
     prefer: Prefer = None,
 ) -> Response:
     """Bring an export in: one verdict per provider. Doing it again is harmless."""
-    raw = await read_json(request, largest=settings.max_document_bytes)
+    raw = await read_json(request, max_bytes=settings.max_document_bytes)
     asked = await asyncio.to_thread(read_export, raw)
     work = partial(Answering(registry, principal).register, asked)
     return await answered(

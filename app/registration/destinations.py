@@ -16,9 +16,10 @@ from app.catalog.loader import UNCONFIRMED_ORIGINS
 from app.credentials.model import Json
 from app.credentials.origins import named_origins, origin_of, origin_of_template, origins_of
 from app.credentials.permissions import Reach
-from app.credentials.slots import Binding, slots_of
+from app.credentials.slots import Binding
 from app.credentials.variable_scope import VariableScope
 from app.models import Credential, Provider, Tool, Variable
+from app.openapi.difference import slots_in
 
 CONFIRMED_BASE_URL: Final = "confirmed_base_url"
 """The member of a provider's options that holds the base URL from before a key without `credentials:write`
@@ -65,7 +66,7 @@ class Destinations:
         )
 
     def _of_tools(self, slot: str) -> tuple[str, ...]:
-        found = (origin for tool, origin in self.tools if slot in slots_of(tool.security))
+        found = (origin for tool, origin in self.tools if slot in slots_in(tool.security))
         return tuple(dict.fromkeys(found))
 
 

@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
-from app.credentials.fields import (
+from app.credentials.input_models import (
     NO_NUL,
     NO_OTHERS,
+    CredentialInput,
     OverlayText,
     SlotName,
     Tags,
@@ -14,7 +15,6 @@ from app.credentials.fields import (
     clean_secret,
     stored_secret,
 )
-from app.credentials.input_models import CredentialInput
 from app.credentials.origins import origin_of
 from app.schemas import WHOLE, Closed, Number, ProviderName, RateInput, ShortText, Text, ToolName, UrlText
 
