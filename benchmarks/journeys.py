@@ -41,7 +41,7 @@ from app.outbound.credentials import CredentialResolver
 from app.outbound.http import Engine
 from app.outbound.http1.pool import PROBATION_SECONDS
 from app.outbound.tokens import TokenCache
-from app.protocols.registry import Adapters
+from app.protocols.registry import PROTOCOLS, Adapters
 from app.registration.fetch import Fetcher
 from app.registration.model import ParsedSource, RegistrationPlan, RegistrationRequest, RegistrationResult
 from app.registration.service import Registry
@@ -49,7 +49,6 @@ from app.registration.source_reader import SourceReader
 from app.search import SearchIndex
 from app.security.vault import KeyRing
 from app.settings import Settings
-from app.utcp.templates import PROTOCOLS
 from benchmarks.journey_probe import ROOT, Recorder, recording, report_to
 from tests.harness.servers import pair
 from tests.harness.upstream import upstream

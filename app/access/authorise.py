@@ -9,13 +9,14 @@ A route that declares none of them fails the test that walks the routes (`declar
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
+from app.access.verifier import KeyVerifier
 from app.errors import Forbidden, Unauthenticated
 from app.models import TENANT
 from app.security.keys import KEY_LENGTH
@@ -34,6 +35,14 @@ ANONYMOUS = Principal(
 
 _LONGEST_VALUE = len("Bearer ") + KEY_LENGTH + 16
 _HOW = "Send an API key as `Authorization: Bearer <key>` or as `X-API-Key: <key>`."
+
+
+class AccessServices(Protocol):
+    """What the gate uses of `state.services`."""
+
+    @property
+    def keys(self) -> KeyVerifier:
+        """Verifies API keys."""
 
 
 async def authorise(connection: HTTPConnection, scope: Scope) -> Principal:
@@ -74,7 +83,8 @@ def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 async def _admit(connection: HTTPConnection, text: str, scope: Scope) -> Principal:
     # The mapping behind `connection.state`, whose attributes cost ten times as much.
     state = connection.scope["state"]
-    keys = state["keys"]
+    services: AccessServices = state["services"]
+    keys = services.keys
     principal: Principal | None = keys.verify_cached(text)
     if principal is None:
         client = connection.scope.get("client")
@@ -101,7 +111,7 @@ class Requires(SecurityBase):
 
     async def __call__(self, connection: HTTPConnection) -> Principal:
         """The caller; errors as `authorise`."""
-        if self.setting is not None and getattr(connection.state.settings, self.setting) is True:
+        if self.setting is not None and getattr(connection.state.services.settings, self.setting) is True:
             text = presented_key(connection.scope["headers"])
             if text is None:
                 connection.state.principal = ANONYMOUS

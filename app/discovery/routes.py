@@ -8,20 +8,20 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from app.access import anonymous_if
-from app.access.dependencies import UsesDatabase
+from app.dependencies import UsesDatabase
 from app.discovery.direct import DirectManuals
 from app.discovery.manuals import Manuals
 from app.discovery.shelves import Representation, Wanted
 from app.errors import LoopDetected, NotFound, Unauthenticated
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
+from app.protocols.registry import PROTOCOLS
 from app.schemas import PROVIDER_NAME, problems
-from app.search import Filters, SearchIndex
+from app.search import Filters
 from app.security.identity import came_from
 from app.security.principal import Principal
-from app.utcp.direct import DEFAULT_PROTOCOLS
+from app.services import Services
 from app.utcp.render import ManualVersion
-from app.utcp.templates import PROTOCOLS
 
 router = APIRouter()
 
@@ -81,8 +81,8 @@ def _manuals(request: Request) -> Manuals:
     return found
 
 
-def _search(request: Request) -> SearchIndex:
-    found: SearchIndex = request.state.search
+def _services(request: Request) -> Services:
+    found: Services = request.state.services
     return found
 
 
@@ -111,15 +111,16 @@ async def _asked(
     protocol: Protocols = None,
     if_none_match: IfNoneMatch = None,
 ) -> _Asked:
-    # A coroutine, as in `access.dependencies`.
-    if came_from(request.headers.get("cdn-loop", "").encode("latin-1"), request.state.rooms.identity):
+    # A coroutine, as in `app.dependencies`.
+    services = _services(request)
+    if came_from(request.headers.get("cdn-loop", "").encode("latin-1"), services.identity):
         raise LoopDetected("The gateway would be a provider of itself.")
     if mode == "direct" and principal.anonymous:
         raise Unauthenticated("How upstreams are called is told to holders of a key only.")
     return _Asked(
         request=request,
         principal=principal,
-        version=0 if (version or request.state.settings.manual_version) == "0" else 1,
+        version=0 if (version or services.settings.manual_version) == "0" else 1,
         tag=tag,
         words=q,
         if_none_match=if_none_match,
@@ -180,7 +181,7 @@ async def get_provider_manual(
 async def _manual(asked: _Asked, provider: str | None) -> Representation:
     wanted = await _wanted(asked, provider)
     if asked.direct is not None:
-        direct = DirectManuals(asked.request.state.database)
+        direct = DirectManuals(_services(asked.request).database)
         return await direct.manual(wanted, principal=asked.principal, protocols=asked.direct)
     manuals = _manuals(asked.request)
     return await manuals.manual(wanted, principal=asked.principal, compressed=asked.takes_gzip)
@@ -189,7 +190,7 @@ async def _manual(asked: _Asked, provider: str | None) -> Representation:
 async def _wanted(asked: _Asked, provider: str | None) -> Wanted:
     matching = None
     if asked.words is not None and asked.words.strip():
-        found = await _search(asked.request).matches(
+        found = await _services(asked.request).search.matches(
             asked.words,
             principal=asked.principal,
             filters=Filters(provider=provider, tag=asked.tag),
@@ -200,7 +201,7 @@ async def _wanted(asked: _Asked, provider: str | None) -> Wanted:
 
 
 def _protocols(said: str | None) -> frozenset[str]:
-    return DEFAULT_PROTOCOLS if said is None else frozenset(said.split(","))
+    return PROTOCOLS.direct_by_default if said is None else frozenset(said.split(","))
 
 
 def _answer(manual: Representation, asked: _Asked) -> Response:

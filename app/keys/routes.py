@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import repository
 from app.access.authorise import requires
-from app.access.dependencies import UsesDatabase, UsesFeed, UsesVault
 from app.access.events import list_events
+from app.dependencies import UsesDatabase, UsesFeed, UsesVault
 from app.keys.schemas import EventPage, EventView, KeyCreate, KeyCreated, KeyPage, KeyView
 from app.keys.service import grant_key, no_such_key, withdraw_key
 from app.pagination import Limit

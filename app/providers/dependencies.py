@@ -1,43 +1,42 @@
-"""What the routes of the control plane take from the state, typed. Coroutines, as in `access`."""
+"""What the routes of the control plane make of the services. Coroutines, as in `app.dependencies`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends
 
-from app.database import Database
+from app.dependencies import UsesServices
 from app.providers.approving import Approvals
 from app.providers.changes import ProviderChanges
 from app.providers.credentials import CredentialStore
 from app.providers.exports import Exporter
 from app.providers.hand import HandTools
 from app.providers.variables import VariableStore
-from app.registration.converter import Converter
 from app.registration.fetch import Fetcher
 from app.registration.jobs import ImportJobs
 from app.registration.service import Registry
 from app.registration.source_reader import SourceReader
+from app.services import Services
 
 
-def registry_of(state: Any) -> Registry:
-    """The registry over a lifespan state (`request.state`, or anything with its attributes)."""
-    fetcher = Fetcher(state.adapters, state.resolver, state.settings.max_document_bytes)
-    reader = SourceReader(state.settings, state.vault, fetcher, state.converter)
-    return Registry(state.settings, state.database, state.vault, state.feed, reader)
+def registry_of(services: Services) -> Registry:
+    """Return the registry over these services."""
+    settings = services.settings
+    fetcher = Fetcher(services.adapters, services.resolver, settings.max_document_bytes)
+    reader = SourceReader(settings, services.vault, fetcher, services.converter)
+    return Registry(settings, services.database, services.vault, services.feed, reader)
 
 
-async def registry(request: Request) -> Registry:
-    """The registry of this application."""
-    return registry_of(request.state)
+async def registry(services: UsesServices) -> Registry:
+    """Return the registry of this application."""
+    return registry_of(services)
 
 
 UsesRegistry = Annotated[Registry, Depends(registry)]
 
 
-async def jobs(request: Request) -> ImportJobs:
-    """Imports that run beside the requests."""
-    database: Database = request.state.database
-    converter: Converter = request.state.converter
-    return ImportJobs(database, converter)
+async def jobs(services: UsesServices) -> ImportJobs:
+    """Return the imports that run beside the requests."""
+    return ImportJobs(services.database, services.converter)
 
 
 async def changes(of: UsesRegistry) -> ProviderChanges:

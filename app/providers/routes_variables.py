@@ -4,8 +4,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.dependencies import UsesSettings
 from app.credentials.model import VariableDraft
+from app.dependencies import UsesSettings
 from app.errors import BadRequest, UnsupportedMediaType
 from app.pagination import Cursor, Limit, cursor_behind, name_before
 from app.providers.answers import model_response

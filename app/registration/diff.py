@@ -6,8 +6,8 @@ from typing import Any, Final
 from app.credentials.model import CredentialSlot, Json, compile_needs, slot_names
 from app.openapi.compare import MOST_PAIRS
 from app.openapi.difference import Difference, changed_slots, compare_tools, is_held
+from app.protocols.origins import destination
 from app.registration.model import SourceDiff, ToolChange, ToolDraft
-from app.utcp.origins import destination
 
 # Of all tools together: some seconds of work, however an upstream rewrites its document.
 _MAX_PAIRS: Final = 200_000

@@ -18,15 +18,14 @@ from app.credentials.slots import SlotAllocator
 from app.credentials.template_secrets import SplitTemplate, split_template, static_places
 from app.credentials.variable_scope import MisplacedSecret, VariableScope
 from app.errors import InvalidInput, UnsetVariable
+from app.protocols.manuals import Manual, ManualTool
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
 from app.registration.report import ImportReport, ReportWarning, ToolVerdict
 from app.registration.tool_checks import Prepare
 from app.text import pointer
 from app.utcp.auth import ApiKeyAuth
-from app.utcp.manuals import Manual, ManualTool
+from app.utcp.call_template import Template
 from app.utcp.names import legal_name
-from app.utcp.templates import Template
-from app.utcp.templates.http import HttpTemplate
 
 _TOKEN: Final = "GATEWAY_TOKEN"
 _DISCOVERY: Final = DISCOVERY_SLOTS[0]
@@ -210,8 +209,8 @@ def _draft(
     # The manual's own template is the registrar's text, wherever its tools come from.
     scope = replace(rules.scope, fetched=False) if tool.inherited else rules.scope
     template = tool.template
-    if isinstance(template.model, HttpTemplate) and template.model.gateways:
-        template, uses_discovery = _of_gateway(template, template.model, rules)
+    if template.model.passed_gateways:
+        template, uses_discovery = _of_gateway(template, rules)
         fallback = (_DISCOVERY, False) if uses_discovery else fallback
     split, origin = open_template(template, scope=scope, prepare=rules.prepare, at=at)
     local = tool.name.removeprefix(f"{rules.provider}.")
@@ -251,24 +250,22 @@ def _check_protocol(template: Template, rules: ManualRules) -> None:
         )
 
 
-def _of_gateway(template: Template, http: HttpTemplate, rules: ManualRules) -> tuple[Template, bool]:
+def _of_gateway(template: Template, rules: ManualRules) -> tuple[Template, bool]:
     """Return how a tool of another gateway is called, and whether with the credential of its source.
 
     Its manual names the variable GATEWAY_TOKEN. Where that has no value, the credential that fetched the
     manual is used for its tools. Raises NotServed for a tool that would come back here.
     """
-    if rules.identity in (http.gateways or ()):
+    if rules.identity in template.model.passed_gateways:
         raise NotServed("The tool is this gateway's own, by way of another one.")
-    # Whether events are accepted is between the client and the other gateway.
-    headers = {name: value for name, value in http.headers.items() if name.lower() != "accept"}
-    auth = http.auth
+    auth = template.model.auth
     uses_discovery = (
         rules.has_discovery_credential
         and isinstance(auth, ApiKeyAuth)
         and auth.api_key == f"Bearer ${{{_TOKEN}}}"
         and rules.scope.find(_TOKEN) is None
     )
-    changed = http.model_copy(update={"headers": headers, "auth": None if uses_discovery else auth})
+    changed = template.model.through_gateway(keeps_auth=not uses_discovery)
     return replace(template, model=changed), uses_discovery
 
 

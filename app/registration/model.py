@@ -23,6 +23,7 @@ from app.credentials.model import (
 from app.errors import GatewayError
 from app.models import Credential, Provider, Revision
 from app.openapi.difference import Difference
+from app.protocols.registry import DEFAULT
 from app.registration.report import ImportReport
 
 SourceKind = Literal["document", "manual", "template", "tools"]
@@ -167,7 +168,7 @@ class ParsedSource:
     description: str = ""
     slots: tuple[CredentialSlot, ...] = ()
     inline: tuple[SlotAssignment, ...] = ()
-    protocol: str = "http"
+    protocol: str = DEFAULT
     call_template: Json = field(default_factory=dict)
     discovery: Mapping[str, CredentialDraft] = field(default_factory=dict)
     named_origins: tuple[str, ...] = ()

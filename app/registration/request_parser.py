@@ -21,6 +21,8 @@ from app.credentials.origins import origin_of
 from app.credentials.validation_errors import validated
 from app.errors import BadRequest, Fault, InvalidInput, TooLarge, UnsupportedMediaType
 from app.openapi.load import decoded, sniff
+from app.protocols.manuals import detect
+from app.protocols.registry import DEFAULT
 from app.registration.input_models import (
     CanonicalRegistration,
     Described,
@@ -39,7 +41,6 @@ from app.registration.model import (
 )
 from app.schemas import PROVIDER_NAME
 from app.text import pointer
-from app.utcp.manuals import detect
 from app.utcp.names import legal_name
 from app.utcp.variables import candidates, find_variables
 
@@ -321,7 +322,7 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     kind = kinds[0]
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
     if kind == "url":
-        template = {"call_template_type": "http", "url": given["url"], **beside}
+        template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
         return RegistrationSource("template", value=template, at=at)
     if beside:
         place = next(iter(beside))

@@ -21,6 +21,11 @@ from app.openapi.model import Conversion
 from app.outbound.egress import egress_from
 from app.outbound.scope import connection_scope
 from app.protocols.base import Discovered
+from app.protocols.call_templates import protocol_of, read_template
+from app.protocols.manuals import detect, read_manual
+from app.protocols.origins import parts_of
+from app.protocols.registry import PROTOCOLS
+from app.protocols.variables import variables_of
 from app.registration.context import ImportContext
 from app.registration.converter import Converter
 from app.registration.destinations import confirmed_base_url
@@ -38,17 +43,9 @@ from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
 from app.utcp.auth import Auth
-from app.utcp.manuals import detect, read_manual
-from app.utcp.origins import parts_of
-from app.utcp.templates import INTROSPECTED, PROTOCOLS, protocol_named, protocol_of, read_template
-from app.utcp.templates.local import TextTemplate
-from app.utcp.templates.variables import variables_of
+from app.utcp.call_template import InlineDocument
 
 KEY = "tool_call_template"
-INHERITED = frozenset({"tcp", "udp", "websocket", "webrtc"})
-"""Protocols of manuals whose tools may leave out how they are called."""
-LOCAL = frozenset({"cli", "file", "mcp"})
-"""Protocols that may work on the gateway's own machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +135,9 @@ class SourceReader:
 
     async def _discover(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
         template = read_template(source.value, at=source.at)
-        if isinstance(template.model, TextTemplate):
-            return await self._content(template.model, source, context)
+        inline = template.model.document
+        if inline is not None:
+            return replace(await self._inline(inline, source, context), protocol=template.protocol)
         await self.fetcher.adapters.ready(template.protocol)
         split = split_template(template.model, scope=context.scope, at=source.at)
         resolved = context.scope.resolved(split.fields)
@@ -173,15 +171,15 @@ class SourceReader:
             faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
             raise InvalidInput(f"The source cannot be used: {error.detail}", errors=faults) from None
 
-    async def _content(
-        self, template: TextTemplate, source: RegistrationSource, context: ImportContext
+    async def _inline(
+        self, inline: InlineDocument, source: RegistrationSource, context: ImportContext
     ) -> ParsedSource:
-        """Read UTCP's `text`, which holds the document itself."""
-        auth = None if template.auth_tools is None else self._auth_tools(template.auth_tools, source, context)
-        context = _with_base(context, template.base_url)
-        document = replace(source, body=template.content.encode(), at=pointer(source.at, "content"))
+        """Read a document that stands in the call template itself."""
+        auth = None if inline.auth_tools is None else self._auth_tools(inline.auth_tools, source, context)
+        context = _with_base(context, inline.base_url)
+        document = replace(source, body=inline.content.encode(), at=source.at + inline.at)
         read = await self._document(document, DocumentOrigin(auth_tools=auth), context)
-        return replace(read, protocol="text", named_origins=_base_origin(context))
+        return replace(read, named_origins=_base_origin(context))
 
     def _auth_tools(self, auth: Auth, source: RegistrationSource, context: ImportContext) -> CredentialDraft:
         context.reach.permit_sealing()
@@ -192,7 +190,7 @@ class SourceReader:
         resolved = context.scope.resolved(request.template)
         protocol = protocol_of(request.template)
         context = _with_base(context, resolved.get("base_url"))
-        if protocol in INTROSPECTED:
+        if protocol in PROTOCOLS.introspected:
             read = await self._introspected(request, context)
         else:
             read = await self._published(request, resolved, context)
@@ -201,7 +199,7 @@ class SourceReader:
             protocol=protocol,
             call_template=request.template,
             named_origins=tuple(dict.fromkeys([*named_origins(resolved), *_base_origin(context)])),
-            is_fetched=protocol not in INTROSPECTED,
+            is_fetched=protocol not in PROTOCOLS.introspected,
         )
 
     async def _published(
@@ -328,7 +326,7 @@ class SourceReader:
             identity=identity_of(self.vault),
             has_discovery_credential=origin.has_discovery_credential,
         )
-        own = template if template is not None and protocol_of(template) in INHERITED else None
+        own = template if template is not None and protocol_of(template) in PROTOCOLS.inheriting else None
 
         def read() -> ParsedSource:
             manual = read_manual(raw, inherited=own)
@@ -391,14 +389,14 @@ def _allowed_protocols(template: Json) -> frozenset[str]:
     """Return the protocols that the tools of a fetched manual may have."""
     named = template.get("allowed_communication_protocols")
     if named is None:
-        return PROTOCOLS
-    return frozenset(map(protocol_named, named)) | {protocol_of(template)}
+        return frozenset(PROTOCOLS)
+    return frozenset(map(PROTOCOLS.canonical, named)) | {protocol_of(template)}
 
 
 def _allows_local(template: Json) -> bool:
     """Return whether the registrar let a fetched manual run programs and read files on this machine."""
     named = template.get("allowed_communication_protocols") or ()
-    return protocol_of(template) in LOCAL or bool(LOCAL & set(map(protocol_named, named)))
+    return bool(PROTOCOLS.local & {protocol_of(template), *map(PROTOCOLS.canonical, named)})
 
 
 def _allows_loopback(settings: Settings) -> bool:

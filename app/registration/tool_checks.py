@@ -7,8 +7,8 @@ from typing import Any
 from app.credentials.variable_scope import VariableScope
 from app.errors import InvalidInput
 from app.openapi.judge import judge
+from app.protocols.variables import variables_of
 from app.registration.model import ParsedSource, ToolDraft
-from app.utcp.templates.variables import variables_of
 
 Prepare = Callable[[Mapping[str, Any]], str]
 """Returns the origin of a template whose variables are written out; raises InvalidInput for one that cannot

@@ -7,7 +7,7 @@ from app.credentials.template_secrets import split_template
 from app.credentials.variable_scope import MisplacedSecret, scope_of
 from app.errors import InvalidInput, UnsetVariable
 from app.models import Variable
-from app.utcp.templates import read_template
+from app.protocols.call_templates import read_template
 
 
 def variable(name, value=None):
