@@ -21,7 +21,7 @@ SlotName = Annotated[str, Field(pattern=SLOT, examples=["api_key"])]
 VariableName = Annotated[str, Field(pattern=VARIABLE_NAME, examples=["API_TOKEN"])]
 
 
-def clean_secret(secret: SecretStr) -> SecretStr:
+def secret_line(secret: SecretStr) -> SecretStr:
     value = secret.get_secret_value()
     if value.strip() in MASKS or (len(value) >= 3 and not value.strip("*")):
         msg = "is a mask, not a value: a masked value that was read cannot be stored back"
@@ -32,7 +32,7 @@ def clean_secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
-def stored_secret(secret: SecretStr) -> SecretStr:
+def secret_text(secret: SecretStr) -> SecretStr:
     value = secret.get_secret_value()
     if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
         msg = "must not contain NUL or lone surrogates"
@@ -43,7 +43,7 @@ def stored_secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
-def storable_text(value: str) -> str:
+def stored_text(value: str) -> str:
     if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
         msg = "must not contain NUL or lone surrogates"
         raise ValueError(msg)
@@ -61,7 +61,7 @@ def _origin(value: str) -> str:
 PRINTABLE: Final = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
 NO_NUL: Final = {"pattern": r"^[^\x00]*$"}
 # Beside the pattern of the names, which pydantic writes.
-NO_OTHERS: Final = {"additionalProperties": False}
+NO_OTHER_KEYS: Final = {"additionalProperties": False}
 _PORT: Final = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|[1-9]\d{0,3})"
 # The spelling that is stored; others of the same origin (upper case, a trailing slash, IDN) are taken, too.
 _ORIGIN: Final = {
@@ -71,7 +71,7 @@ _ORIGIN: Final = {
 SecretText = Annotated[
     SecretStr,
     Field(min_length=1, max_length=16_384, json_schema_extra=dict(PRINTABLE)),
-    AfterValidator(clean_secret),
+    AfterValidator(secret_line),
 ]
 Origin = Annotated[
     str,
@@ -81,7 +81,7 @@ Origin = Annotated[
 OverlayText = Annotated[
     str,
     Field(min_length=1, max_length=1 << 20, json_schema_extra=dict(NO_NUL)),
-    AfterValidator(storable_text),
+    AfterValidator(stored_text),
 ]
 Tags = Annotated[list[Tag], Field(max_length=64)]
 
@@ -122,7 +122,9 @@ class BasicInput(_CredentialInput):
     kind: Literal["basic"]
     username: Annotated[SecretText, Field(json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f:]+$"})]
     password: Annotated[
-        SecretStr, Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)), AfterValidator(clean_secret)
+        SecretStr,
+        Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)),
+        AfterValidator(secret_line),
     ]
 
     @field_validator("username")
@@ -194,13 +196,15 @@ class StaticValue(Closed):
         examples=["X-Key"],
     )
     value: Annotated[
-        SecretStr, Field(max_length=65_536, json_schema_extra=dict(NO_NUL)), AfterValidator(stored_secret)
+        SecretStr,
+        Field(max_length=65_536, json_schema_extra=dict(NO_NUL)),
+        AfterValidator(secret_text),
     ] = Field(description="Without control characters, but in a field.")
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> "StaticValue":
         if self.location != "field":
-            clean_secret(self.value)
+            secret_line(self.value)
         problem = header_problem(self.location, self.name)
         if self.location == "userinfo" and self.name not in _USERINFO:
             problem = "must be called username or password"

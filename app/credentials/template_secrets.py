@@ -1,4 +1,4 @@
-"""What of a hand-written call template is shown, and what is sealed.
+"""What of a call template is shown, and what is sealed.
 
 Header values, URL userinfo and query values are often keys, whatever they are called; so all of them become
 a credential of kind `static`, but for a few headers that never hold one. So do the environments of programs,
@@ -36,7 +36,7 @@ class SplitTemplate:
 
 
 def split_template(template: CallTemplate, *, scope: VariableScope, at: str = "") -> SplitTemplate:
-    """Takes the secrets out of a call template.
+    """Return a call template with its secrets apart.
 
     Raises UnsetVariable for variables without a value, MisplacedSecret for a secret one in an open field and
     InvalidInput for what cannot be sent; pointers are below `at`.
@@ -57,7 +57,7 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
         secrets["fields"] = sealed
         stored = replaced(stored, dict.fromkeys(sealed, ""))
     stored.pop("name", None)
-    scope.refuse_secrets(stored, at=at)
+    scope.reject_secrets(stored, at=at)
     return SplitTemplate(
         fields={**stored, "headers": plain} if plain else stored,
         auth=_given(auths.get("auth"), scope=scope, at=pointer(at, "auth")),
@@ -66,8 +66,8 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
     )
 
 
-def unsealed_secrets(template: CallTemplate) -> bool:
-    """Whether a template holds, in the open, what is never stored so: auth, keys in headers, environments."""
+def holds_secrets_in_the_open(template: CallTemplate) -> bool:
+    """Return whether a template holds what is stored sealed only: auth, keys in headers, environments."""
     headers = getattr(template, "headers", {})
     auths = (template.auth, getattr(template, "auth_tools", None))
     stored = template.stored()
@@ -79,18 +79,18 @@ def unsealed_secrets(template: CallTemplate) -> bool:
 
 
 def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope) -> dict[str, str]:
-    """By pointer: what is always a secret, and what names a secret variable where that may stand."""
+    """Return by pointer the texts that are always secret, and those that name a secret variable legally."""
     sealed = {at: text for at, text in texts_at(stored, model.sealed) if text}
     may_be = dict(texts_at(stored, model.may_be_secret))
     for at, name in places_of(stored) if may_be else ():
         known = scope.find(name) if at in may_be else None
-        if known is not None and not known.may_show(fetched=scope.fetched):
+        if known is not None and not known.may_be_shown(fetched=scope.fetched):
             sealed[at] = may_be[at]
     return sealed
 
 
-def given_auth(auth: Auth, *, scope: VariableScope, at: str) -> CredentialDraft:
-    """A credential of an auth object, its variables spelled as they are stored."""
+def draft_from_auth(auth: Auth, *, scope: VariableScope, at: str) -> CredentialDraft:
+    """Return the credential of an auth object, with its variables spelled as they are stored."""
     given = _given(scope.rewritten(auth.model_dump(exclude_none=True), at=at), scope=scope, at=at)
     assert given is not None  # noqa: S101 - there was one
     return given
@@ -100,7 +100,7 @@ def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> 
     if auth is None:
         return None
     draft = credential_from_auth(auth, at=at)
-    scope.refuse_secrets(draft.public, at=at)
+    scope.reject_secrets(draft.public, at=at)
     return replace(draft, public=scope.resolved(draft.public))
 
 
@@ -117,7 +117,7 @@ def static_places(secrets: Mapping[str, Any]) -> tuple[StaticValuePlace, ...]:
 
 
 def with_origins(given: CredentialDraft, origins: tuple[str, ...]) -> CredentialDraft:
-    """The credential bound to these origins, unless its owner named some."""
+    """Return the credential with these allowed origins, unless its owner named some."""
     return given if given.allowed_origins is not None else replace(given, allowed_origins=origins)
 
 
@@ -137,7 +137,7 @@ def _split_headers(headers: Mapping[str, str], *, at: str) -> tuple[dict[str, st
 
 
 def _split_url(url: str, *, at: str) -> tuple[str, dict[str, list[str]], list[str] | None]:
-    """The URL without userinfo and query values, these values, and the userinfo."""
+    """Return the URL without userinfo and query values, these values, and the userinfo."""
     try:
         parts = urlsplit(url)
     except ValueError:

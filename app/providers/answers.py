@@ -139,7 +139,7 @@ def import_view(row: Any) -> ImportView:
         id=UUID(str(row.id)),
         state=row.state,
         status=stored.get("status"),
-        result=stored.get("answer"),
+        result=stored.get("body"),
         created_at=row.created_at,
         finished_at=row.finished_at,
     )

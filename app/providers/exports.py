@@ -28,7 +28,7 @@ from app.registration.model import (
 )
 from app.registration.persist import HIDDEN, opened_body
 from app.registration.repository import credentials_of, overrides_of, source_of, tools_of
-from app.registration.request_parser import MAX_ENTRIES, attempt
+from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import Registry
 from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
 from app.security.principal import Principal
@@ -154,7 +154,7 @@ def read_export(raw: Any) -> RegistrationBatch:
         raise InvalidInput("This is no export.", errors=[fault])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
-        read.append(attempt(partial(_registration, entry, pointer("/providers", index)), entry))
+        read.append(read_or_reject(partial(_registration, entry, pointer("/providers", index)), entry))
     return RegistrationBatch(tuple(read), is_list=True)
 
 

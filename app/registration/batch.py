@@ -13,7 +13,7 @@ import structlog
 
 from app.errors import Conflict, GatewayError
 from app.models import TENANT
-from app.registration.json_yaml import parsed
+from app.registration.json_yaml import parse_document
 from app.registration.model import RegistrationBatch, RegistrationRequest, RegistrationResult, RejectedEntry
 from app.registration.request_parser import read_registrations
 from app.registration.service import Registry
@@ -91,7 +91,7 @@ async def import_file(path: Path, *, registry: Registry, tenant: UUID = TENANT) 
     """
     actor = Principal(key_id="providers-file", name=path.name, tenant_id=tenant, scopes=frozenset({"admin"}))
     body = await asyncio.to_thread(path.read_bytes)
-    batch = read_registrations(await parsed(body), name=path.stem or None, body=body)
+    batch = read_registrations(await parse_document(body), name=path.stem or None, body=body)
     verdicts = await register_all(batch, registry=registry, principal=actor)
     for one in verdicts:
         problem = None if one.error is None else one.error.detail

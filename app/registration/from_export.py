@@ -7,7 +7,7 @@ from pydantic import Field
 
 from app.credentials.input_models import SlotName, Tags
 from app.credentials.model import CredentialSlot, Json, Need
-from app.credentials.template_secrets import unsealed_secrets
+from app.credentials.template_secrets import holds_secrets_in_the_open
 from app.credentials.validation_errors import validated
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
@@ -97,7 +97,7 @@ def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
 def open_fields(raw: Any, *, at: str) -> Json:
     """Return a template that holds no secret as it is stored; raise InvalidInput for any other."""
     template = read_template(raw, at=at).model
-    if unsealed_secrets(template):
+    if holds_secrets_in_the_open(template):
         fault = Fault(at, "Register it instead, or store its secrets as credentials.")
         raise InvalidInput(
             "A template of an export holds no auth, no headers but plain ones and no environment.",
@@ -150,7 +150,7 @@ def _spelled(fields: Json, *, scope: VariableScope, at: str) -> Json:
         return f"${{{name if known is None else known.name}}}"
 
     if "parameters" not in fields:
-        scope.refuse_secrets(fields, at=at)
+        scope.reject_secrets(fields, at=at)
     spelled: Json = with_variables(fields, stored)
     return spelled
 

@@ -6,14 +6,14 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from app.credentials.input_models import (
     NO_NUL,
-    NO_OTHERS,
+    NO_OTHER_KEYS,
     CredentialInput,
     OverlayText,
     SlotName,
     Tags,
     VariableName,
-    clean_secret,
-    stored_secret,
+    secret_line,
+    secret_text,
 )
 from app.credentials.origins import origin_of
 from app.schemas import WHOLE, Closed, Number, ProviderName, RateInput, ShortText, Text, ToolName, UrlText
@@ -26,7 +26,9 @@ class VariableInput(Closed):
     """The value of `${NAME}`; a secret one can be replaced but never read."""
 
     value: Annotated[
-        SecretStr, Field(max_length=65_536, json_schema_extra=dict(NO_NUL)), AfterValidator(stored_secret)
+        SecretStr,
+        Field(max_length=65_536, json_schema_extra=dict(NO_NUL)),
+        AfterValidator(secret_text),
     ]
     secret: bool = Field(default=True, strict=True)
 
@@ -99,7 +101,7 @@ class OptionsInput(Closed):
     base_url: UrlText | None = Field(
         default=None, description="For OpenAPI documents whose servers are relative or missing."
     )
-    proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(clean_secret)] | None = Field(
+    proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(secret_line)] | None = Field(
         default=None, description="An HTTP proxy for all requests to this upstream. Write-only."
     )
     proxy_resolves: Annotated[bool, Field(strict=True)] | None = None
@@ -123,7 +125,7 @@ class OptionsInput(Closed):
         description="Whether the secrets of a call are masked in its response. Default: true. To turn it off "
         "takes the scope `credentials:write`.",
     )
-    client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(stored_secret)] | None = Field(
+    client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(secret_text)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."
     )
 
@@ -153,10 +155,10 @@ class Described(Closed):
     limits: LimitsInput = Field(default_factory=LimitsInput)
     options: OptionsInput = Field(default_factory=OptionsInput)
     credentials: Annotated[
-        dict[SlotName, CredentialInput], Field(max_length=100, json_schema_extra=dict(NO_OTHERS))
+        dict[SlotName, CredentialInput], Field(max_length=100, json_schema_extra=dict(NO_OTHER_KEYS))
     ] = Field(default_factory=dict)
     variables: Annotated[
-        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHERS))
+        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHER_KEYS))
     ] = Field(default_factory=dict)
 
 
@@ -233,5 +235,5 @@ class HandToolInput(Closed):
         ],
     )
     variables: Annotated[
-        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHERS))
+        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHER_KEYS))
     ] = Field(default_factory=dict)

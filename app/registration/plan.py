@@ -10,7 +10,7 @@ from app.credentials.model import (
     SlotAssignment,
 )
 from app.credentials.origins import origin_of
-from app.credentials.sealing import named_variables, spelled_as_stored
+from app.credentials.sealing import spelled_as_stored, variables_in
 from app.credentials.slots import Binding, complete, missing_consents, tool_origins
 from app.errors import Fault, InvalidInput
 from app.models import Credential
@@ -84,7 +84,7 @@ def _bound(inline: SlotAssignment, source: ParsedSource, binding: Binding) -> Cr
     """
     given = inline.credential
     theirs = bool(inline.origins) and not inline.is_shared
-    names_variables = source.is_fetched and theirs and bool(named_variables(given.secrets))
+    names_variables = source.is_fetched and theirs and bool(variables_in(given.secrets))
     origins = inline.origins if theirs and not names_variables else source.named_origins
     token_url = given.public.get("token_url")
     if names_variables and token_url and origin_of(str(token_url)) not in source.named_origins:

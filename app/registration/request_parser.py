@@ -30,7 +30,13 @@ from app.registration.input_models import (
     SourceInput,
     VariableInput,
 )
-from app.registration.json_yaml import BY_THE_WAY, PARSED_AT_ONCE, looks_like_openapi, parsed, parsed_json
+from app.registration.json_yaml import (
+    MAX_BYTES_ON_LOOP,
+    MAX_BYTES_PARSED,
+    looks_like_openapi,
+    parse_document,
+    parse_json,
+)
 from app.registration.model import (
     PLAIN,
     DocumentOptions,
@@ -45,7 +51,7 @@ from app.utcp.names import legal_name
 from app.utcp.variables import candidates, find_variables
 
 MAX_ENTRIES: Final = 1_000
-_EXPECTED: Final = (
+_ACCEPTED_FORMS: Final = (
     "{name, source}, a UTCP call template or provider, a UTCP manual, an OpenAPI document, "
     "a list of providers, or {manual_call_templates}"
 )
@@ -79,10 +85,10 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
     body = await read_body(request, max_bytes=max_bytes)
     if not body.strip():
         raise BadRequest("The body is empty.")
-    if len(body) > PARSED_AT_ONCE and sniff(body) and not _CANONICAL.match(body):
+    if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
         return _single(name, RegistrationSource("document", body, media_type))
     raw = await _value(body, is_json=is_json, media_type=essence)
-    if len(body) < BY_THE_WAY:
+    if len(body) < MAX_BYTES_ON_LOOP:
         return read_registrations(raw, name=name, body=body, media_type=essence)
     return await asyncio.to_thread(read_registrations, raw, name=name, body=body, media_type=essence)
 
@@ -115,10 +121,10 @@ async def read_json(request: Request, *, max_bytes: int) -> Any:
 
 async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
     if not is_json:
-        return await parsed(body, media_type=media_type)
-    if len(body) < BY_THE_WAY:
-        return parsed_json(body)
-    return await asyncio.to_thread(parsed_json, body)
+        return await parse_document(body, media_type=media_type)
+    if len(body) < MAX_BYTES_ON_LOOP:
+        return parse_json(body)
+    return await asyncio.to_thread(parse_json, body)
 
 
 async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
@@ -152,8 +158,10 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         "document", body, media_type, at="/file", options=await _document_options(form)
     )
     if source.options == PLAIN and not await looks_like_openapi(body, media_type=media_type):
-        source = RegistrationSource("manual", value=await parsed(body, media_type=media_type), at="/file")
-    return described(validated(Described, fields), name=named(own, name), source=source)
+        source = RegistrationSource(
+            "manual", value=await parse_document(body, media_type=media_type), at="/file"
+        )
+    return request_from_fields(validated(Described, fields), name=named(own, name), source=source)
 
 
 async def _document_options(form: FormData) -> DocumentOptions:
@@ -213,14 +221,14 @@ def read_registrations(
         return _single(name, source)
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
         return _single(name, RegistrationSource("manual", value=raw))
-    fault = Fault("", "The body is none of the forms that can be registered.", expected=_EXPECTED)
+    fault = Fault("", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS)
     raise InvalidInput("It cannot be told what is to be registered.", errors=[fault])
 
 
 def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:
     """Read `{name, source, options?, credentials?, variables?, tags?, limits?, description?}`."""
     body = validated(CanonicalRegistration, dict(raw), at=at)
-    return described(
+    return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
         source=_source(_given(body.source), at=pointer(at, "source")),
@@ -228,7 +236,9 @@ def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") ->
     )
 
 
-def described(body: Described, *, name: str, source: RegistrationSource, at: str = "") -> RegistrationRequest:
+def request_from_fields(
+    body: Described, *, name: str, source: RegistrationSource, at: str = ""
+) -> RegistrationRequest:
     """Return a registration from its validated parts."""
     return RegistrationRequest(
         name=name,
@@ -258,7 +268,7 @@ def read_template_entry(
 ) -> RegistrationRequest:
     """Read a UTCP provider (0.x) or call template (1.x), whose own `name` becomes the provider's."""
     own = raw.get("name")
-    own_name = provider_name(own) if isinstance(own, str) and own.strip() else None
+    own_name = legal_provider_name(own) if isinstance(own, str) and own.strip() else None
     registered = named(own_name, name, at=pointer(at, "name"))
     source = RegistrationSource("template", value=dict(raw), at=at)
     return RegistrationRequest(registered, source, options=_based(source), variables=variables or {}, at=at)
@@ -272,7 +282,7 @@ def _based(source: RegistrationSource) -> dict[str, Any]:
     return {"base_url": base} if isinstance(base, str) and origin_of(base) else {}
 
 
-def provider_name(raw: str) -> str:
+def legal_provider_name(raw: str) -> str:
     """Return a legal name as near to that of a UTCP manual as can be: `my.gw` becomes `my_gw`."""
     return legal_name(raw.strip())[:50].strip("_-") or "provider"
 
@@ -349,11 +359,13 @@ def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBat
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
         place = pointer(at, index)
-        read.append(attempt(partial(_entry, entry, place, variables), entry))
+        read.append(read_or_reject(partial(_entry, entry, place, variables), entry))
     return RegistrationBatch(tuple(read), is_list=True)
 
 
-def attempt(read: Callable[[], RegistrationRequest], entry: Any) -> RegistrationRequest | RejectedEntry:
+def read_or_reject(
+    read: Callable[[], RegistrationRequest], entry: Any
+) -> RegistrationRequest | RejectedEntry:
     """Return the registration, or why it could not be read."""
     try:
         return read()

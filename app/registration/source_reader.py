@@ -11,9 +11,9 @@ from app.catalog.limits import limits_of
 from app.catalog.loader import stored_form
 from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, CredentialDraft, Json
 from app.credentials.origins import named_origins, origins_of
-from app.credentials.sealing import fingerprint, sealed_form
+from app.credentials.sealing import fingerprint, sealed_credential
 from app.credentials.slots import Binding, SlotAllocator, complete
-from app.credentials.template_secrets import given_auth, split_template, with_origins
+from app.credentials.template_secrets import draft_from_auth, split_template, with_origins
 from app.errors import Fault, InvalidDocument, InvalidInput
 from app.models import TENANT
 from app.openapi.archive import is_archive
@@ -34,7 +34,7 @@ from app.registration.fetch import Fetcher
 from app.registration.from_export import from_export, open_fields
 from app.registration.from_manual import ManualRules, from_manual
 from app.registration.from_openapi import from_conversion, with_auth_tools
-from app.registration.json_yaml import looks_like_openapi, parsed
+from app.registration.json_yaml import looks_like_openapi, parse_document
 from app.registration.model import PLAIN, DocumentOptions, ParsedSource, RegistrationSource
 from app.registration.tool_checks import judged_source, only_callable
 from app.security.credentials import SealedCredential
@@ -155,7 +155,7 @@ class SourceReader:
             binding = self.binding(origins)
             discovery["discovery"] = complete(auth, slot=None, binding=binding, at=pointer(source.at, "auth"))
         sealed = {
-            slot: sealed_form(
+            slot: sealed_credential(
                 draft, provider_id=context.id, slot=slot, vault=self.vault, finder=context.finder
             )
             for slot, draft in discovery.items()
@@ -183,7 +183,7 @@ class SourceReader:
 
     def _auth_tools(self, auth: Auth, source: RegistrationSource, context: ImportContext) -> CredentialDraft:
         context.reach.permit_sealing()
-        return given_auth(auth, scope=context.scope, at=pointer(source.at, "auth_tools"))
+        return draft_from_auth(auth, scope=context.scope, at=pointer(source.at, "auth_tools"))
 
     async def _fetched(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
         """Read what each server of the template publishes, together."""
@@ -255,7 +255,7 @@ class SourceReader:
         """Read a document of either kind, told apart by what it holds."""
         if await looks_like_openapi(source.body, media_type=source.media_type):
             return await self._openapi(source, origin, context)
-        raw = await parsed(source.body, media_type=source.media_type)
+        raw = await parse_document(source.body, media_type=source.media_type)
         if detect(raw) == "openapi":
             return await self._openapi(source, origin, context)
         if not (isinstance(raw, dict) and isinstance(raw.get("tools"), list)):
