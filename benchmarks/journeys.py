@@ -42,10 +42,7 @@ from app.outbound.http import Engine
 from app.outbound.http1.pool import PROBATION_SECONDS
 from app.outbound.tokens import TokenCache
 from app.protocols.registry import PROTOCOLS, Adapters
-from app.registration.fetch import Fetcher
 from app.registration.model import ParsedSource, RegistrationPlan, RegistrationRequest, RegistrationResult
-from app.registration.service import Registry
-from app.registration.source_reader import SourceReader
 from app.search import SearchIndex
 from app.security.vault import KeyRing
 from app.settings import Settings
@@ -60,8 +57,7 @@ DOCUMENT_SHAPES: tuple[type, ...] = (RegistrationRequest, ParsedSource, Registra
 CREDENTIAL_SHAPES: tuple[type, ...] = (ApiKeyInput, CredentialDraft, Credential)
 """The classes that hold one credential, from the request to its row."""
 LONG_LIVED: tuple[type, ...] = (
-    Adapters, Catalog, CredentialResolver, Engine, Feed, Fetcher, Loader, Registry, SearchIndex, SourceReader,
-    TokenCache,
+    Adapters, Catalog, CredentialResolver, Engine, Feed, Loader, SearchIndex, TokenCache,
 )  # fmt: skip
 """Parts that live as long as the application: who builds several of them wires the application."""
 

@@ -142,20 +142,20 @@ def _split_url(url: str, *, at: str) -> tuple[str, dict[str, list[str]], list[st
         parts = urlsplit(url)
     except ValueError:
         raise InvalidInput("The URL cannot be read.", errors=[Fault(at, "Give a legal URL.")]) from None
-    kept, query = _split_query(parts.query)
+    rest, query = _split_query(parts.query)
     basic = None
     netloc = parts.netloc
     if "@" in netloc:
         userinfo, _, netloc = netloc.rpartition("@")
         username, _, password = userinfo.partition(":")
         basic = [unquote(username), unquote(password)]
-    bare = SplitResult(parts.scheme, netloc, parts.path, kept, "")
+    bare = SplitResult(parts.scheme, netloc, parts.path, rest, "")
     # A URL that a variable begins has no authority that could be told apart; its text stays as it is.
-    return (urlunsplit(bare) if parts.netloc else _without_query(url, parts.query, kept)), query, basic
+    return (urlunsplit(bare) if parts.netloc else _without_query(url, parts.query, rest)), query, basic
 
 
 def _split_query(query: str) -> tuple[str, dict[str, list[str]]]:
-    kept: list[str] = []
+    rest: list[str] = []
     sealed: dict[str, list[str]] = {}
     for pair in query.split("&"):
         name, equals, value = pair.partition("=")
@@ -163,12 +163,12 @@ def _split_query(query: str) -> tuple[str, dict[str, list[str]]]:
         # `{term}` is a path parameter of UTCP wherever it stands in the URL: it stays to be filled.
         filled = "{" in VARIABLE.sub("", pair)
         if not pair or not equals or filled:
-            kept += [pair] if pair else []
+            rest += [pair] if pair else []
         else:
             sealed.setdefault(key, []).append(unquote_plus(value))
-    return "&".join(kept), sealed
+    return "&".join(rest), sealed
 
 
-def _without_query(url: str, query: str, kept: str) -> str:
+def _without_query(url: str, query: str, rest: str) -> str:
     bare = url.partition("#")[0]
-    return bare if not query else bare.partition("?")[0] + (f"?{kept}" if kept else "")
+    return bare if not query else bare.partition("?")[0] + (f"?{rest}" if rest else "")

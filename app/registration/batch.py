@@ -51,7 +51,7 @@ async def register_all(
             work.append(_rejected(entry.name, entry.error))
             continue
         if entry.name in seen:
-            work.append(_rejected(entry.name, Conflict(f"{entry.name!r} stands earlier in this list.")))
+            work.append(_rejected(entry.name, Conflict(f"{entry.name!r} is earlier in this list, too.")))
             continue
         seen.add(entry.name)
         work.append(_one(entry, registry=registry, principal=principal, preview=preview, permits=permits))

@@ -1,4 +1,4 @@
-"""What a registrar may send: pydantic models of request bodies. Secrets go in here and never come out."""
+"""Request bodies of the control plane: pydantic models. Secrets go in here and never come out."""
 
 from typing import Annotated, Any
 
@@ -34,18 +34,18 @@ class VariableInput(Closed):
 
 
 class CacheInput(Closed):
-    """How answers are kept. What the upstream says with Cache-Control and Expires holds, within these."""
+    """How responses are cached, within what the upstream allows by Cache-Control and Expires."""
 
     seconds: Annotated[Number, Field(gt=0, le=604_800)] = Field(
-        description="Longest time for which an answer is used without asking the upstream."
+        description="Longest time for which a cached response is used without a request to the upstream."
     )
     assumed: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
         None,
-        description="The same for answers of which the upstream says nothing; without it they are "
-        "asked about each time.",
+        description="The same for responses without a lifetime from the upstream; without it each use is "
+        "validated with the upstream.",
     )
     stale_if_error: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
-        None, description="How much longer an answer is used while the upstream fails (RFC 5861)."
+        None, description="How much longer a response is used while the upstream fails (RFC 5861)."
     )
     tools: Annotated[list[ToolName], Field(max_length=1000)] | None = Field(
         None, description="Only these tools, by canonical name; without it all that have no effects."
@@ -76,18 +76,20 @@ class LimitsInput(Closed):
         default=None,
         description="PUT and DELETE may be sent again where nobody knows their outcome.",
     )
-    rate: RateInput | None = Field(None, description="How often its tools may be called, by all callers.")
+    rate: RateInput | None = Field(
+        None, description="How often its tools may be called, by all clients together."
+    )
     cache: CacheInput | None = Field(
-        None, description="Keep answers of tools without effects, as far as the upstream allows."
+        None, description="Cache responses of tools without effects, as far as the upstream allows."
     )
     idempotency_header: Annotated[str, Field(pattern=HEADER_NAME)] | None = Field(
         None,
-        description="Header in which the upstream takes a key of a call; sent where the caller gave an "
+        description="Header in which the upstream takes a key of a call; sent where the client sent an "
         "`Idempotency-Key`.",
         examples=["Idempotency-Key"],
     )
     stream: Annotated[Number, Field(gt=0, le=86400)] | None = Field(
-        default=None, description="In place of `total` where the caller takes the answer as events."
+        default=None, description="In place of `total` where the client takes the response as events."
     )
 
     def stored(self) -> dict[str, Any]:
@@ -216,13 +218,13 @@ class ProviderPatch(Closed):
 
 
 class HandToolInput(Closed):
-    """A tool written by hand. Its call template is of protocol http unless it says otherwise."""
+    """A custom tool. Its call template is of protocol http unless it says otherwise."""
 
     provider: ProviderName
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["echo"])]
     description: Text = ""
     inputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the arguments.")
-    outputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the answer.")
+    outputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the result.")
     tags: Tags = Field(default_factory=list)
     call_template: dict[str, Any] = Field(
         json_schema_extra={

@@ -46,8 +46,8 @@ def plan_registration(
         if inline.slot in credentials or inline.slot in context.stored:
             continue
         # Of tools that were fetched only their own values go where they say.
-        theirs = () if source.is_fetched else tool_origins(source.tools, inline.slot)
-        bound = _bound(inline, source, reader.binding(source.named_origins, inline.origins or theirs))
+        tools_only = () if source.is_fetched else tool_origins(source.tools, inline.slot)
+        bound = _bound(inline, source, reader.binding(source.named_origins, inline.origins or tools_only))
         if bound is None:
             token_url = inline.credential.public.get("token_url")
             unsent[inline.slot] = MissingConsent(inline.slot, inline.origins, token_url)
@@ -83,9 +83,9 @@ def _bound(inline: SlotAssignment, source: ParsedSource, binding: Binding) -> Cr
     the origin that the registrar named, and to no other token endpoint.
     """
     given = inline.credential
-    theirs = bool(inline.origins) and not inline.is_shared
-    names_variables = source.is_fetched and theirs and bool(variables_in(given.secrets))
-    origins = inline.origins if theirs and not names_variables else source.named_origins
+    is_of_tools = bool(inline.origins) and not inline.is_shared
+    names_variables = source.is_fetched and is_of_tools and bool(variables_in(given.secrets))
+    origins = inline.origins if is_of_tools and not names_variables else source.named_origins
     token_url = given.public.get("token_url")
     if names_variables and token_url and origin_of(str(token_url)) not in source.named_origins:
         return None

@@ -291,14 +291,14 @@ def columns_of(tool: Tool) -> dict[str, Any]:
 
 async def overrides_of(session: AsyncSession, provider: Provider) -> dict[str, Json]:
     """Return all overrides by source key, those of removed tools included."""
-    laid = (
+    applied = (
         select(col(Tool.source_key), *_overridden(Override))
         .join(Override, col(Override.tool_id) == col(Tool.id))
         .where(col(Tool.provider_id) == provider.id)
     )
-    kept = select(col(KeptOverride.source_key), *_overridden(KeptOverride))
+    retained = select(col(KeptOverride.source_key), *_overridden(KeptOverride))
     found: dict[str, Json] = {}
-    for query in (kept.where(col(KeptOverride.provider_id) == provider.id), laid):
+    for query in (retained.where(col(KeptOverride.provider_id) == provider.id), applied):
         for key, *values in await session.execute(query):
             found[key] = dict(zip(_OVERRIDDEN, values, strict=True))
     return dict(sorted(found.items()))
@@ -311,21 +311,21 @@ async def write_overrides(
     if not overrides:
         return
     tools = {tool.source_key: tool.id for tool in await tools_of(session, provider.id)}
-    laid: list[Json] = []
-    kept: list[Json] = []
+    applied: list[Json] = []
+    retained: list[Json] = []
     for key, changed in overrides.items():
         row: Json = {
             "tenant_id": provider.tenant_id,
             **{name: changed.get(name) for name in _OVERRIDDEN},
         }
         if key in tools:
-            laid.append({**row, "tool_id": tools[key]})
+            applied.append({**row, "tool_id": tools[key]})
         else:
-            kept.append({**row, "provider_id": provider.id, "source_key": key})
-    if laid:
-        await session.execute(insert(Override), laid)
-    if kept:
-        await session.execute(insert(KeptOverride), kept)
+            retained.append({**row, "provider_id": provider.id, "source_key": key})
+    if applied:
+        await session.execute(insert(Override), applied)
+    if retained:
+        await session.execute(insert(KeptOverride), retained)
 
 
 async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None:

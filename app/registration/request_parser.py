@@ -171,7 +171,7 @@ async def _document_options(form: FormData) -> DocumentOptions:
         parts = form.getlist(field)
         if len(parts) > 1:
             fault = Fault(f"/{field}", "Give it once.")
-            raise InvalidInput("A field stands twice in the form.", errors=[fault])
+            raise InvalidInput("A field is twice in the form.", errors=[fault])
         for part in parts:
             text = part if isinstance(part, str) else decoded(await part.read())
             if isinstance(part, UploadFile) and field != "overlay":
@@ -189,7 +189,7 @@ def _field(field: str, parts: list[Any]) -> Any:
     if field == "tags" and not (len(texts) == 1 and texts[0].lstrip().startswith("[")):
         return texts
     if len(texts) > 1:
-        raise InvalidInput("A field stands twice in the form.", errors=[Fault(f"/{field}", "Give it once.")])
+        raise InvalidInput("A field is twice in the form.", errors=[Fault(f"/{field}", "Give it once.")])
     if field in _TEXT_FIELDS:
         return texts[0]
     try:
