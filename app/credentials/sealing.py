@@ -1,12 +1,12 @@
 """Sealing of credentials and variables into rows: here, and nowhere else on the control plane."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
 
-from app.catalog.loader import VariableFinder
+from app.catalog.loader import VariableFinder, stored_form
 from app.credentials.model import CredentialDraft, VariableDraft
 from app.credentials.template_secrets import static_places
 from app.credentials.variable_scope import VariableScope
@@ -20,6 +20,8 @@ from app.security.credentials import (
 )
 from app.security.vault import Vault
 from app.utcp.variables import BRACED
+
+_NO_VARIABLES: Final = VariableFinder("", (), {})
 
 
 def fingerprint(given: CredentialDraft, *, vault: Vault) -> str:
@@ -90,17 +92,7 @@ def fill_credential(row: Credential, given: CredentialDraft, *, vault: Vault) ->
     row.allowed_origins = list(given.allowed_origins or ())
     row.variable_names = variables_in(given.secrets)
     row.fingerprint = fingerprint(given, vault=vault)[:8]
-    bare = SealedCredential(
-        id=row.id,
-        tenant_id=row.tenant_id,
-        provider_id=row.provider_id,
-        slot=row.slot,
-        version=row.version,
-        kind=given.kind,
-        public=row.public,
-        allowed_origins=tuple(row.allowed_origins),
-        sealed=b"",
-    )
+    bare = stored_form(row, finder=_NO_VARIABLES)
     row.sealed = seal_credential(bare, vault=vault, fields=given.secrets).sealed
     return row
 
