@@ -13,7 +13,7 @@ from app.security.credentials import CredentialDraft
 
 __all__ = [
     "DEFAULT_SLOT", "DISCOVERY_SLOTS", "DISCOVERY_STATIC", "EGRESS_SLOT", "CredentialDraft", "CredentialSlot",
-    "Json", "MissingConsent", "Need", "Needs", "SlotAssignment", "SlotKind", "StaticValuePlace",
+    "Json", "MissingConsent", "Need", "Needs", "SlotAssignment", "SlotKind", "ValueLocation",
     "VariableDraft", "compile_needs", "security_json", "slot_names",
 ]  # fmt: skip
 
@@ -29,7 +29,7 @@ SlotKind = Literal["api_key", "basic", "bearer", "oauth2", "static", "any", "uns
 
 
 @dataclass(frozen=True, slots=True)
-class StaticValuePlace:
+class ValueLocation:
     """Where one value of a credential of kind `static` belongs: `location` is header, query, userinfo or
     field; `name` that of the header or parameter, username or password, or a JSON pointer into the template.
     """
@@ -60,7 +60,7 @@ class CredentialSlot:
     token_url: str | None = None
     scopes: tuple[str, ...] | None = None
     description: str | None = None
-    values: tuple[StaticValuePlace, ...] = ()
+    values: tuple[ValueLocation, ...] = ()
     fingerprint: str | None = None
     is_fallback: bool = False
 
@@ -77,7 +77,7 @@ class CredentialSlot:
             token_url=form.get("token_url") or None,
             scopes=None if scopes is None else tuple(scopes),
             description=form.get("description") or None,
-            values=tuple(StaticValuePlace(one["location"], one["name"]) for one in form.get("values") or ()),
+            values=tuple(ValueLocation(one["location"], one["name"]) for one in form.get("values") or ()),
             fingerprint=form.get("inline"),
             is_fallback=bool(form.get("fallback")),
         )

@@ -8,7 +8,7 @@ import orjson
 
 from app.catalog.loader import VariableFinder, stored_form
 from app.credentials.model import CredentialDraft, VariableDraft
-from app.credentials.template_secrets import static_places
+from app.credentials.template_secrets import static_locations
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, UnsetVariable
 from app.models import TENANT, Credential, Variable, new_id
@@ -87,7 +87,7 @@ def fill_credential(row: Credential, given: CredentialDraft, *, vault: Vault) ->
     """Seal a credential into its row, bound to id, slot, version and destinations of that; return the row."""
     row.kind = given.kind
     row.public = {key: value for key, value in given.public.items() if value is not None}
-    if given.kind == "static" and (places := static_places(given.secrets)):
+    if given.kind == "static" and (places := static_locations(given.secrets)):
         row.public["values"] = [place.to_json() for place in places]
     row.allowed_origins = list(given.allowed_origins or ())
     row.variable_names = variables_in(given.secrets)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
-from app.credentials.model import CredentialDraft, StaticValuePlace
+from app.credentials.model import CredentialDraft, ValueLocation
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
 from app.protocols.variables import places_of
@@ -104,15 +104,15 @@ def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> 
     return replace(draft, public=scope.resolved(draft.public))
 
 
-def static_places(secrets: Mapping[str, Any]) -> tuple[StaticValuePlace, ...]:
+def static_locations(secrets: Mapping[str, Any]) -> tuple[ValueLocation, ...]:
     """Return where the values of a credential of kind `static` belong: what may be shown of it."""
     query: Mapping[str, list[str]] = secrets.get("query") or {}
     userinfo = ("username", "password") if secrets.get("basic") else ()
     return (
-        *(StaticValuePlace("header", name) for name in secrets.get("headers") or ()),
-        *(StaticValuePlace("query", name) for name, values in query.items() for _ in values),
-        *(StaticValuePlace("userinfo", name) for name in userinfo),
-        *(StaticValuePlace("field", at) for at in secrets.get("fields") or ()),
+        *(ValueLocation("header", name) for name in secrets.get("headers") or ()),
+        *(ValueLocation("query", name) for name, values in query.items() for _ in values),
+        *(ValueLocation("userinfo", name) for name in userinfo),
+        *(ValueLocation("field", at) for at in secrets.get("fields") or ()),
     )
 
 

@@ -11,7 +11,7 @@ from app.openapi.archive import is_archive, may_be_packed, pack
 from app.openapi.model import Conversion
 from app.openapi.read import root_of
 from app.protocols.base import Discovered
-from app.registration.report import ReportWarning
+from app.registration.report import SourceWarning
 
 MAX_FILES: Final = 500
 MAX_SECONDS: Final = 120.0
@@ -33,7 +33,7 @@ class CompleteDocument:
     body: bytes
     conversion: Conversion
     root: str | None = None
-    warnings: tuple[ReportWarning, ...] = ()
+    warnings: tuple[SourceWarning, ...] = ()
 
 
 async def follow(
@@ -69,7 +69,7 @@ class _Files:
     left: int
     files: dict[str, bytes]
     requested: set[str] = field(default_factory=set)
-    warnings: list[ReportWarning] = field(default_factory=list)
+    warnings: list[SourceWarning] = field(default_factory=list)
     permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CONCURRENCY))
 
     async def add(self, paths: list[str]) -> None:
@@ -84,9 +84,9 @@ class _Files:
     def _add_found(self, found: Mapping[str, bytes | str]) -> None:
         for path, content in found.items():
             if isinstance(content, str):
-                self.warnings.append(ReportWarning(f"the file {path[:200]} is left out: {content}"))
+                self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: {content}"))
             elif not may_be_packed(path, content):
-                self.warnings.append(ReportWarning(f"the file {path[:200]} is left out: it is no document"))
+                self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: it is no document"))
             else:
                 self.files[path] = content
         if self.left < 0:

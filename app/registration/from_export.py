@@ -17,7 +17,7 @@ from app.protocols.origins import template_origin
 from app.protocols.registry import DEFAULT
 from app.protocols.variables import variables_of, with_variables
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
-from app.registration.report import ImportReport, ReportWarning, ToolVerdict
+from app.registration.report import SourceReport, SourceWarning, ToolVerdict
 from app.schemas import Closed, ShortText, Text
 from app.text import pointer
 
@@ -85,11 +85,11 @@ def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
     )
     missing = dict.fromkeys(note for notes in unset.values() for note in notes)
     return ParsedSource(
-        kind="hand" if all(tool.is_custom for tool in tools) else "manual",
+        kind="custom" if all(tool.is_custom for tool in tools) else "manual",
         format="export",
         source=RegistrationSource("tools", at=at),
         tools=tuple(tools),
-        report=ImportReport(tuple(verdicts), tuple(ReportWarning(note) for note in missing)),
+        report=SourceReport(tuple(verdicts), tuple(SourceWarning(note) for note in missing)),
         slots=tuple(slots),
     )
 

@@ -15,12 +15,12 @@ from app.credentials.model import (
     slot_names,
 )
 from app.credentials.slots import SlotAllocator
-from app.credentials.template_secrets import SplitTemplate, split_template, static_places
+from app.credentials.template_secrets import SplitTemplate, split_template, static_locations
 from app.credentials.variable_scope import MisplacedSecret, VariableScope
 from app.errors import InvalidInput, UnsetVariable
 from app.protocols.manuals import Manual, ManualTool
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
-from app.registration.report import ImportReport, ReportWarning, ToolVerdict
+from app.registration.report import SourceReport, SourceWarning, ToolVerdict
 from app.registration.tool_checks import Prepare
 from app.text import pointer
 from app.utcp.auth import ApiKeyAuth
@@ -90,13 +90,13 @@ def from_manual(manual: Manual, *, raw: Any, rules: ManualRules, source: Registr
         verdicts.append(ToolVerdict.of(tool.name, draft.name, pointer=tool.pointer, notes=tool.notes))
     if unset:
         raise joined(unset)
-    warnings = tuple(ReportWarning(fault.detail, fault.pointer) for fault in manual.warnings)
+    warnings = tuple(SourceWarning(fault.detail, fault.pointer) for fault in manual.warnings)
     return ParsedSource(
         kind="manual",
         format="manual",
         source=source,
         tools=tuple(drafts.values()),
-        report=ImportReport(tuple(verdicts), warnings),
+        report=SourceReport(tuple(verdicts), warnings),
         slots=slots_of_tools(rules.allocator, drafts.values(), fallback=fallback[0]),
         inline=rules.allocator.assignments,
     )
@@ -171,7 +171,7 @@ def slots_of_tools(
             location=credential.public.get("location"),
             parameter=credential.public.get("name"),
             token_url=credential.public.get("token_url"),
-            values=static_places(credential.secrets) if credential.kind == "static" else (),
+            values=static_locations(credential.secrets) if credential.kind == "static" else (),
             # What was assigned for no tool in particular is `auth_tools`: the registrar's, not the manual's.
             fingerprint=assignment.fingerprint if assignment.origins else None,
         )

@@ -15,7 +15,7 @@ from app.credentials.origins import origin_of_template
 from app.credentials.slots import matching_slots
 from app.openapi.model import Conversion, ConvertedTool
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
-from app.registration.report import ImportReport, ReportWarning
+from app.registration.report import SourceReport, SourceWarning
 
 _OPTIONAL_DEFAULT: Needs = ((Need(DEFAULT_SLOT),), ())
 
@@ -33,7 +33,7 @@ def from_conversion(conversion: Conversion, *, source: RegistrationSource) -> Pa
         format="openapi",
         source=source,
         tools=tuple(tools),
-        report=ImportReport.from_json(conversion.report),
+        report=SourceReport.from_json(conversion.report),
         title=conversion.title,
         description=conversion.description,
         slots=slots or (CredentialSlot(DEFAULT_SLOT, "any"),),
@@ -49,7 +49,7 @@ def with_auth_tools(parsed: ParsedSource, auth: CredentialDraft | None) -> Parse
     inline = tuple(SlotAssignment(slot, auth, "") for slot in fitting)
     if inline:
         return replace(parsed, inline=(*parsed.inline, *inline))
-    warning = ReportWarning("auth_tools fits no security scheme of the document and is not used.")
+    warning = SourceWarning("auth_tools fits no security scheme of the document and is not used.")
     return replace(parsed, report=parsed.report.with_warnings(warning))
 
 

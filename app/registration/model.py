@@ -24,11 +24,11 @@ from app.errors import GatewayError
 from app.models import Credential, Provider, Revision
 from app.openapi.difference import Difference
 from app.protocols.registry import DEFAULT
-from app.registration.report import ImportReport
+from app.registration.report import SourceReport
 
 SourceKind = Literal["document", "manual", "template", "tools"]
 SourceFormat = Literal["openapi", "manual", "export"]
-ProviderKind = Literal["openapi", "manual", "hand"]
+ProviderKind = Literal["openapi", "manual", "custom"]
 
 BREAKING: Final = "breaking"
 COMPATIBLE: Final = "compatible"
@@ -163,7 +163,7 @@ class ParsedSource:
     format: SourceFormat
     source: RegistrationSource
     tools: tuple[ToolDraft, ...]
-    report: ImportReport
+    report: SourceReport
     title: str = ""
     description: str = ""
     slots: tuple[CredentialSlot, ...] = ()
@@ -176,7 +176,7 @@ class ParsedSource:
 
     def named_report(
         self, names: Mapping[str, str], *, provider: str, rejected: Collection[str] = ()
-    ) -> ImportReport:
+    ) -> SourceReport:
         """Return the report with the canonical name of each tool, and whether that is the source's own.
 
         `names` are the canonical ones by source key; `rejected` are the keys of tools that the database does
@@ -285,7 +285,7 @@ class RegistrationResult:
 
     provider: Provider
     plan: RegistrationPlan
-    report: ImportReport
+    report: SourceReport
     diff: SourceDiff
     names: Mapping[str, str]
     tool_count: int

@@ -12,7 +12,7 @@ Outcome = Literal["accepted", "renamed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportWarning:
+class SourceWarning:
     """A remark that belongs to no single tool; `pointer` (RFC 6901) is that of a part of the source."""
 
     detail: str
@@ -99,19 +99,19 @@ class ToolVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportReport:
+class SourceReport:
     """All verdicts and warnings; `tokens` is about what the tools cost a model together."""
 
     operations: tuple[ToolVerdict, ...] = ()
-    warnings: tuple[ReportWarning, ...] = ()
+    warnings: tuple[SourceWarning, ...] = ()
     tokens: int | None = None
 
     @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> "ImportReport":
+    def from_json(cls, form: Mapping[str, Any]) -> "SourceReport":
         """Return the report of a converter."""
         return cls(
             operations=tuple(ToolVerdict.from_json(one) for one in form["operations"]),
-            warnings=tuple(ReportWarning(one["detail"], one["pointer"]) for one in form["warnings"]),
+            warnings=tuple(SourceWarning(one["detail"], one["pointer"]) for one in form["warnings"]),
             tokens=form.get("tokens"),
         )
 
@@ -130,11 +130,11 @@ class ImportReport:
         }
         return form if self.tokens is None else {**form, "tokens": self.tokens}
 
-    def with_warnings(self, *warnings: ReportWarning) -> "ImportReport":
+    def with_warnings(self, *warnings: SourceWarning) -> "SourceReport":
         """Return the report with further warnings."""
         return replace(self, warnings=(*self.warnings, *warnings))
 
-    def with_skipped(self, reasons: Mapping[str, str]) -> "ImportReport":
+    def with_skipped(self, reasons: Mapping[str, str]) -> "SourceReport":
         """Return the report on a source of which some tools are skipped, by source key, for these reasons."""
         operations = (
             one.skipped(reasons[one.source_key])
@@ -144,7 +144,7 @@ class ImportReport:
         )
         return replace(self, operations=tuple(operations))
 
-    def with_judgements(self, judgements: Mapping[str, Judgement]) -> "ImportReport":
+    def with_judgements(self, judgements: Mapping[str, Judgement]) -> "SourceReport":
         """Return the report with the judgement on each tool, by source key, beside its verdict."""
         operations = (
             one

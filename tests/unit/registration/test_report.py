@@ -1,12 +1,12 @@
 """Reports of imports as values and as JSON."""
 
 from app.openapi.judge import judge
-from app.registration.report import ImportReport, ReportWarning, ToolVerdict
+from app.registration.report import SourceReport, SourceWarning, ToolVerdict
 from tests.unit.registration.documents import parsed_document
 
 
-def report(*verdicts: ToolVerdict) -> ImportReport:
-    return ImportReport(verdicts)
+def report(*verdicts: ToolVerdict) -> SourceReport:
+    return SourceReport(verdicts)
 
 
 def test_renamed_tool_counts_as_accepted():
@@ -27,7 +27,7 @@ def test_json_of_a_verdict_has_only_the_members_that_are_set():
 def test_report_of_a_converter_survives_json():
     parsed = parsed_document("/pets", "/owners")
     judged = parsed.report.with_judgements(judge(parsed.tools))
-    assert ImportReport.from_json(judged.to_json()) == judged
+    assert SourceReport.from_json(judged.to_json()) == judged
     assert judged.tokens == sum(one.tokens for one in judged.operations)
 
 
@@ -41,7 +41,7 @@ def test_skipping_a_tool_retains_the_reason_of_one_that_was_skipped_before():
 
 
 def test_warnings_are_appended():
-    found = report().with_warnings(ReportWarning("one")).with_warnings(ReportWarning("two", "/x"))
+    found = report().with_warnings(SourceWarning("one")).with_warnings(SourceWarning("two", "/x"))
     assert found.to_json()["warnings"] == [
         {"pointer": "", "detail": "one"},
         {"pointer": "/x", "detail": "two"},

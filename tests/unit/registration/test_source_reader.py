@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from app.credentials.model import CredentialSlot, Need, StaticValuePlace
+from app.credentials.model import CredentialSlot, Need, ValueLocation
 from app.errors import InvalidDocument, InvalidInput
 from app.registration.model import DocumentOptions, RegistrationSource
 from app.registration.source_reader import laid_over
@@ -37,7 +37,7 @@ async def test_manual_is_read_with_its_secrets_apart(reader, context):
     assert first.security == ((Need("static-1"), Need("default")), (Need("static-1"),))
     assert second.security == ((Need("default"),), ())
     assert parsed.inline[0].credential.secrets["headers"] == {"X-Key": "secret"}
-    assert parsed.slots[0].values == (StaticValuePlace("header", "X-Key"),)
+    assert parsed.slots[0].values == (ValueLocation("header", "X-Key"),)
     assert "secret" not in str([one.columns() for one in parsed.tools])
     assert (parsed.kind, parsed.format) == ("manual", "manual")
     assert orjson.loads(parsed.source.body) == source.value
