@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app import call_api, discovery, keys, providers, tools
 from app.errors import GatewayError, Overloaded
-from app.registration.providers_file import import_file
+from app.registration.batch import import_file
 from app.server import docs_page, gc_tuning, health, metrics_collectors, openapi_document
 from app.server.admission import Admission
 from app.server.call_route import Gateway, HotRoute
