@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test check bench protocols scale corpus fuzz faults soak lock contract clean
+.PHONY: help run test check bench protocols scale corpus fuzz faults soak lock contract configuration changelog clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -78,6 +78,12 @@ $(DEV): $(VENV)/pyvenv.cfg requirements/dev.txt pyproject.toml
 $(RUN): $(VENV)/pyvenv.cfg requirements/run.txt pyproject.toml
 	$(call install,run)
 	@touch $(RUN)
+
+configuration: $(DEV) ## Write docs/configuration.md and .env.example anew, from app/settings
+	$(BIN)/python -m scripts.configuration
+
+changelog: $(DEV) ## Show the text that the fragments in changelog.d make
+	$(BIN)/towncrier build --draft --version "$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')"
 
 contract: $(DEV) ## Write openapi/gateway.json anew
 	$(BIN)/python -c 'import pathlib, orjson; from app.main import create_app; from app.settings import Settings; pathlib.Path("openapi/gateway.json").write_bytes(orjson.dumps(create_app(Settings(_env_file=None)).openapi(), option=orjson.OPT_INDENT_2) + b"\n")'

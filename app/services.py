@@ -31,7 +31,7 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
-from app.protocols.base import Means
+from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
 from app.redis_client import Cache, connect
 from app.registration.converter import Converter
@@ -130,7 +130,7 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
     stack.push_async_callback(engine.aclose)
     tokens = TokenCache(vault, TokenEndpoint(engine), cache)
     stack.push_async_callback(tokens.aclose)
-    adapters = Adapters(Means(engine, engine.network, masker, settings))
+    adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
     stack.push_async_callback(adapters.aclose)
     listen = settings.database_listen_url or settings.database_url
     feed = Feed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)

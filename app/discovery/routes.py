@@ -15,14 +15,13 @@ from app.discovery.shelves import Representation, Wanted
 from app.errors import LoopDetected, NotFound, Unauthenticated
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
+from app.protocols.registry import PROTOCOLS
 from app.schemas import PROVIDER_NAME, problems
 from app.search import Filters
 from app.security.identity import came_from
 from app.security.principal import Principal
 from app.services import Services
-from app.utcp.direct import DEFAULT_PROTOCOLS
 from app.utcp.render import ManualVersion
-from app.utcp.templates import PROTOCOLS
 
 router = APIRouter()
 
@@ -202,7 +201,7 @@ async def _wanted(asked: _Asked, provider: str | None) -> Wanted:
 
 
 def _protocols(said: str | None) -> frozenset[str]:
-    return DEFAULT_PROTOCOLS if said is None else frozenset(said.split(","))
+    return PROTOCOLS.direct_by_default if said is None else frozenset(said.split(","))
 
 
 def _answer(manual: Representation, asked: _Asked) -> Response:

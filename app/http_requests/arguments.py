@@ -17,12 +17,12 @@ from app.errors import Fault, InvalidInput
 from app.http_requests.bodies import body_encoder
 from app.http_requests.placing import ArgumentPlan, Body, PathSlot, PlacedRequest, StaticHeader
 from app.http_requests.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
+from app.http_requests.templates import BodySpec, Method, ParameterSpec, RequestTemplate
 from app.text import pointer
 from app.utcp.auth import faults_of
 from app.utcp.headers import HEADER_NAME, never_from_arguments, never_set_by_credentials
 from app.utcp.paths import Slot, UrlTemplate, compile_url
 from app.utcp.percent import escape, scalar
-from app.utcp.templates.http import BodySpec, HttpTemplate, Method, ParameterSpec
 
 __all__ = ["ArgumentPlan", "PlacedRequest", "compile_head", "compile_plan"]
 
@@ -37,7 +37,7 @@ def compile_plan(template: Mapping[str, Any]) -> ArgumentPlan:
     Raises InvalidInput, with pointers into the template, for one that can never be called.
     """
     try:
-        http = HttpTemplate.model_validate(dict(template))
+        http = RequestTemplate.model_validate(dict(template))
     except ValidationError as error:
         raise InvalidInput("The call template is not valid", errors=faults_of(error)) from None
     if http.parameters is None:
@@ -65,11 +65,11 @@ def compile_head(
         *(ParameterSpec(input=name, name=name, location="path") for name in slots),
         *(ParameterSpec(input=name, name=name, location="header") for name in fields),
     ]
-    http = HttpTemplate.model_construct(url=url.head, http_method=method, headers=dict(headers))
+    http = RequestTemplate.model_construct(url=url.head, http_method=method, headers=dict(headers))
     return _openapi_plan(http, parameters, url), frozenset({*slots, *fields})
 
 
-def _utcp_plan(http: HttpTemplate, url: UrlTemplate) -> ArgumentPlan:
+def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
     inputs = {
         slot.name: ParameterSpec(input=slot.name, name=slot.name, location="path") for slot in url.slots
     }
@@ -114,7 +114,7 @@ def _check_fields(header_fields: list[str]) -> None:
             raise InvalidInput("The call template is not valid", errors=[fault])
 
 
-def _openapi_plan(http: HttpTemplate, parameters: list[ParameterSpec], url: UrlTemplate) -> ArgumentPlan:
+def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: UrlTemplate) -> ArgumentPlan:
     body = http.body
     inputs = [spec.input for spec in parameters] + ([body.input] if body else [])
     if len(set(inputs)) < len(inputs):

@@ -14,9 +14,9 @@ import orjson
 from app.errors import Fault, InvalidArguments, InvalidInput
 from app.http_requests.multipart import Part, multipart
 from app.http_requests.styles import form_pairs, is_json
+from app.http_requests.templates import BodySpec, EncodingSpec
 from app.text import pointer
 from app.utcp.percent import escape_form, escape_reserved, json_text, scalar
-from app.utcp.templates.http import BodySpec, EncodingSpec
 
 # The value of a body, and what the Content-Type header says of it (a multipart boundary is new for each
 # call).

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from app.errors import Fault, InvalidArguments
+from app.http_requests.templates import ParameterSpec
 from app.text import pointer
 from app.utcp.headers import header_value
 from app.utcp.percent import escape, escape_reserved, json_text, scalar
 from app.utcp.segments import check_path_text, check_segment
-from app.utcp.templates.http import ParameterSpec
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*").fullmatch
 Escape = Callable[[str], str]

@@ -11,6 +11,7 @@ from app.settings.words import Words
 class ProgramSettings(BaseSettings):
     """Which programs may run, with what, and how much each may take. Times are in seconds, sizes in bytes."""
 
+    # Programs and MCP servers
     programs: Words = Field(
         (),
         description="Absolute paths of the programs that providers of protocol cli, and MCP servers of"

@@ -19,7 +19,7 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.processes import child_process
-from app.protocols.base import Call, Means, Result
+from app.protocols.base import AdapterContext, Call, Result
 from app.protocols.registry import Adapters
 from app.security.masking import Masker
 from tests.protocols.kits.all import KITS, settings
@@ -203,7 +203,7 @@ async def test_plugin_and_gateway_see_the_same(
     case: Case, upstreams: dict[str, tuple[Any, Upstream]], theirs: dict[Case, Any]
 ) -> None:
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
-    adapters = Adapters(Means(engine, engine.network, Masker(), settings()))
+    adapters = Adapters(AdapterContext(engine, engine.network, Masker(), settings()))
     adapter = adapters[case.protocol]
     # What a UTCP client takes as absent, a template that is stored does not have.
     given = case.make(*upstreams[case.protocol]).items()

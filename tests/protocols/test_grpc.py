@@ -29,7 +29,7 @@ from app.errors import (
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
-from app.protocols.base import Means
+from app.protocols.base import AdapterContext
 from app.protocols.grpc.adapter import GrpcAdapter
 from app.protocols.grpc.descriptors import Unusable, pool_of
 from app.security.secret import Secret
@@ -151,7 +151,7 @@ async def shop() -> AsyncIterator[Shop]:
 
 @pytest.fixture
 async def adapter(engine, masker) -> AsyncIterator[GrpcAdapter]:
-    made = GrpcAdapter(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    made = GrpcAdapter(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
     yield made
     await made.aclose()
 
@@ -545,10 +545,9 @@ class Hidden:
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Hidden())
 from app.errors import InvalidInput
-from app.protocols.registry import adapter_class
-adapter = adapter_class("grpc")
+from app.protocols.registry import PROTOCOLS
 try:
-    adapter(None).prepare({"call_template_type": "grpc", "host": "a", "port": 1})
+    PROTOCOLS["grpc"].load()(None).prepare({})
 except InvalidInput as error:
     print(error.errors[0].pointer, error.detail)
 """

@@ -22,9 +22,9 @@ from app.database import Database
 from app.deadlines import timers
 from app.errors import UpstreamError, UpstreamMalformed
 from app.models import TENANT
-from app.protocols.base import Means, Result
+from app.protocols.base import AdapterContext, Result
 from app.protocols.cli.adapter import CliAdapter
-from app.protocols.http import HttpAdapter
+from app.protocols.http.adapter import HttpAdapter
 from app.protocols.registry import Adapters
 from app.security.masking import Masker
 from app.security.principal import Principal
@@ -47,7 +47,7 @@ ABLE = [kit for kit in KITS if "echo" in kit.cases and kit.protocol not in ("tex
 
 @pytest.fixture
 async def adapters(engine) -> AsyncIterator[Any]:
-    built = Adapters(Means(engine, engine.network, Masker(), settings()))
+    built = Adapters(AdapterContext(engine, engine.network, Masker(), settings()))
     yield built
     await built.aclose()
 
@@ -285,7 +285,7 @@ async def test_a_program_that_prints_its_environment(adapters, monkeypatch: pyte
         _env_file=None, programs=(sys.executable,), program_env_names=("SHARED_API_TOKEN", "SHARED_HOME")
     )
     engine = adapters["http"]._engine
-    adapter = CliAdapter(Means(engine, engine.network, Masker(), allowed))
+    adapter = CliAdapter(AdapterContext(engine, engine.network, Masker(), allowed))
     for code in (0, 3):
         script = f"import os, sys; print(dict(os.environ)); sys.exit({code})"
         template = {
@@ -321,7 +321,7 @@ async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine
     template = {"call_template_type": "http", "http_method": "GET", "url": url}
     for chosen in ("reject", "pass"):
         allowed = Settings(_env_file=None, undecodable_responses=chosen)
-        adapter = HttpAdapter(Means(engine, engine.network, Masker(), allowed))
+        adapter = HttpAdapter(AdapterContext(engine, engine.network, Masker(), allowed))
         call = call_of(adapter, template)
         call.masker = ResponseMasker([CANARY])
         if chosen == "reject":

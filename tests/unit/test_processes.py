@@ -17,8 +17,8 @@ import uvloop
 from app.background import completed
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import ChildLimits, convert_in_child
-from app.outbound.programs import Order, ProgramRules, start
 from app.processes import child_process, close_pipes, kill_group
+from app.protocols.shared.programs import Order, ProgramRules, start
 from app.sample.credentials import SampleCredentials, SampleError
 from app.sample.serving import _address, _stop
 from app.settings.programs import ProgramSettings

@@ -18,15 +18,15 @@ from app.errors import (
     UpstreamMalformed,
     UpstreamRejected,
 )
-from app.outbound.grpc_calls import RpcFailed, RpcStream, unary
-from app.outbound.grpc_channels import Channels, Lease
-from app.protocols.base import Call, Discovered, Event, Means, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Event, Result
+from app.protocols.grpc.channels import Channels, Lease
 from app.protocols.grpc.descriptors import Rpc, rpc_of
 from app.protocols.grpc.manual import made_manual
 from app.protocols.grpc.messages import decoded
 from app.protocols.grpc.metadata import Pairs, metadata_of
 from app.protocols.grpc.reflection import Reflected, pool_without_holes, talk
 from app.protocols.grpc.refusals import answer_of, refused
+from app.protocols.grpc.rpc import RpcFailed, RpcStream, unary
 from app.protocols.grpc.target import Target, compiled_target, messages_of
 from app.protocols.shared.answers import JSON, body_answer, event_answer, refuse_large, timed
 
@@ -43,9 +43,9 @@ class GrpcAdapter:
 
     name: ClassVar[str] = "grpc"
 
-    def __init__(self, means: Means) -> None:
-        self._channels = Channels(means.network)
-        self._masker = means.masker
+    def __init__(self, context: AdapterContext) -> None:
+        self._channels = Channels(context.network)
+        self._masker = context.masker
         self._looked_up: OrderedDict[tuple[object, ...], tuple[float, Rpc]] = OrderedDict()
 
     def prepare(self, template: Mapping[str, Any]) -> Target:

@@ -10,9 +10,9 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2
 
 from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected
-from app.outbound.grpc_calls import RpcFailed
 from app.protocols.grpc.descriptors import Unusable, pool_of
 from app.protocols.grpc.refusals import answer_of
+from app.protocols.grpc.rpc import RpcFailed
 
 _PATH: Final = "/grpc.reflection.{}.ServerReflection/ServerReflectionInfo"
 _UNIMPLEMENTED: Final = 12

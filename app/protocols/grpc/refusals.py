@@ -20,10 +20,10 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.outbound.grpc_calls import RpcFailed
 from app.outbound.refusals import readable
 from app.protocols.grpc.descriptors import pool_of
 from app.protocols.grpc.messages import decoded
+from app.protocols.grpc.rpc import RpcFailed
 from app.security.masking import Masker
 
 STATUSES: Final = MappingProxyType(
