@@ -136,12 +136,12 @@ class IdempotentCall:
                 await self._end(lease, None)
             recorder.stop_holding()
             raise
-        if whole:
+        if result.stream is None:
             body = result.body or b""
             recorder.add_result(body)
             context.complete(upstream_status=result.status, response_bytes=len(body))
-            if recorder.stored is not None:
-                await recorder.wait_recorded()
+            await recorder.wait_recorded()
+        if whole:
             await self._end(lease, _packed_result(result))
             recorder.stop_holding()
         return result
