@@ -4,7 +4,7 @@ The record of such a call is committed as `running` before the first byte goes t
 before the caller has the whole answer: two commits, shared by all calls under way. Without PostgreSQL these
 calls are refused; calls without effects are recorded as in the fast mode.
 
-A call with an Idempotency-Key has its two records in the commits of its key (`app.calls.quota`).
+A call with an Idempotency-Key has its two records in the commits of its key (`app.calls.idempotency_table`).
 """
 
 import asyncio
