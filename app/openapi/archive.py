@@ -12,13 +12,13 @@ from typing import Final
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.model import DocumentLimits
 
-MOST_ENTRIES: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 """The largest real description known, DigitalOcean's source, has 2,907 files."""
-_LONGEST_NAME: Final = 500
-_DIRECTORY: Final = 4 << 20
+_MAX_NAME: Final = 500
+_MAX_DIRECTORY_BYTES: Final = 4 << 20
 # Deflate cannot do better than 1,032 to 1; descriptions reach 30 to 1.
-_RATIO: Final = 200
-_SMALL: Final = 1 << 20
+_MAX_RATIO: Final = 200
+_ALWAYS_ALLOWED_BYTES: Final = 1 << 20
 _END: Final = b"PK\x05\x06"
 _END_SIZE: Final = 22
 _LOCATOR: Final = b"PK\x06\x07"
@@ -76,13 +76,17 @@ def _check_directory(archive: bytes) -> None:
     if end < 0 or end + _END_SIZE > len(archive):
         raise InvalidDocument("The zip archive is damaged: it has no directory")
     entries, size = struct.unpack_from("<HL", archive, end + 10)
-    if entries > MOST_ENTRIES or size > _DIRECTORY or archive[max(0, end - 20) :].startswith(_LOCATOR):
-        raise TooLarge(f"A zip archive may have at most {MOST_ENTRIES} entries")
+    if (
+        entries > MAX_ENTRIES
+        or size > _MAX_DIRECTORY_BYTES
+        or archive[max(0, end - 20) :].startswith(_LOCATOR)
+    ):
+        raise TooLarge(f"A zip archive may have at most {MAX_ENTRIES} entries")
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], limits: DocumentLimits) -> None:
-    if len(entries) > MOST_ENTRIES:
-        raise TooLarge(f"A zip archive may have at most {MOST_ENTRIES} entries")
+    if len(entries) > MAX_ENTRIES:
+        raise TooLarge(f"A zip archive may have at most {MAX_ENTRIES} entries")
     total = sum(entry.file_size for entry in entries)
     if total > limits.size:
         raise TooLarge(f"The zip archive unpacks to {total} bytes; at most {limits.size} are read")
@@ -106,14 +110,14 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
         raise InvalidDocument("The zip archive is encrypted")
     if _NESTED.search(name):
         raise InvalidDocument(f"The zip archive holds another archive: {_shown(name)}")
-    if entry.file_size > max(_SMALL, _RATIO * entry.compress_size):
-        raise TooLarge(f"The zip archive compresses {_shown(name)} more than {_RATIO} to 1")
+    if entry.file_size > max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * entry.compress_size):
+        raise TooLarge(f"The zip archive compresses {_shown(name)} more than {_MAX_RATIO} to 1")
 
 
 def _is_inside(name: str) -> bool:
     parts = name.rstrip("/").split("/")
     outside = name.startswith("/") or "\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts)
-    return not outside and len(name) <= _LONGEST_NAME and name.isprintable()
+    return not outside and len(name) <= _MAX_NAME and name.isprintable()
 
 
 def _content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:

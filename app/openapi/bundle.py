@@ -20,7 +20,7 @@ from app.openapi.refs import escape
 FILES: Final = "x-files"
 """The member of the root document that holds the other files by path."""
 
-MOST_MISSING: Final = 1_000
+MAX_MISSING: Final = 1_000
 # Below these, keys are names that the author chose; below the others of VALUES, `$ref` is mere data.
 _MAPS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "schemas", "parameters",
@@ -35,14 +35,16 @@ Warn = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class BundledDocument:
     """One document, and the paths of files that it wants and that were not there."""
 
     raw: Json
     missing: tuple[str, ...] = ()
 
 
-def gather(root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: str | None = None) -> Gathered:
+def bundle(
+    root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: str | None = None
+) -> BundledDocument:
     """The document at path `root` with all files that it refers to.
 
     `base` is the URL that paths are relative to: absolute references to its origin count as paths, too. A
@@ -61,7 +63,7 @@ def gather(root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: s
         _inline_paths(raw, files)
         # A document that has such a member already means something else by it, which nobody reads.
         raw[FILES] = files
-    return Gathered(raw, tuple(gathering.missing))
+    return BundledDocument(raw, tuple(gathering.missing))
 
 
 def _inline_paths(raw: Json, files: Json) -> None:
@@ -134,7 +136,7 @@ class _Gathering:
         for spelling in dict.fromkeys((wanted, unquote(wanted))):
             if self._is_there(spelling):
                 return spelling
-        if len(self.missing) < MOST_MISSING and not self.known.get(wanted):
+        if len(self.missing) < MAX_MISSING and not self.known.get(wanted):
             self.missing[wanted] = None
         return None
 

@@ -17,8 +17,8 @@ from app.openapi.report import OperationProblem
 
 # Keywords that hold schemas, by shape. What is listed neither here nor in PLAIN (discriminator, xml, x-...,
 # $id, $schema, readOnly) is left out.
-_APPLIED = frozenset({"not", "if", "then", "else"})
-_INNER = frozenset(
+_IN_PLACE = frozenset({"not", "if", "then", "else"})
+_MEMBER_SCHEMAS = frozenset(
     {"items", "additionalProperties", "propertyNames", "contains"}
     | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
 )
@@ -34,7 +34,7 @@ class Mode(Enum):
     OUTPUT = "output"
 
 
-class Names(Protocol):
+class SchemaContext(Protocol):
     """What a walk asks of the schema book."""
 
     siblings: bool
@@ -56,11 +56,11 @@ class Names(Protocol):
         """Keep a remark for the report."""
 
 
-class Walk:
+class SchemaConverter:
     """Converts one schema tree; `refs` and `in_place` then hold what it refers to, in first-visit order."""
 
-    def __init__(self, names: Names, mode: Mode) -> None:
-        self._names = names
+    def __init__(self, context: SchemaContext, mode: Mode) -> None:
+        self._context = context
         self._mode = mode
         self.refs: dict[tuple[str, ...], None] = {}
         self.in_place: dict[tuple[str, ...], None] = {}
@@ -72,30 +72,30 @@ class Walk:
         if isinstance(node, bool):
             return {} if node else {"not": {}}
         if not isinstance(node, dict):
-            self._names.warn(at, "a schema that is no object was taken as `any value`")
+            self._context.warn(at, "a schema that is no object was taken as `any value`")
             return {}
         if isinstance(node.get("$ref"), str):
             return self._reference(node, at, in_place=in_place, hidden=hidden)
-        if self._names.siblings and isinstance(node.get("$dynamicRef"), str):
-            fixed = self._names.dynamic(node["$dynamicRef"], at=f"{at}/$dynamicRef")
-            if fixed is not None:
-                return self._reference({**node, "$ref": fixed}, at, in_place=in_place, hidden=hidden)
-            self._names.warn(at, "a `$dynamicRef` that may mean several schemas was taken as `any value`")
+        if self._context.siblings and isinstance(node.get("$dynamicRef"), str):
+            reference = self._context.dynamic(node["$dynamicRef"], at=f"{at}/$dynamicRef")
+            if reference is not None:
+                return self._reference({**node, "$ref": reference}, at, in_place=in_place, hidden=hidden)
+            self._context.warn(at, "a `$dynamicRef` that may mean several schemas was taken as `any value`")
         return self._keywords(node, at, in_place=in_place, hidden=hidden)
 
     def _reference(self, node: Json, at: str, *, in_place: bool, hidden: frozenset[str]) -> Json:
         try:
-            key, name = self._names.refer(node["$ref"], at=f"{at}/$ref")
+            key, name = self._context.refer(node["$ref"], at=f"{at}/$ref")
         except OperationProblem as problem:
             if self._mode is not Mode.OUTPUT:
                 raise
-            self._names.warn(at, f"an answer's schema {problem.reason}; it was taken as `any value`")
+            self._context.warn(at, f"an answer's schema {problem.reason}; it was taken as `any value`")
             return {}
         self.refs[key] = None
         if in_place:
             self.in_place[key] = None
         beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
-        if not self._names.siblings:
+        if not self._context.siblings:
             # OAS 3.0 Reference Object: what stands beside `$ref` SHALL be ignored; notes do no harm.
             beside = {word: beside[word] for word in ("title", "description") if word in beside}
         return {"$ref": f"#/$defs/{name}", **self._keywords(beside, at, in_place=in_place, hidden=hidden)}
@@ -103,22 +103,22 @@ class Walk:
     def _keywords(self, node: Json, at: str, *, in_place: bool, hidden: frozenset[str]) -> Json:
         out: Json = {}
         if "allOf" in node:
-            hidden = hidden | self._names.hidden_names(node, self._mode)
+            hidden = hidden | self._context.hidden_names(node, self._mode)
         for keyword, value in node.items():
-            place = f"{at}/{keyword}"
+            schema_pointer = f"{at}/{keyword}"
             if keyword == "pattern":
-                self._pattern(out, value, place)
+                self._pattern(out, value, schema_pointer)
             elif keyword in PLAIN:
-                PLAIN[keyword](out, keyword, value, place, self._names.warn)
-            elif keyword in _APPLIED:
-                out[keyword] = self.schema(value, place, in_place=in_place, hidden=hidden)
-            elif keyword in _INNER:
+                PLAIN[keyword](out, keyword, value, schema_pointer, self._context.warn)
+            elif keyword in _IN_PLACE:
+                out[keyword] = self.schema(value, schema_pointer, in_place=in_place, hidden=hidden)
+            elif keyword in _MEMBER_SCHEMAS:
                 if not isinstance(value, list):
-                    out[keyword] = value if isinstance(value, bool) else self.schema(value, place)
+                    out[keyword] = value if isinstance(value, bool) else self.schema(value, schema_pointer)
             elif keyword in _LISTS:
-                self._list(out, keyword, value, place, in_place=in_place, hidden=hidden)
+                self._list(out, keyword, value, schema_pointer, in_place=in_place, hidden=hidden)
             elif keyword in _MAPS:
-                self._map(out, keyword, value, place, in_place=in_place)
+                self._map(out, keyword, value, schema_pointer, in_place=in_place)
         self._tuples(node, out, at)
         self._bounds(node, out)
         self._required(node, out, at, hidden)
@@ -126,10 +126,10 @@ class Walk:
         return out
 
     def _pattern(self, out: Json, value: Any, at: str) -> None:
-        if isinstance(value, str) and self._names.patterns.usable(value):
+        if isinstance(value, str) and self._context.patterns.usable(value):
             out["pattern"] = value
         else:
-            self._names.warn(at, UNREADABLE_PATTERN)
+            self._context.warn(at, UNREADABLE_PATTERN)
 
     def _list(
         self, out: Json, keyword: str, value: Any, at: str, *, in_place: bool, hidden: frozenset[str]
@@ -137,7 +137,7 @@ class Walk:
         if isinstance(value, dict):
             value = [value]
         if not isinstance(value, list) or not value:
-            self._names.warn(at, f"`{keyword}` is not a list of schemas and was left out")
+            self._context.warn(at, f"`{keyword}` is not a list of schemas and was left out")
             return
         applies = in_place and keyword != "prefixItems"
         names = hidden if keyword == "allOf" else frozenset[str]()
@@ -147,17 +147,19 @@ class Walk:
 
     def _map(self, out: Json, keyword: str, value: Any, at: str, *, in_place: bool) -> None:
         if not isinstance(value, dict):
-            self._names.warn(at, f"`{keyword}` is not a map of schemas and was left out")
+            self._context.warn(at, f"`{keyword}` is not a map of schemas and was left out")
             return
         schemas: Json = {}
         for name, one in value.items():
-            place = f"{at}/{escape(name)}"
+            schema_pointer = f"{at}/{escape(name)}"
             if not isinstance(one, dict | bool):
-                self._names.warn(place, "a schema that is no object was left out")
-            elif keyword == "patternProperties" and not self._names.patterns.usable(name):
-                self._names.warn(place, UNREADABLE_PATTERN)
-            elif keyword != "properties" or not self._names.hidden(one, self._mode):
-                schemas[name] = self.schema(one, place, in_place=in_place and keyword == "dependentSchemas")
+                self._context.warn(schema_pointer, "a schema that is no object was left out")
+            elif keyword == "patternProperties" and not self._context.patterns.usable(name):
+                self._context.warn(schema_pointer, UNREADABLE_PATTERN)
+            elif keyword != "properties" or not self._context.hidden(one, self._mode):
+                schemas[name] = self.schema(
+                    one, schema_pointer, in_place=in_place and keyword == "dependentSchemas"
+                )
         out[keyword] = schemas
 
     def _tuples(self, node: Json, out: Json, at: str) -> None:
@@ -169,7 +171,7 @@ class Walk:
                 rest = node["additionalItems"]
                 out["items"] = rest if isinstance(rest, bool) else self.schema(rest, f"{at}/additionalItems")
         if "dependencies" in node:
-            dependent_required(out, "dependentRequired", node["dependencies"], at, self._names.warn)
+            dependent_required(out, "dependentRequired", node["dependencies"], at, self._context.warn)
 
     def _bounds(self, node: Json, out: Json) -> None:
         """Draft 4's boolean `exclusiveMinimum` turns `minimum` itself into the exclusive bound."""
@@ -182,7 +184,7 @@ class Walk:
             return
         names = node["required"]
         if not isinstance(names, list):
-            self._names.warn(f"{at}/required", "`required` is not a list of names and was left out")
+            self._context.warn(f"{at}/required", "`required` is not a list of names and was left out")
             return
         properties = node.get("properties")
         properties = properties if isinstance(properties, dict) else {}
@@ -191,7 +193,7 @@ class Walk:
             for name in names
             if isinstance(name, str)
             and name not in hidden
-            and not self._names.hidden(properties.get(name), self._mode)
+            and not self._context.hidden(properties.get(name), self._mode)
         )
         if kept:
             out["required"] = list(kept)
@@ -203,7 +205,7 @@ class Walk:
         if "enum" in out and types is not None:
             listed = [types] if isinstance(types, str) else types
             if not any(fits(value, one) for one in listed for value in out["enum"]):
-                self._names.warn(at, "no value of `enum` has the `type`; the type was left out")
+                self._context.warn(at, "no value of `enum` has the `type`; the type was left out")
                 del out["type"]
         if node.get("nullable") is not True and node.get("x-nullable") is not True:
             return

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.openapi.compare import MOST_PAIRS, Change, compare_schemas
+from app.openapi.compare import MOST_PAIRS, SchemaChange, compare_schemas
 from app.openapi.model import Json
 
 Aspect = Literal["input", "output", "auth", "server", "placing", "description"]
@@ -19,7 +19,7 @@ Effect = Literal["widened", "narrowed", "changed"]
 HELD: Final = frozenset({"auth", "server"})
 """Difference that wait for approval."""
 _ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*")
-_MOST: Final = 20
+_MAX_CHANGES: Final = 20
 _SLOT_FACTS: Final = ("kind", "location", "name", "token_url")
 
 
@@ -125,8 +125,10 @@ def _auth(
 
 
 def _needs(security: list[list[Json]]) -> str:
-    ways = [" and ".join(_need(need) for need in alternative) or "nothing" for alternative in security]
-    return " or ".join(ways) or "nothing"
+    alternatives = [
+        " and ".join(_need(need) for need in alternative) or "nothing" for alternative in security
+    ]
+    return " or ".join(alternatives) or "nothing"
 
 
 def _need(need: Json) -> str:
@@ -139,17 +141,17 @@ def _schemas(aspect: Literal["input", "output"], old: Json, new: Json, most_pair
         return []
     changes = compare_schemas(old, new, most_pairs=most_pairs)
     found: list[Difference] = []
-    for change in changes[:_MOST]:
+    for change in changes[:_MAX_CHANGES]:
         breaking = _breaks(aspect, change)
         found.append(Difference(aspect, change.effect, breaking, change.detail, change.pointer))
-    more = changes[_MOST:]
+    more = changes[_MAX_CHANGES:]
     if more:
         breaking = any(_breaks(aspect, change) for change in more)
         found.append(Difference(aspect, "changed", breaking, f"{len(more)} further changes."))
     return found
 
 
-def _breaks(aspect: Literal["input", "output"], change: Change) -> bool:
+def _breaks(aspect: Literal["input", "output"], change: SchemaChange) -> bool:
     """A caller sends inputs and reads answers: what is more for one is less for the other."""
     if aspect == "input":
         return change.effect != "widened"

@@ -11,10 +11,10 @@ from app.openapi.model import Json
 
 Tokens = tuple[str, ...]
 
-_MOST = 10_000
+_MAX_IDENTIFIERS = 10_000
 # What 0.7 s are enough to look at; identifiers further in are not found.
-_MOST_NODES = 500_000
-_WORDS = (b"$id", b"$anchor", b"$dynamicAnchor")
+_MAX_NODES = 500_000
+_KEYWORDS = (b"$id", b"$anchor", b"$dynamicAnchor")
 
 
 @dataclass(slots=True)
@@ -36,19 +36,19 @@ class Identifiers:
         found = cls(url)
         stack: list[tuple[Any, Tokens, str]] = [(raw, (), url)]
         nodes = 0
-        while stack and nodes < _MOST_NODES and len(found.resources) + len(found.anchors) < _MOST:
+        while stack and nodes < _MAX_NODES and len(found.resources) + len(found.anchors) < _MAX_IDENTIFIERS:
             nodes += 1
             node, tokens, base = stack.pop()
             if isinstance(node, dict):
-                base = found._note(node, tokens, base)
+                base = found._register(node, tokens, base)
                 stack.extend((one, (*tokens, key), base) for key, one in node.items() if one)
             elif isinstance(node, list):
                 stack.extend((one, (*tokens, str(index)), base) for index, one in enumerate(node))
         return found
 
-    def _note(self, node: Json, tokens: Tokens, base: str) -> str:
+    def _register(self, node: Json, tokens: Tokens, base: str) -> str:
         if isinstance(node.get("$id"), str) and tokens:
-            base = _joined(base, node["$id"])
+            base = _resolve_uri(base, node["$id"])
             self.resources.setdefault(tokens, base)
             self.uris.setdefault(base, tokens)
         for word in ("$anchor", "$dynamicAnchor"):
@@ -60,7 +60,7 @@ class Identifiers:
 
     def resolve(self, reference: str, *, at: Tokens) -> Tokens | None:
         """The place that a reference at a place of the document names; None if only a pointer can say."""
-        whole, fragment = urldefrag(_joined(self._base(at), reference))
+        whole, fragment = urldefrag(_resolve_uri(self._base(at), reference))
         if fragment and not fragment.startswith("/"):
             return self.anchors.get((whole, fragment))
         start = self.uris.get(whole)
@@ -77,12 +77,12 @@ class Identifiers:
         return self.url
 
 
-def mentioned(document: bytes) -> bool:
+def may_have_identifiers(document: bytes) -> bool:
     """Whether the bytes of a document may hold an identifier; of UTF-16 and UTF-32 nothing is known."""
-    return b"\x00" in document[:4] or any(word in document for word in _WORDS)
+    return b"\x00" in document[:4] or any(word in document for word in _KEYWORDS)
 
 
-def _joined(base: str, reference: str) -> str:
+def _resolve_uri(base: str, reference: str) -> str:
     try:
         joined = urljoin(base, reference)
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.openapi.lint import Finding, Linted, Linter
+from app.openapi.lint import LintableTool, Linter, LintFinding
 from app.openapi.model import Conversion, Json
 from app.openapi.slim import Shown, Slimmer
 
@@ -18,7 +18,7 @@ BYTES_PER_TOKEN = 4
 """Decision 13 says why this, and not a tokeniser."""
 
 
-class Judgeable(Linted, Protocol):
+class JudgeableTool(LintableTool, Protocol):
     """The parts of a tool that are judged."""
 
     @property
@@ -31,7 +31,7 @@ class Judgement:
 
     shown: Shown | None
     tokens: int
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
 
     def as_json(self) -> Json:
         """The members that the verdict on the operation gets."""
@@ -42,7 +42,7 @@ class Judgement:
         }
 
 
-def judge(tools: Sequence[Judgeable]) -> dict[str, Judgement]:
+def judge(tools: Sequence[JudgeableTool]) -> dict[str, Judgement]:
     """A judgement of each tool, by source key; names and descriptions are compared among them."""
     slimmer, linter = Slimmer(), Linter(tools)
     made: dict[str, Judgement] = {}

@@ -22,9 +22,9 @@ _OTHER_TYPES: dict[str, Json] = {
     "list": {"type": "array"}, "map": {"type": "object"}, "dict": {"type": "object"},
     "file": {"type": "string", "contentEncoding": "base64"}, "any": {}, "mixed": {},
 }  # fmt: skip
-_SMALL = 1_000
-_MOST_EXAMPLES = 3
-_LARGEST_COUNT = 2**53
+_MAX_VALUE_SIZE = 1_000
+_MAX_EXAMPLES = 3
+_MAX_COUNT = 2**53
 
 
 def fits(value: Any, kind: str) -> bool:
@@ -64,7 +64,7 @@ def _type(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
 
 
 def _text(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
-    text, cut = clean(value, longest=SCHEMA_TEXT)
+    text, cut = clean(value, max_length=SCHEMA_TEXT)
     if cut:
         warn(at, f"a text was cut at {SCHEMA_TEXT} characters")
     if text:
@@ -73,7 +73,7 @@ def _text(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
 
 def _word(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
     if isinstance(value, str) and value:
-        out.setdefault(keyword, value[:_SMALL])
+        out.setdefault(keyword, value[:_MAX_VALUE_SIZE])
 
 
 def _flag(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
@@ -83,7 +83,7 @@ def _flag(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
 
 def _count(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
     number = _number(value)
-    if number is None or not 0 <= number <= _LARGEST_COUNT or number != int(number):
+    if number is None or not 0 <= number <= _MAX_COUNT or number != int(number):
         warn(at, f"`{keyword}` is not a whole number and was left out")
     else:
         out[keyword] = int(number)
@@ -109,7 +109,7 @@ def _number(value: Any) -> int | float | None:
             return None
         if not math.isfinite(number):
             return None
-        return int(number) if number.is_integer() and abs(number) <= _LARGEST_COUNT else number
+        return int(number) if number.is_integer() and abs(number) <= _MAX_COUNT else number
     return value if isinstance(value, int | float) else None
 
 
@@ -136,7 +136,7 @@ def _examples(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> Non
         # An Example Object map, as the Media Type Object has it, in the wrong place.
         value = [one.get("value", one) if isinstance(one, dict) else one for one in value.values()]
     if isinstance(value, list) and "examples" not in out:
-        small = [one for one in value[:_MOST_EXAMPLES] if _is_small(one)]
+        small = [one for one in value[:_MAX_EXAMPLES] if _is_small(one)]
         if small:
             out["examples"] = small
 
@@ -147,7 +147,7 @@ def _is_small(value: Any) -> bool:
     while stack:
         one = stack.pop()
         size += len(one) if isinstance(one, str | list) else 4 * len(one) if isinstance(one, dict) else 1
-        if size > _SMALL:
+        if size > _MAX_VALUE_SIZE:
             return False
         if isinstance(one, dict):
             stack.extend(one.values())

@@ -26,8 +26,8 @@ _ENCODINGS = (
 )
 _KEYS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
 # What JSON writers get wrong and orjson refuses, but what can be mended: NaN, infinities, lone surrogates.
-_MENDABLE = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
-_MENDABLE_SIZE = 8 * 2**20
+_REPAIRABLE = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+_REPAIRABLE_BYTES = 8 * 2**20
 # A top-level `openapi` or `swagger` key, in JSON or in YAML block style.
 _SNIFF = re.compile(rb"""(?:^|[{,\s])["']?(?:openapi|swagger)["']?\s*:\s*["']?[0-9]""")
 
@@ -115,8 +115,8 @@ def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Wa
     else:
         measure(raw, limits)
         return _cleaned(raw, content, warn)
-    if len(content) <= _MENDABLE_SIZE and _MENDABLE.search(content):
-        return _mended(content, where, limits=limits, warn=warn)
+    if len(content) <= _REPAIRABLE_BYTES and _REPAIRABLE.search(content):
+        return _repaired(content, where, limits=limits, warn=warn)
     if "json" not in media_type.lower() and len(content) <= limits.yaml_size and b"\t" not in content[:1]:
         # YAML's flow style also starts with a brace; a document that is neither gets JSON's position.
         try:
@@ -138,7 +138,7 @@ def _cleaned(raw: Any, content: bytes, warn: Warn) -> Any:
     return raw
 
 
-def _mended(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -> Any:
+def _repaired(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -> Any:
     try:
         raw = json.loads(content)
     except (ValueError, RecursionError):
@@ -182,10 +182,10 @@ def _scrub(value: Any, warn: Warn) -> Any:
     if isinstance(value, str):
         if value.isascii() and "\x00" not in value:
             return value
-        mended = value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-        if mended != value:
+        repaired = value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+        if repaired != value:
             warn("", "NUL characters or lone surrogates were removed from its strings")
-        return mended
+        return repaired
     if isinstance(value, dict):
         return {_scrub(key, warn): _scrub(member, warn) for key, member in value.items()}
     if isinstance(value, list):

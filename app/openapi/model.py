@@ -17,8 +17,8 @@ class DocumentLimits:
     """What a document may cost before it is refused. Sizes are bytes.
 
     The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations; the
-    largest input schema has 1.3 MB). Nothing is validated against the schema of an answer, so `answer_size`
-    is smaller than `tool_size`. `overlay_seconds` is CPU time.
+    largest input schema has 1.3 MB). Nothing is validated against the schema of an answer, so
+    `output_schema_size` is smaller than `tool_size`. `overlay_seconds` is CPU time.
     """
 
     size: int = 64 * 2**20
@@ -30,7 +30,7 @@ class DocumentLimits:
     operations: int = 50_000
     parameters: int = 2_000
     tool_size: int = 2 * 2**20
-    answer_size: int = 32 * 2**10
+    output_schema_size: int = 32 * 2**10
     output_size: int = 1024 * 2**20
     output_factor: int = 48
     overlay_seconds: float = 10.0

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.openapi.parameters import LOCATIONS, Parameter
 
-LONGEST = 64
+MAX_LENGTH = 64
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _TOOL_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
 _INPUT = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -23,7 +23,7 @@ def _digest(*identity: str) -> str:
 
 
 def _with_digest(name: str, *identity: str) -> str:
-    return f"{name[: LONGEST - 9].rstrip('_-.') or 'x'}_{_digest(*identity)}"
+    return f"{name[: MAX_LENGTH - 9].rstrip('_-.') or 'x'}_{_digest(*identity)}"
 
 
 def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
@@ -38,7 +38,7 @@ def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
         if source_key in names:
             continue
         name = _candidate(source_key, given)
-        if len(name) > LONGEST or name in taken:
+        if len(name) > MAX_LENGTH or name in taken:
             name = _with_digest(name, source_key)
         while name in taken:
             # Two digests that meet: vanishingly rare, and still told apart.
@@ -78,11 +78,11 @@ def input_names(parameters: Sequence[Parameter], *, has_body: bool) -> list[str]
         name = _INPUT_ILLEGAL.sub("_", parameter.name)
         if name != parameter.name:
             name = name.strip("_") or "parameter"
-        if len(name) > LONGEST:
+        if len(name) > MAX_LENGTH:
             name = _with_digest(name, parameter.name)
         if name in taken:
             name = f"{name}_{parameter.location}"
-        if name in taken or len(name) > LONGEST:
+        if name in taken or len(name) > MAX_LENGTH:
             name = _with_digest(name, parameter.location, parameter.name)
         while name in taken:
             name = _with_digest(name, parameter.location, parameter.name, name)

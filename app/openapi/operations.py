@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import Fault, InvalidDocument, TooLarge
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import METHODS, Json
 from app.openapi.refs import RefProblem, escape
 
@@ -28,7 +28,7 @@ class Operation:
         return self.node.get("operationId") if isinstance(self.node, dict) else None
 
 
-def list_operations(document: Document) -> list[Operation]:
+def list_operations(document: OpenApiDocument) -> list[Operation]:
     """All operations in the order of the document.
 
     Raises InvalidDocument if `paths` is no map, and TooLarge beyond the limit of operations.
@@ -53,7 +53,7 @@ def list_operations(document: Document) -> list[Operation]:
     return list(operations.values())
 
 
-def _of_path(document: Document, path: str, item: Any) -> Iterator[Operation]:
+def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operation]:
     pointer = f"/paths/{escape(path)}"
     if not isinstance(item, dict):
         if item is not None:

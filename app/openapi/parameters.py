@@ -10,9 +10,9 @@ from typing import Any
 
 from app.openapi import media
 from app.openapi.dialect import Mode
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
-from app.openapi.refs import Found
+from app.openapi.refs import ResolvedNode
 from app.openapi.report import OperationProblem
 from app.openapi.schemas import Fragment
 from app.openapi.text import SCHEMA_TEXT, clean
@@ -28,13 +28,13 @@ _STYLES = {
 # Swagger 2.0 `collectionFormat` in the words of 3.x; `tsv` has none there.
 _COLLECTIONS = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tabDelimited"}
 _SCALARS = ("string", "integer", "number", "boolean")
-_NOT_SCHEMA = frozenset(
+_PARAMETER_FIELDS = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue", "style", "explode"}
 )
 # RFC 9110 section 5.6.2: `token`; cookie names are tokens, too (RFC 6265 section 4.1.1).
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 # OAS: header parameters of these names "SHALL be ignored"; they are described elsewhere.
-_IGNORED = frozenset({"accept", "content-type", "authorization"})
+_IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
 # What a caller must never set: the framing of the message, and who the caller is.
 _FRAMING = frozenset(
     {"host", "content-length", "transfer-encoding", "te", "connection", "upgrade", "keep-alive", "trailer"}
@@ -76,7 +76,9 @@ class Parameter:
         }
 
 
-def effective(document: Document, levels: Sequence[tuple[Any, str]], *, notes: list[str]) -> list[Parameter]:
+def merge_parameters(
+    document: OpenApiDocument, levels: Sequence[tuple[Any, str]], *, notes: list[str]
+) -> list[Parameter]:
     """The parameters of an operation from both levels (path first); a later one takes an earlier one's place.
 
     Raises OperationProblem for a dangling reference and for a required parameter that cannot be read.
@@ -113,47 +115,47 @@ def offered(
     """
     kept: list[Parameter] = []
     for parameter in parameters:
-        why = _withheld(parameter, credentials)
-        if why is None:
+        reason = _reason_to_withhold(parameter, credentials)
+        if reason is None:
             kept.append(parameter)
         else:
-            notes.append(f"{parameter.location} parameter `{parameter.name}` is not an input: {why}")
+            notes.append(f"{parameter.location} parameter `{parameter.name}` is not an input: {reason}")
     return kept
 
 
-def _withheld(parameter: Parameter, credentials: frozenset[tuple[str, str]]) -> str | None:
+def _reason_to_withhold(parameter: Parameter, credentials: frozenset[tuple[str, str]]) -> str | None:
     name, location = parameter.key
     if (name, location) in credentials:
         return "the stored credential sets it"
     if location != "header":
         return None
-    if name in _IGNORED:
+    if name in _IGNORED_HEADERS:
         return "OpenAPI says that it is ignored"
     if name in _FRAMING or name.startswith(("proxy-", "x-forwarded-")):
         return "a caller may not set it"
     return None
 
 
-def synthesised(name: str) -> Parameter:
+def undeclared_path_parameter(name: str) -> Parameter:
     """A path parameter that the template has and the document does not declare."""
     schema: Json = {"type": "string"}
     fragment = Fragment(schema, (), (), 20)
     return Parameter(name, "path", True, "simple", False, False, None, fragment, "", {})
 
 
-def _read(document: Document, node: Any, at: str, notes: list[str]) -> Parameter | None:
+def _read(document: OpenApiDocument, node: Any, at: str, notes: list[str]) -> Parameter | None:
     known = document.memo.get(("parameter", id(node)))
     if known is None:
         known = node, _parameter(document, document.references.follow(node, at=at))
         document.memo["parameter", id(node)] = known
-    made: Parameter | str = known[1]
-    if isinstance(made, Parameter):
-        return made
-    notes.append(f"the parameter at {at} {made} and was left out")
+    parameter: Parameter | str = known[1]
+    if isinstance(parameter, Parameter):
+        return parameter
+    notes.append(f"the parameter at {at} {parameter} and was left out")
     return None
 
 
-def _parameter(document: Document, found: Found) -> Parameter | str:
+def _parameter(document: OpenApiDocument, found: ResolvedNode) -> Parameter | str:
     """The parameter, or what is wrong with one that is not required."""
     node, at = found.node, found.pointer
     if not isinstance(node, dict):
@@ -166,11 +168,11 @@ def _parameter(document: Document, found: Found) -> Parameter | str:
         if node.get("required") is True:
             raise OperationProblem(f"has a required parameter that {problem}", pointer=at)
         return str(problem)
-    made = _read_v2(document, node, at) if document.version == "2.0" else _read_v3(document, node, at)
-    return replace(made, name=name, location=location, required=location == "path" or made.required)
+    parameter = _read_v2(document, node, at) if document.version == "2.0" else _read_v3(document, node, at)
+    return replace(parameter, name=name, location=location, required=location == "path" or parameter.required)
 
 
-def _defect(document: Document, name: Any, location: Any) -> str | None:
+def _defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
     if not isinstance(name, str) or not name:
         return "has no name"
     known = (*LOCATIONS, "body", "formData") if document.version == "2.0" else LOCATIONS
@@ -183,7 +185,7 @@ def _defect(document: Document, name: Any, location: Any) -> str | None:
     return None
 
 
-def _read_v3(document: Document, node: Json, at: str) -> Parameter:
+def _read_v3(document: OpenApiDocument, node: Json, at: str) -> Parameter:
     location = str(node.get("in"))
     style = node.get("style")
     if not isinstance(style, str) or style not in _STYLES[location]:
@@ -193,16 +195,16 @@ def _read_v3(document: Document, node: Json, at: str) -> Parameter:
     explode = node.get("explode")
     if not isinstance(explode, bool) or style == "deepObject":
         explode = style in {"form", "deepObject"}
-    schema, content_type, chosen, where = node.get("schema", {}), None, None, f"{at}/schema"
+    schema, content_type, chosen, schema_pointer = node.get("schema", {}), None, None, f"{at}/schema"
     content = node.get("content")
     if isinstance(content, dict) and "schema" not in node:
         chosen = media.preferred(content)
         if chosen is not None:
             of = content[chosen]
             schema = of.get("schema", {}) if isinstance(of, dict) else {}
-            where = f"{at}/content"
+            schema_pointer = f"{at}/content"
             content_type = media.concrete(chosen)
-    fragment = described(document.book.fragment(schema, where, mode=Mode.INPUT), node)
+    fragment = with_description(document.book.fragment(schema, schema_pointer, mode=Mode.INPUT), node)
     if content_type is not None and "*" in str(chosen) and fragment.schema.get("type") in _SCALARS:
         # `*/*` says nothing: an identifier is meant as it is, not in JSON's quotes.
         content_type = None
@@ -210,7 +212,7 @@ def _read_v3(document: Document, node: Json, at: str) -> Parameter:
     return Parameter("", location, required, style, explode, reserved, content_type, fragment, at, node)
 
 
-def _read_v2(document: Document, node: Json, at: str) -> Parameter:
+def _read_v2(document: OpenApiDocument, node: Json, at: str) -> Parameter:
     location = str(node.get("in"))
     required = node.get("required") is True
     mode = Mode.FILES if location == "formData" else Mode.INPUT
@@ -218,7 +220,7 @@ def _read_v2(document: Document, node: Json, at: str) -> Parameter:
         schema = node.get("schema", {})
         style, explode = "form", True
     else:
-        schema = {key: value for key, value in node.items() if key not in _NOT_SCHEMA}
+        schema = {key: value for key, value in node.items() if key not in _PARAMETER_FIELDS}
         collection = str(node.get("collectionFormat", "csv"))
         default = "form" if location in {"query", "formData"} else _DEFAULT_STYLE[location]
         style = _COLLECTIONS.get(collection, default) if node.get("type") == "array" else default
@@ -226,14 +228,14 @@ def _read_v2(document: Document, node: Json, at: str) -> Parameter:
         if "schema" in schema:
             # Not 2.0, but what people write who know 3.x.
             schema = schema["schema"]
-    fragment = described(document.book.fragment(schema, at, mode=mode), node)
+    fragment = with_description(document.book.fragment(schema, at, mode=mode), node)
     return Parameter("", location, required, style, explode, False, None, fragment, at, node)
 
 
-def described(fragment: Fragment, node: Json) -> Fragment:
+def with_description(fragment: Fragment, node: Json) -> Fragment:
     """The fragment with the description, deprecation and example of the node that holds the schema."""
     extra: Json = {}
-    text = clean(node.get("description"), longest=SCHEMA_TEXT)[0]
+    text = clean(node.get("description"), max_length=SCHEMA_TEXT)[0]
     if text:
         extra["description"] = text
     if node.get("deprecated") is True:

@@ -7,11 +7,11 @@ import jsonschema_rs
 
 UNREADABLE_PATTERN = "a pattern that not every regular expression engine reads cheaply was left out"
 # Of 25,339 patterns of real documents, three are longer; one of those (all fonts) takes 0.2 s to compile.
-_LONGEST = 4_000
-_MOST_PATTERNS = 5_000
+_MAX_LENGTH = 4_000
+_MAX_PATTERNS = 5_000
 # Compiling unrolls counted repetitions: `(a{1,1000}){1,1000}` is a million states, 10,000 take about 5 ms.
-_MOST_REPETITION = 10_000
-_MOST_WORK = 1_000_000
+_MAX_REPETITION = 10_000
+_MAX_WORK = 1_000_000
 _ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\\\]])*\]|\{(\d+)(?:,(\d*))?\}|[()]|.", re.DOTALL)
 # Atomic and conditional groups, named groups, comments, inline flags: Python reads them, ECMA 262 does not.
 _PYTHON_GROUP = re.compile(r"\(\?(?:P|#|>|\(|[aiLmsux-]+[:)])")
@@ -32,11 +32,11 @@ class Patterns:
         return known
 
     def _judge(self, pattern: str) -> bool:
-        if len(pattern) > _LONGEST or len(self._known) >= _MOST_PATTERNS or _is_python_only(pattern):
+        if len(pattern) > _MAX_LENGTH or len(self._known) >= _MAX_PATTERNS or _is_python_only(pattern):
             return False
         repetition = _unrolled(pattern)
         self._work += repetition
-        if repetition > _MOST_REPETITION or self._work > _MOST_WORK:
+        if repetition > _MAX_REPETITION or self._work > _MAX_WORK:
             self._work -= repetition
             return False
         return _compiles(pattern)
@@ -71,7 +71,7 @@ def _unrolled(pattern: str) -> int:
             groups[-1] += atom
         elif found[1] is not None:
             digits = found[2] or found[1]
-            times = max(int(digits), 1) if len(digits) <= 6 else _MOST_REPETITION + 1
+            times = max(int(digits), 1) if len(digits) <= 6 else _MAX_REPETITION + 1
             groups[-1] += atom * (times - 1)
             atom *= times
         else:

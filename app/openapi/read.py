@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.archive import is_archive, unpack
-from app.openapi.bundle import Warn, find_root, gather
+from app.openapi.bundle import Warn, bundle, find_root
 from app.openapi.load import load, load_value, sniff
 from app.openapi.model import ConvertOptions, DocumentLimits, Json
 from app.openapi.overlay import lay_over, read_overlay
@@ -15,7 +15,7 @@ _DEFAULT_ROOT: Final = "openapi"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceDocument:
     """The raw document, the bytes that it was read from, and the paths of files that are not there."""
 
     raw: Json
@@ -23,7 +23,7 @@ class Found:
     missing: tuple[str, ...] = ()
 
 
-def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> Found:
+def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> SourceDocument:
     """The document that says it is OpenAPI, with its overlay. Raises InvalidDocument or TooLarge."""
     # An overlay is short: what is wrong with it is said before the document is read.
     actions = None if options.overlay is None else read_overlay(options.overlay, limits=options.limits)
@@ -33,7 +33,7 @@ def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> Found:
     return replace(found, raw=lay_over(found.raw, actions, limits=options.limits, warn=warn))
 
 
-def _read(document: bytes, options: ConvertOptions, warn: Warn) -> Found:
+def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
     if len(document) > options.limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
     if is_archive(document):
@@ -42,14 +42,14 @@ def _read(document: bytes, options: ConvertOptions, warn: Warn) -> Found:
         raise InvalidDocument("A `root` goes with a zip archive only")
     raw = load(document, options=options, warn=warn)
     if not options.gathers:
-        return Found(raw, len(document))
+        return SourceDocument(raw, len(document))
     root = root_of(options.url)
 
     def only(path: str) -> Any:
         return {root: raw}[path]
 
-    gathered = gather(root, read=only, warn=warn, limits=options.limits, base=options.url)
-    return Found(gathered.raw, len(document), gathered.missing)
+    gathered = bundle(root, read=only, warn=warn, limits=options.limits, base=options.url)
+    return SourceDocument(gathered.raw, len(document), gathered.missing)
 
 
 def root_of(url: str | None) -> str:
@@ -59,20 +59,20 @@ def root_of(url: str | None) -> str:
     return path or _DEFAULT_ROOT
 
 
-def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> Found:
+def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
     files = unpack(document, limits=options.limits)
     parser = _Parser(files, options.limits, warn)
     root = options.root
     if root is None:
-        likely = {path: parser.tried(path) for path, content in files.items() if sniff(content)}
+        likely = {path: parser.parse_or_none(path) for path, content in files.items() if sniff(content)}
         root = find_root(likely)
     elif root not in files:
         raise InvalidDocument(f"The zip archive holds no file {root[:200]!r}")
     base = options.url if root == root_of(options.url) else None
-    gathered = gather(root, read=parser.parsed, warn=warn, limits=options.limits, base=base)
+    gathered = bundle(root, read=parser.parse, warn=warn, limits=options.limits, base=base)
     if not isinstance(gathered.raw.get("openapi", gathered.raw.get("swagger")), str | int | float):
         raise InvalidDocument(f"{root[:200]!r} says neither `openapi` nor `swagger`")
-    return Found(gathered.raw, sum(map(len, files.values())), gathered.missing)
+    return SourceDocument(gathered.raw, sum(map(len, files.values())), gathered.missing)
 
 
 class _Parser:
@@ -84,14 +84,14 @@ class _Parser:
         self._warn = warn
         self._values: dict[str, Any] = {}
 
-    def tried(self, path: str) -> Any:
+    def parse_or_none(self, path: str) -> Any:
         """The value, or None for what cannot be read."""
         try:
-            return self.parsed(path)
+            return self.parse(path)
         except InvalidDocument:
             return None
 
-    def parsed(self, path: str) -> Any:
+    def parse(self, path: str) -> Any:
         """Raises KeyError, InvalidDocument, and TooLarge once all files together are."""
         if path not in self._values:
             self._values[path] = self._parse(path, self._files[path])

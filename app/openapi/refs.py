@@ -10,7 +10,7 @@ from app.openapi.model import Json
 from app.openapi.report import OperationProblem
 
 #: A chain of references longer than this is a defect or an attack; real documents need three.
-LONGEST_CHAIN = 50
+MAX_CHAIN = 50
 _PERCENT = re.compile("%[0-9a-fA-F]{2}")
 
 
@@ -37,7 +37,7 @@ def pointer(tokens: Tokens) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedNode:
     """A node of the document and where it stands."""
 
     node: Any
@@ -51,7 +51,7 @@ class References:
         self._raw = raw
         # Only 3.1 has identifiers, and few documents use them.
         self._named = identifiers if identifiers and (identifiers.resources or identifiers.anchors) else None
-        self._targets: dict[Tokens, Found] = {}
+        self._targets: dict[Tokens, ResolvedNode] = {}
         self._parsed: dict[str, Tokens] = {}
 
     def tokens(self, reference: str, *, at: str) -> Tokens:
@@ -80,27 +80,27 @@ class References:
             return None
         return self._named.resolve(reference, at=_tokens_of(at))
 
-    def target(self, tokens: Tokens, *, at: str) -> Found:
+    def target(self, tokens: Tokens, *, at: str) -> ResolvedNode:
         """What stands at the tokens; raises RefProblem (blaming `at`) when nothing does."""
         found = self._find(tokens)
         if found is None:
             raise RefProblem(f"refers to `#{pointer(tokens)[:200]}`, which does not exist", pointer=at)
         return found
 
-    def follow(self, node: Any, *, at: str) -> Found:
+    def follow(self, node: Any, *, at: str) -> ResolvedNode:
         """The node itself, or what its `$ref` leads to, over as many hops as needed.
 
         Raises RefProblem for a dangling, external or endless chain.
         """
-        found = Found(node, at)
-        for _ in range(LONGEST_CHAIN):
+        found = ResolvedNode(node, at)
+        for _ in range(MAX_CHAIN):
             if not isinstance(found.node, dict) or not isinstance(found.node.get("$ref"), str):
                 return found
             here = f"{found.pointer}/$ref"
             found = self.target(self.tokens(found.node["$ref"], at=here), at=here)
         raise RefProblem("has a chain of references that does not end", pointer=at)
 
-    def _find(self, tokens: Tokens) -> Found | None:
+    def _find(self, tokens: Tokens) -> ResolvedNode | None:
         known = self._targets.get(tokens)
         if known is None:
             known = self._walk(tokens)
@@ -108,10 +108,10 @@ class References:
                 self._targets[tokens] = known
         return known
 
-    def _walk(self, tokens: Tokens) -> Found | None:
+    def _walk(self, tokens: Tokens) -> ResolvedNode | None:
         node: Any = self._raw
         here = ""
-        hops = LONGEST_CHAIN
+        hops = MAX_CHAIN
         for token in tokens:
             # A pointer may lead through a reference (`#/paths/~1a/get/parameters/0/schema`).
             while isinstance(node, dict) and token not in node and isinstance(node.get("$ref"), str):
@@ -119,7 +119,7 @@ class References:
                 if hops < 0 or not node["$ref"].startswith("#/"):
                     return None
                 through = tuple(_unescape(unquote(part)) for part in node["$ref"][2:].split("/"))
-                if len(through) > len(tokens) + LONGEST_CHAIN:
+                if len(through) > len(tokens) + MAX_CHAIN:
                     return None
                 node, here = self._plain(through), pointer(through)
             if isinstance(node, dict) and token in node:
@@ -129,7 +129,7 @@ class References:
             else:
                 return None
             here += f"/{escape(token)}"
-        return Found(node, here)
+        return ResolvedNode(node, here)
 
     def _plain(self, tokens: Tokens) -> Any:
         node: Any = self._raw

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from app.openapi.model import Json
 
-_MOST_WARNINGS = 1_000
+_MAX_WARNINGS = 1_000
 
 
 class OperationProblem(Exception):
@@ -22,27 +22,27 @@ class Warnings:
     """Remarks on parts of the document that several operations may share, each kept once."""
 
     _seen: dict[tuple[str, str], None] = field(default_factory=dict)
-    _left_out: int = 0
+    _omitted: int = 0
 
     def add(self, pointer: str, detail: str) -> None:
         """Keep one remark; from the thousandth on they are only counted."""
         if (pointer, detail) in self._seen:
             return
-        if len(self._seen) >= _MOST_WARNINGS:
-            self._left_out += 1
+        if len(self._seen) >= _MAX_WARNINGS:
+            self._omitted += 1
             return
         self._seen[pointer, detail] = None
 
     def as_json(self) -> list[Json]:
         """The remarks in the order in which they arose."""
         remarks = [{"pointer": pointer, "detail": detail} for pointer, detail in self._seen]
-        if self._left_out:
-            remarks.append({"pointer": "", "detail": f"{self._left_out} further remarks are left out"})
+        if self._omitted:
+            remarks.append({"pointer": "", "detail": f"{self._omitted} further remarks are left out"})
         return remarks
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OperationOutcome:
     """What became of one operation; `reason` is set when it was skipped."""
 
     source_key: str
@@ -60,7 +60,7 @@ class Verdict:
         return {**form, "pointer": self.pointer, "notes": list(self.notes)}
 
 
-def report(verdicts: Sequence[Verdict], warnings: Warnings) -> Json:
+def report(verdicts: Sequence[OperationOutcome], warnings: Warnings) -> Json:
     """The report as JSON. A renamed operation counts as accepted, too."""
     of = [verdict.verdict for verdict in verdicts]
     counts = {

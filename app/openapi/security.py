@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
 from app.openapi.refs import RefProblem, escape
 from app.openapi.servers import absolute, origin
@@ -20,9 +20,9 @@ _SLOT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 # The most that a real document has is 26 alternatives of two credentials (Google's Data Portability).
-_MOST_ALTERNATIVES = 40
-_MOST_NEEDS = 8
-_MOST_SCOPES = 50
+_MAX_ALTERNATIVES = 40
+_MAX_NEEDS = 8
+_MAX_SCOPES = 50
 # The flow whose token URL works without a person comes first; the names of 2.0 stand beside those of 3.x.
 _FLOWS = (
     "clientCredentials",
@@ -37,7 +37,7 @@ Alternatives = list[list[Json]]
 
 
 @dataclass(frozen=True, slots=True)
-class Requirements:
+class SlotAlternatives:
     """An OR of ANDs of slots; `keys` are the (name, location) of its API keys, which no caller gives."""
 
     alternatives: Alternatives
@@ -45,10 +45,10 @@ class Requirements:
     size: int = 0
 
 
-class Slots:
+class SecuritySlots:
     """The security schemes of a document, as the tools ask for them."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: OpenApiDocument) -> None:
         self._document = document
         self._v2 = document.version == "2.0"
         path = ("securityDefinitions",) if self._v2 else ("components", "securitySchemes")
@@ -56,7 +56,7 @@ class Slots:
         self._schemes = document.mapping(*path)
         self._slots: dict[str, Json] = {}
 
-    def requirements(self, operation: Json, at: str, *, notes: list[str]) -> Requirements:
+    def requirements(self, operation: Json, at: str, *, notes: list[str]) -> SlotAlternatives:
         """What an operation asks for: its own `security`, else the document's. [] asks for nothing."""
         listed, at = operation.get("security"), f"{at}/security"
         if listed is None:
@@ -66,9 +66,9 @@ class Slots:
             remarks: list[str] = []
             alternatives = self._read(listed, at, remarks)
             size = len(orjson.dumps(alternatives))
-            made = Requirements(alternatives, self._keys(alternatives), size)
+            made = SlotAlternatives(alternatives, self._keys(alternatives), size)
             self._document.memo[key] = listed, (made, remarks)
-        read: tuple[Requirements, list[str]] = self._document.memo[key][1]
+        read: tuple[SlotAlternatives, list[str]] = self._document.memo[key][1]
         notes.extend(read[1])
         return read[0]
 
@@ -85,7 +85,7 @@ class Slots:
 
         `needs` holds the requirements and the URL of each tool, in order.
         """
-        asked: dict[str, tuple[dict[str, None], str]] = {}
+        slots_used: dict[str, tuple[dict[str, None], str]] = {}
         seen: set[int] = set()
         for alternatives, url in needs:
             # Operations without `security` of their own share the document's list.
@@ -94,11 +94,11 @@ class Slots:
             seen.add(id(alternatives))
             for alternative in alternatives:
                 for need in alternative:
-                    scopes, _ = asked.setdefault(need["slot"], ({}, origin(url)))
+                    scopes, _ = slots_used.setdefault(need["slot"], ({}, origin(url)))
                     scopes.update(dict.fromkeys(need["scopes"]))
         return [
             {**self._slots[slot], "scopes": list(scopes), "origin_hint": hint}
-            for slot, (scopes, hint) in asked.items()
+            for slot, (scopes, hint) in slots_used.items()
         ]
 
     def _read(self, listed: Any, at: str, notes: list[str]) -> Alternatives:
@@ -110,17 +110,19 @@ class Slots:
         if not isinstance(listed, list):
             notes.append(f"`security` at {at} was not understood; no credential is sent")
             return []
-        if len(listed) > _MOST_ALTERNATIVES:
-            notes.append(f"only the first {_MOST_ALTERNATIVES} alternatives of `security` were taken")
+        if len(listed) > _MAX_ALTERNATIVES:
+            notes.append(f"only the first {_MAX_ALTERNATIVES} alternatives of `security` were taken")
         alternatives: Alternatives = []
-        for wanted in listed[:_MOST_ALTERNATIVES]:
-            if not isinstance(wanted, dict):
+        for alternative in listed[:_MAX_ALTERNATIVES]:
+            if not isinstance(alternative, dict):
                 notes.append(f"an alternative of `security` at {at} is not an object and was left out")
                 continue
-            if len(wanted) > _MOST_NEEDS:
-                notes.append(f"an alternative of more than {_MOST_NEEDS} credentials was left out")
+            if len(alternative) > _MAX_NEEDS:
+                notes.append(f"an alternative of more than {_MAX_NEEDS} credentials was left out")
                 continue
-            needs = [{"slot": self._slot(name), "scopes": _scopes(scopes)} for name, scopes in wanted.items()]
+            needs = [
+                {"slot": self._slot(name), "scopes": _scopes(scopes)} for name, scopes in alternative.items()
+            ]
             if needs not in alternatives:
                 alternatives.append(needs)
         return alternatives
@@ -149,7 +151,7 @@ class Slots:
         if not isinstance(node, dict):
             self._document.warnings.add(at, "a security scheme that operations ask for is not defined")
             return made
-        made["description"] = clean(node.get("description"), longest=1_000)[0]
+        made["description"] = clean(node.get("description"), max_length=1_000)[0]
         made["scheme_type"] = label(node.get("type")) or "undefined"
         made.update(self._kind(node, at))
         return made
@@ -186,9 +188,9 @@ class Slots:
         flows = flows if isinstance(flows, dict) else {}
         token_url = None
         for flow in _FLOWS:
-            said = flows.get(flow)
-            if isinstance(said, dict) and token_url is None and said.get("tokenUrl"):
-                token_url = absolute(self._document, said["tokenUrl"])
+            declared = flows.get(flow)
+            if isinstance(declared, dict) and token_url is None and declared.get("tokenUrl"):
+                token_url = absolute(self._document, declared["tokenUrl"])
                 if token_url is None:
                     self._document.warnings.add(at, "a token URL that is not absolute http(s) was left out")
         return {"kind": "oauth2", "token_url": token_url, "flows": [str(flow)[:40] for flow in flows][:10]}
@@ -197,4 +199,4 @@ class Slots:
 def _scopes(listed: Any) -> list[str]:
     if not isinstance(listed, list):
         return []
-    return list(dict.fromkeys(one[:200] for one in listed[:_MOST_SCOPES] if isinstance(one, str)))
+    return list(dict.fromkeys(one[:200] for one in listed[:_MAX_SCOPES] if isinstance(one, str)))

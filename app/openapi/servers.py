@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
 from app.openapi.report import OperationProblem
 
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:@/\\?#\[\]{}%]{1,253})((?::[0-9]{1,5})?)")
 _HOST = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253}")
-_BAD = re.compile(r"[\x00-\x20\x7f\\]")
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _PLACEHOLDER = re.compile(r"\{([^{}/?#]+)\}")
 _EXPANSION = re.compile(r"\{[?&#][^{}]*\}")
 # Characters that a path may hold as they are (RFC 3986 section 3.3), and `%` of what is encoded already.
@@ -21,13 +21,13 @@ _QUERY_SAFE = _PATH_SAFE + "?"
 UNKNOWN_BASE = (
     "has a relative server URL or none, and it is not known where the document came from: give `base_url`"
 )
-_MOST_SERVERS = 50
-_LONGEST_URL = 4_000
-_LONGEST_TEMPLATE = 8_000
+_MAX_SERVERS = 50
+_MAX_URL = 4_000
+_MAX_TEMPLATE = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BaseUrl:
     """An absolute base URL without a trailing slash, and what had to be said about it."""
 
     url: str
@@ -43,7 +43,7 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, own) else "")
 
 
-def locate(document: Document, levels: tuple[tuple[Any, str], ...]) -> Place:
+def select_server(document: OpenApiDocument, levels: tuple[tuple[Any, str], ...]) -> BaseUrl:
     """The server of an operation: the nearest level that lists any (operation, path, document).
 
     Raises OperationProblem when none of the level's servers gives an absolute http(s) URL.
@@ -53,14 +53,14 @@ def locate(document: Document, levels: tuple[tuple[Any, str], ...]) -> Place:
             key = ("servers", id(listed))
             if key not in document.memo:
                 document.memo[key] = listed, _choose(document, listed, at)
-            chosen: Place | str = document.memo[key][1]
+            chosen: BaseUrl | str = document.memo[key][1]
             if isinstance(chosen, str):
                 raise OperationProblem(chosen, pointer=at)
             return chosen
     return _resolved_or_problem(document, "/", "")
 
 
-def locate_v2(document: Document, operation: Json) -> Place:
+def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
     """Swagger 2.0: `schemes`, `host` and `basePath`; what is missing comes from where the document was."""
     raw = document.raw
     schemes = operation.get("schemes") or raw.get("schemes")
@@ -80,13 +80,13 @@ def locate_v2(document: Document, operation: Json) -> Place:
     return _resolved_or_problem(document, f"{scheme}://{host}{path}", "/host")
 
 
-def template(place: Place, path: str) -> str:
+def template(base_url: BaseUrl, path: str) -> str:
     """The URL template of an operation: base, path and query, with `{placeholders}` as they were written.
 
     A fragment in the path key (`/#Action=List`) names the operation only, and is cut off.
     Raises OperationProblem for dot segments, which clients and servers would collapse, and for overlong URLs.
     """
-    base = urlsplit(place.url)
+    base = urlsplit(base_url.url)
     literal = _EXPANSION.sub("", path).split("#", 1)[0]
     route, _, query = literal.partition("?")
     route = "/" + route.lstrip("/") if not route.startswith("/") else route
@@ -96,17 +96,17 @@ def template(place: Place, path: str) -> str:
     if any(unquote(unquote(segment)) in {".", ".."} for segment in joined.split("/")):
         raise OperationProblem("has a path with dot segments (`.`, `..`)")
     whole = f"{base.scheme}://{base.netloc}{joined}" + (f"?{'&'.join(queries)}" if queries else "")
-    if len(whole) > _LONGEST_TEMPLATE:
-        raise OperationProblem(f"has a URL of more than {_LONGEST_TEMPLATE} characters")
+    if len(whole) > _MAX_TEMPLATE:
+        raise OperationProblem(f"has a URL of more than {_MAX_TEMPLATE} characters")
     return whole
 
 
-def absolute(document: Document, url: Any) -> str | None:
+def absolute(document: OpenApiDocument, url: Any) -> str | None:
     """A URL of the document (a token endpoint) resolved against where it came from; None if not http(s)."""
     if not isinstance(url, str) or not url.strip():
         return None
-    made = _resolve(document, url.strip(), prefer_base=False)
-    return made.url if isinstance(made, Place) else None
+    result = _resolve(document, url.strip(), prefer_base=False)
+    return result.url if isinstance(result, BaseUrl) else None
 
 
 def _escaped(text: str, safe: str) -> str:
@@ -116,20 +116,20 @@ def _escaped(text: str, safe: str) -> str:
     )
 
 
-def _choose(document: Document, listed: list[Any], at: str) -> Place | str:
+def _choose(document: OpenApiDocument, listed: list[Any], at: str) -> BaseUrl | str:
     """The first server that can be used: documents list `ws:` and half-written ones, too."""
     problem = ""
-    for node in listed[:_MOST_SERVERS]:
-        made: Place | str = "has a server that is not an object"
+    for node in listed[:_MAX_SERVERS]:
+        result: BaseUrl | str = "has a server that is not an object"
         if isinstance(node, dict):
-            made = _substituted(document, node)
-        if isinstance(made, Place):
-            return made
-        problem = problem or made
+            result = _substituted(document, node)
+        if isinstance(result, BaseUrl):
+            return result
+        problem = problem or result
     return problem or f"has no usable server at {at}"
 
 
-def _substituted(document: Document, server: Json) -> Place | str:
+def _substituted(document: OpenApiDocument, server: Json) -> BaseUrl | str:
     url = server.get("url")
     if not isinstance(url, str):
         return "has a server without a URL"
@@ -148,20 +148,20 @@ def _substituted(document: Document, server: Json) -> Place | str:
         missing.append(found[1])
         return ""
 
-    filled = _VARIABLE.sub(value, url.strip()[:_LONGEST_URL]).replace(" ", "%20")
+    filled = _VARIABLE.sub(value, url.strip()[:_MAX_URL]).replace(" ", "%20")
     if missing:
         return f"has a server URL whose variable `{missing[0][:100]}` has no default"
     return _resolve(document, filled)
 
 
-def _resolved_or_problem(document: Document, url: str, at: str) -> Place:
-    made = _resolve(document, url)
-    if isinstance(made, str):
-        raise OperationProblem(made, pointer=at)
-    return made
+def _resolved_or_problem(document: OpenApiDocument, url: str, at: str) -> BaseUrl:
+    result = _resolve(document, url)
+    if isinstance(result, str):
+        raise OperationProblem(result, pointer=at)
+    return result
 
 
-def _resolve(document: Document, url: str, *, prefer_base: bool = True) -> Place | str:
+def _resolve(document: OpenApiDocument, url: str, *, prefer_base: bool = True) -> BaseUrl | str:
     """An absolute base URL; a relative one needs `base_url` (a folder) or the document's own URL."""
     options = document.options
     parts = _split(url)
@@ -187,9 +187,9 @@ def _split(url: str) -> Any:
     return parts
 
 
-def _checked(url: str) -> Place | str:
+def _checked(url: str) -> BaseUrl | str:
     parts = _split(url)
-    if parts is None or len(url) > _LONGEST_URL or _BAD.search(url):
+    if parts is None or len(url) > _MAX_URL or _FORBIDDEN.search(url):
         return "has a server URL that is not legal"
     scheme = parts.scheme.lower()
     if scheme not in {"http", "https"}:
@@ -205,7 +205,7 @@ def _checked(url: str) -> Place | str:
     if parts.fragment:
         notes = (*notes, "the fragment of the server URL was left out")
     path = "" if parts.path == "/" else parts.path
-    return Place(urlunsplit((scheme, legal, path, parts.query, "")), notes)
+    return BaseUrl(urlunsplit((scheme, legal, path, parts.query, "")), notes)
 
 
 def _legal_authority(authority: str) -> str | None:

@@ -37,7 +37,7 @@ Form = tuple[Json, int]
 """A schema and its size in bytes."""
 
 
-class Forms:
+class SlimSchemas:
     """Schemas by level; those that tools share are made once."""
 
     def __init__(self) -> None:

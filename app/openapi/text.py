@@ -17,19 +17,19 @@ SCHEMA_TEXT = 2_000
 LABEL = 200
 
 
-def clean(value: Any, *, longest: int) -> tuple[str, bool]:
+def clean(value: Any, *, max_length: int) -> tuple[str, bool]:
     """The text of `value` (a non-string gives "") in at most `longest` characters, and whether it was cut."""
     if not isinstance(value, str):
         return "", False
     # Cutting before cleaning bounds the work on a text that many operations share.
-    text = _HIDDEN.sub("", _LINES.sub("\n", value[: 4 * longest + 1_000])).strip()
-    if len(text) <= longest:
-        return text, len(value) > 4 * longest + 1_000
-    return text[: longest - 1].rstrip() + "…", True
+    text = _HIDDEN.sub("", _LINES.sub("\n", value[: 4 * max_length + 1_000])).strip()
+    if len(text) <= max_length:
+        return text, len(value) > 4 * max_length + 1_000
+    return text[: max_length - 1].rstrip() + "…", True
 
 
 def label(value: Any) -> str:
     """A short text on one line: a title, a tag, a version. Numbers are taken as YAML authors mean them."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
-    return " ".join(clean(value, longest=LABEL)[0].split())
+    return " ".join(clean(value, max_length=LABEL)[0].split())

@@ -36,7 +36,7 @@ def restrict(*, memory: int, seconds: int) -> None:
     gc.disable()
 
 
-def answer(document: bytes, *, options: ConvertOptions) -> Iterator[bytes]:
+def convert_lines(document: bytes, *, options: ConvertOptions) -> Iterator[bytes]:
     """The lines for the parent."""
     try:
         conversion = convert(document, options=options)
@@ -52,20 +52,20 @@ def _lines(conversion: Conversion) -> Iterator[bytes]:
     tools, operations = whole.pop("tools"), conversion.report["operations"]
     whole["report"] = {**conversion.report, "operations": []}
     yield _line(head=whole)
-    shared = _Shared()
+    shared = _SharedDefinitions()
     for batch in _batches("tools", map(shared.refer, tools)):
-        if shared.fresh:
-            yield _joined("shared", shared.fresh)
-            shared.fresh = []
+        if shared.unsent:
+            yield _joined("shared", shared.unsent)
+            shared.unsent = []
         yield batch
     yield from _batches("operations", operations)
 
 
-class _Shared:
+class _SharedDefinitions:
     """Numbers the definitions of all tools; `fresh` are those that the parent does not have yet."""
 
     def __init__(self) -> None:
-        self.fresh: list[bytes] = []
+        self.unsent: list[bytes] = []
         self._numbers: dict[int, int] = {}
 
     def refer(self, tool: Json) -> Json:
@@ -81,7 +81,7 @@ class _Shared:
         number = self._numbers.get(id(definition))
         if number is None:
             number = self._numbers[id(definition)] = len(self._numbers)
-            self.fresh.append(orjson.dumps(definition))
+            self.unsent.append(orjson.dumps(definition))
         return number
 
 
@@ -107,21 +107,21 @@ def _line(**form: Any) -> bytes:
 
 
 def _error(error: GatewayError) -> Json:
-    faults = [_fault(fault) for fault in error.errors]
+    errors = [_fault(error) for error in error.errors]
     kind = "too-large" if isinstance(error, TooLarge) else "invalid-document"
-    return {"kind": kind, "detail": error.detail, "errors": faults}
+    return {"kind": kind, "detail": error.detail, "errors": errors}
 
 
-def _fault(fault: Fault) -> Json:
-    return {"pointer": fault.pointer, "detail": fault.detail}
+def _fault(error: Fault) -> Json:
+    return {"pointer": error.pointer, "detail": error.detail}
 
 
 def main(incoming: BinaryIO, outgoing: BinaryIO) -> None:
     """Serve one document."""
-    order = orjson.loads(incoming.readline())
-    restrict(memory=order["memory"], seconds=order["seconds"])
-    options = ConvertOptions.from_json(order["options"])
-    outgoing.writelines(answer(incoming.read(), options=options))
+    request = orjson.loads(incoming.readline())
+    restrict(memory=request["memory"], seconds=request["seconds"])
+    options = ConvertOptions.from_json(request["options"])
+    outgoing.writelines(convert_lines(incoming.read(), options=options))
     outgoing.flush()
 
 

@@ -156,7 +156,7 @@ def test_what_is_accepted_in_full_is_accepted_by_what_is_shown(
     # `A: {$ref: A}` means nothing.
     defs = {"A": {"type": ["object", "null"], "properties": {"a": a}}, "B": {"properties": {"b": b}}}
     inputs = {"type": "object", "properties": {"body": root}, "$defs": defs}
-    shown = Slimmer(largest=room).slim(name="t", description="d", inputs=inputs, outputs={})
+    shown = Slimmer(max_bytes=room).slim(name="t", description="d", inputs=inputs, outputs={})
     assert inputs == {"type": "object", "properties": {"body": root}, "$defs": defs}
     if shown is not None and jsonschema_rs.is_valid(inputs, {"body": value}):
         assert jsonschema_rs.is_valid(shown.inputs, {"body": value})
