@@ -1,4 +1,4 @@
-"""Zip archives -> files, bounded: what an archive claims is checked before anything of it is unpacked."""
+"""Unpacks zip archives within limits: an archive's directory is checked before any entry is unpacked."""
 
 import io
 import re
@@ -36,15 +36,16 @@ _NOISE: Final = re.compile(r"(?:^|/)(?:__MACOSX/|\.DS_Store$|\._)")
 
 
 def is_archive(document: bytes) -> bool:
-    """Whether the bytes are a zip archive."""
+    """Return whether the bytes are a zip archive."""
     return document[:4] in _ARCHIVES[:2]
 
 
 def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
-    """The files of a zip archive by path, in the archive's order.
+    """Return the files of a zip archive by path, in the archive's order.
 
-    Raises TooLarge for too many entries, too large a content or too high a compression; InvalidDocument for
-    paths that lead out of the archive, links, encrypted entries, archives inside, and what is no archive.
+    Raises TooLarge for too many entries, too large contents or too high a compression ratio; InvalidDocument
+    for paths that lead out of the archive, links, encrypted entries, nested archives, and bytes that are no
+    archive.
     """
     _check_directory(archive)
     try:
@@ -57,7 +58,7 @@ def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """A zip archive of the files, not compressed; the same files give the same bytes."""
+    """Return a zip archive of the files, not compressed; the same files give the same bytes."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as opened:
         for name, content in files.items():
@@ -66,12 +67,12 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def may_be_packed(name: str, content: bytes) -> bool:
-    """Whether `unpack` would take a file of this name and content."""
+    """Return whether `unpack` would accept a file of this name and content."""
     return _is_inside(name) and not _NESTED.search(name) and not content.startswith(_ARCHIVES)
 
 
 def _check_directory(archive: bytes) -> None:
-    """Refuses a directory that is costly to read, before `zipfile` reads it."""
+    """Reject a directory that is costly to read, before `zipfile` reads it."""
     end = archive.rfind(_END, max(0, len(archive) - _END_SIZE - 0xFFFF))
     if end < 0 or end + _END_SIZE > len(archive):
         raise InvalidDocument("The zip archive is damaged: it has no directory")
@@ -122,7 +123,7 @@ def _is_inside(name: str) -> bool:
 
 def _content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with opened.open(entry) as stream:
-        # One byte more than it claims would show a false claim; `zipfile` itself checks the CRC.
+        # Reading one byte more than the declared size reveals a false declaration; `zipfile` checks the CRC.
         content = stream.read(entry.file_size + 1)
     if len(content) != entry.file_size:
         raise InvalidDocument(f"The zip archive is wrong about the size of {_shown(entry.filename)}")

@@ -1,4 +1,4 @@
-"""One operation -> one tool: the inputs, the argument plan and what is said of it."""
+"""Converts one operation into one tool: its inputs, argument plan, outputs, security and description."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +20,19 @@ from app.openapi.servers import BaseUrl, select_server, select_server_v2, templa
 from app.openapi.text import TOOL_TEXT, clean, label
 
 _LARGE = 30_000
-# RFC 9110 section 9.3.8: the answer repeats the request, and with it the stored credential.
-_NO_TRACE = "it cannot be called through the gateway: an answer to TRACE repeats the credential"
+# RFC 9110 section 9.3.8: the response repeats the request, and with it the stored credential.
+_NO_TRACE = "it cannot be called through the gateway: a response to TRACE repeats the credential"
 _TOOL_OVERHEAD = 500
 _MAX_TAGS = 50
 
 
 @dataclass(slots=True)
 class SizeBudget:
-    """What all tools of a document may take together, in bytes; `left` goes down with each."""
+    """The bytes that the tools of a document may take together. `left` decreases with each tool.
+
+    While `left` is above `full_budget_above`, the definitions of a tool's inputs may take `tool` bytes, and
+    those of its outputs `output` bytes.
+    """
 
     left: int
     full_budget_above: int
@@ -36,15 +40,19 @@ class SizeBudget:
     output: int
 
     def for_inputs(self) -> int:
-        """How much the definitions of the next tool's inputs may take: nothing once half is used up."""
+        """Return the bytes that the definitions of the next tool's inputs may take: 0 once half is used
+        up.
+        """
         return self.tool if self.left > self.full_budget_above else 0
 
     def for_outputs(self) -> int:
-        """The same for its answer."""
+        """Return the bytes that the definitions of the next tool's outputs may take: 0 once half is used
+        up.
+        """
         return self.output if self.left > self.full_budget_above else 0
 
     def spend(self, size: int) -> None:
-        """Raises OperationProblem when nothing is left."""
+        """Subtract `size` bytes; raise OperationProblem where nothing is left."""
         self.left -= size
         if self.left < 0:
             raise OperationProblem("is left out: the tools of this document are too large together")
@@ -53,7 +61,9 @@ class SizeBudget:
 def assemble(
     document: OpenApiDocument, operation: Operation, *, name: str, slots: SecuritySlots, budget: SizeBudget
 ) -> ConvertedTool:
-    """The tool of an operation. Raises OperationProblem, with a reason and a pointer, if there is none."""
+    """Return the tool of an operation; raise OperationProblem, with a reason and a pointer, if it has
+    none.
+    """
     budget.spend(_TOOL_OVERHEAD)
     node = operation.node
     if not isinstance(node, dict):
@@ -139,7 +149,9 @@ def _inputs(
     budget: SizeBudget,
     notes: list[str],
 ) -> tuple[Json, int]:
-    """The input schema and its size: an object at the root, closed, without combinators."""
+    """Return the input schema and its size in bytes. Its root is an object without combinators that allows no
+    additional properties.
+    """
     properties = {alias: one.fragment.schema for one, alias in zip(parameters, aliases, strict=True)}
     required = [alias for one, alias in zip(parameters, aliases, strict=True) if one.required]
     size = sum(one.fragment.size + len(alias) for one, alias in zip(parameters, aliases, strict=True))
@@ -150,7 +162,7 @@ def _inputs(
             required.append("body")
     if size > budget.tool:
         raise OperationProblem(f"has inputs of more than {budget.tool} bytes")
-    # The same room for every tool, so that closures are shared between them.
+    # The same budget for every tool, so that closures are shared between them.
     definitions_budget = budget.for_inputs()
     refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
     closure = document.book.closure(refs, mode=Mode.INPUT, budget=definitions_budget)
@@ -170,7 +182,7 @@ def _inputs(
 
 
 def _size_notes(name: str, description: str, inputs: Json) -> list[str]:
-    """A remark on a tool of more than 30 kB as a model sees it; `size` is only near to that."""
+    """Return a note if the tool has more than 30 kB as a model sees it, measured exactly."""
     seen = len(orjson.dumps({"name": name, "description": description, "inputSchema": inputs}))
     return [f"the tool is large: {seen / 1000:.0f} kB for a model to read"] if seen > _LARGE else []
 

@@ -1,4 +1,4 @@
-"""The request body: one input `body`, one content type, and how its fields are encoded.
+"""Request bodies: one input `body`, one content type, and the encoding of its fields.
 
 OAS 3.x Request Body, Media Type and Encoding Objects; Swagger 2.0 `body` and `formData` parameters.
 """
@@ -25,7 +25,7 @@ _XML = "An XML document, as text."
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """A request body as it will stand in a plan, and the schema of the input that holds it."""
+    """The request body of an argument plan, and the schema of the input that contains it."""
 
     content_type: str
     required: bool
@@ -35,7 +35,7 @@ class RequestBody:
     notes: tuple[str, ...] = ()
 
     def plan(self) -> Json:
-        """The body as the call template's `body`."""
+        """Return the body as the member `body` of a call template."""
         return {
             "input": "body",
             "content_type": self.content_type,
@@ -45,9 +45,9 @@ class RequestBody:
 
 
 def read_body(document: OpenApiDocument, node: Any, at: str) -> RequestBody:
-    """The body of a 3.x operation.
+    """Return the body of a 3.x operation.
 
-    Raises OperationProblem for a reference that leads nowhere, and for a body that is no object.
+    Raises OperationProblem for a dangling reference, and for a body that is not an object.
     """
     key = ("body", id(node))
     if key not in document.memo:
@@ -118,7 +118,7 @@ def _fragment_of(schema: Json) -> Fragment:
 
 
 def _encoding(document: OpenApiDocument, schema: Any, given: Any, mode: Mode) -> tuple[Json, tuple[str, ...]]:
-    """The plan's `encoding`: what the document says of single fields, and which of them are files."""
+    """Return the plan's `encoding`: the document's Encoding Objects by field, and which fields are files."""
     given = given if isinstance(given, dict) else {}
     fields = _fields(document, schema)
     encoding: Json = {}
@@ -142,7 +142,9 @@ def _encoding(document: OpenApiDocument, schema: Any, given: Any, mode: Mode) ->
 
 
 def _entry(declared: Mapping[str, Any]) -> Json:
-    """One Encoding Object. A null style means: by the content type, or by the kind of value."""
+    """Return one Encoding Object for the plan. A null style means: determined by content type or kind of
+    value.
+    """
     style, explode = declared.get("style"), declared.get("explode")
     style = style if isinstance(style, str) and style in _STYLES else None
     reserved = declared.get("allowReserved") is True
@@ -161,7 +163,7 @@ def _entry(declared: Mapping[str, Any]) -> Json:
 
 
 def _fields(document: OpenApiDocument, schema: Any) -> dict[str, Any]:
-    """The top-level properties of a form's schema, through references and `allOf`/`anyOf`/`oneOf`."""
+    """Return the top-level properties of a form's schema, through references and `allOf`/`anyOf`/`oneOf`."""
     fields: dict[str, Any] = {}
     stack, seen = [schema], set[int]()
     while stack and len(seen) < 100:
@@ -179,7 +181,7 @@ def _fields(document: OpenApiDocument, schema: Any) -> dict[str, Any]:
 
 
 def _is_file(document: OpenApiDocument, node: Any, mode: Mode) -> bool:
-    """Whether a field, or the items of a list, came out as base64 of a file."""
+    """Return whether a field, or each item of a list, was converted to the base64 of a file."""
     node = _resolved(document, node)
     if isinstance(node, dict) and "items" in node:
         node = _resolved(document, node["items"])
@@ -190,7 +192,7 @@ def _is_file(document: OpenApiDocument, node: Any, mode: Mode) -> bool:
 
 
 def _is_string(document: OpenApiDocument, node: Any) -> bool:
-    """Whether a field is said to be text."""
+    """Return whether a field is declared as a string."""
     node = _resolved(document, node)
     return isinstance(node, dict) and node.get("type") == "string"
 
@@ -208,7 +210,7 @@ def _resolved(document: OpenApiDocument, node: Any) -> Any:
 def read_body_v2(
     document: OpenApiDocument, parameters: Sequence[Parameter], operation: Json, *, notes: list[str]
 ) -> RequestBody | None:
-    """The body that Swagger 2.0 writes as a `body` parameter or as `formData` parameters."""
+    """Return the body that Swagger 2.0 declares as a `body` parameter or as `formData` parameters."""
     consumes = operation.get("consumes", document.raw.get("consumes"))
     offered = consumes if isinstance(consumes, list) else []
     fields = [parameter for parameter in parameters if parameter.location == "formData"]

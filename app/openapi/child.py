@@ -1,4 +1,4 @@
-"""Conversion in a child process, so that no document can stall, bloat or crash the gateway."""
+"""Converts documents in a child process, so that no document can block, crash or exhaust the gateway."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ from app.processes import child_process
 
 _CHUNK = 256 * 2**10
 _ROOT = str(Path(app.__file__).parent.parent)
-# A child that is told nothing can leak nothing: no settings, no keys, no proxies reach it.
+# The child gets no settings, keys or proxies, so it cannot leak any.
 _PASSED_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What the child process may take: address space and answer in bytes, CPU and wall clock in seconds."""
+    """Limits of the child process: address space and output in bytes, CPU and wall-clock time in seconds."""
 
     memory: int = 4 * 2**30
     cpu_seconds: int = 120
@@ -35,7 +35,7 @@ class ChildLimits:
 
 @dataclass(slots=True)
 class _ChildOutput:
-    """What has arrived from the child so far."""
+    """The child's output so far."""
 
     head: Json = field(default_factory=dict)
     shared: list[Json] = field(default_factory=list)
@@ -65,7 +65,7 @@ class _ChildOutput:
 async def convert_in_child(
     document: bytes, *, options: ConvertOptions | None = None, limits: ChildLimits | None = None
 ) -> Conversion:
-    """`convert(document)` in a process of its own, which ends with this call however the call ends.
+    """Return `convert(document)`, run in a child process that ends with this call, however the call ends.
 
     Raises InvalidDocument (also if the child crashes), or TooLarge at any limit of time, memory or size.
     """
@@ -97,7 +97,7 @@ async def _collect(child: asyncio.subprocess.Process, limits: ChildLimits) -> _C
     collected = _ChildOutput()
     async for line in _lines(child, limits.output_bytes):
         collected.add_line(line)
-        # A line is at most some milliseconds of work; other tasks get their turn in between.
+        # A line takes at most some milliseconds; other tasks run in between.
         await asyncio.sleep(0)
     return collected
 
@@ -121,7 +121,7 @@ async def _lines(child: asyncio.subprocess.Process, max_bytes: int) -> AsyncIter
 async def _write_input(child: asyncio.subprocess.Process, request: bytes, document: bytes) -> None:
     if child.stdin is None:
         return
-    # A child that has already answered, or was killed, does not read on.
+    # A child that has already responded, or was killed, stops reading.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         child.stdin.write(request)
         for start in range(0, len(document), _CHUNK):
@@ -143,8 +143,8 @@ def _error_from(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
 
 
 def _exit_error(status: int) -> InvalidDocument | TooLarge:
-    # SIGXCPU and SIGKILL end a process that took too long. Out of memory, Python ends with a traceback (1),
-    # Rust with SIGABRT and orjson 3.13 with SIGSEGV (seen between 150 and 250 MB of address space).
+    # SIGXCPU and SIGKILL end a process that took too long. When out of memory, Python exits with a traceback
+    # (1), Rust with SIGABRT and orjson 3.13 with SIGSEGV (seen between 150 and 250 MB of address space).
     if status in {1, -signal.SIGXCPU, -signal.SIGKILL, -signal.SIGABRT, -signal.SIGSEGV}:
         return TooLarge("Converting the document takes too much time or memory")
     return InvalidDocument("The document cannot be converted")

@@ -1,4 +1,4 @@
-"""Two JSON Schemas -> whether the new one accepts more, less, or something else, and where."""
+"""Compares two JSON Schemas: where the new one accepts more, less, or something else."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ Effect = Literal["widened", "narrowed", "changed"]
 
 _REF: Final = "#/$defs/"
 MOST_PAIRS: Final = 5_000
-"""Pairs of schemas that are looked at for one tool; some 10 us each."""
+"""Pairs of schemas that are compared for one tool; about 10 us each."""
 _MAX_DEPTH: Final = 40
-# Said for people and models, but decides nothing.
+# Annotations for people and models, which do not affect validation.
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "examples", "example", "default", "deprecated", "$comment", "readOnly",
      "writeOnly", "format", "contentMediaType", "contentEncoding", "discriminator", "externalDocs", "xml",
@@ -25,19 +25,21 @@ _ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string",
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One difference between two schemas; `pointer` is that of the value (RFC 6901), `*` any item."""
+    """One difference between two schemas; `pointer` (RFC 6901) is that of the value, with `*` for any
+    item.
+    """
 
     effect: Effect
     pointer: str
     detail: str
     member: Literal["added", "gone"] | None = None
-    """Whether a property of an object came or went."""
+    """Whether a property of an object was added or removed; None for other differences."""
 
 
 def compare_schemas(old: Json, new: Json, *, most_pairs: int = MOST_PAIRS) -> list[SchemaChange]:
-    """The differences, each once; [] where the schemas accept the same, as far as can be told.
+    """Return the differences, each once; [] where the schemas accept the same, as far as can be determined.
 
-    What lies beyond `most_pairs` pairs of schemas is said to be changed, if it is not equal.
+    Beyond `most_pairs` pairs of schemas, two that are not equal are reported as changed.
     """
     return list(dict.fromkeys(_Comparison(old, new, most_pairs).nodes(old, new, "", _MAX_DEPTH)))
 
@@ -50,7 +52,7 @@ class _Comparison:
 
     def nodes(self, old: Any, new: Any, at: str, depth: int) -> Iterator[SchemaChange]:
         old, new = _dereferenced(old, self._old), _dereferenced(new, self._new)
-        # A pair that was seen is being compared already: a circle adds nothing.
+        # A pair that was visited is being compared already: a cycle adds no differences.
         if old is new or (id(old), id(new)) in self._seen:
             return
         self._seen.add((id(old), id(new)))
@@ -61,8 +63,10 @@ class _Comparison:
         old, new = _object(old), _object(new)
         if old is None or new is None:
             if old is not new:
-                yield SchemaChange("narrowed" if new is None else "widened", at, "Nothing is accepted any more."
-                             if new is None else "Something is accepted now.")  # fmt: skip
+                if new is None:
+                    yield SchemaChange("narrowed", at, "No value is accepted any more.")
+                else:
+                    yield SchemaChange("widened", at, "Values are accepted now.")
             return
         yield from _types(old, new, at)
         yield from _values(old, new, at)
@@ -93,7 +97,7 @@ class _Comparison:
                 yield from self.nodes(before[name], after[name], member_pointer, depth - 1)
 
     def _inside(self, old: Json, new: Json, at: str, depth: int) -> Iterator[SchemaChange]:
-        """Items of arrays, and the values of properties without a name."""
+        """Compare the items of arrays, and the values of additional properties."""
         for key, member_pointer in (("items", f"{at}/*"), ("additionalProperties", f"{at}/*")):
             yield from self.nodes(old.get(key, True), new.get(key, True), member_pointer, depth - 1)
 
@@ -114,11 +118,15 @@ class _Comparison:
             elif key not in new:
                 yield SchemaChange("widened", at, f"There is no {key} any more.")
             elif before != after:
-                yield SchemaChange("changed", at, f"Its {key} is another.")
+                yield SchemaChange("changed", at, f"Its {key} changed.")
 
 
-_KNOWN: Final = _ANNOTATIONS | _LOWER_BOUNDS | _UPPER_BOUNDS | {"type", "enum", "const", "properties", "required", "items",
-                                            "additionalProperties"}  # fmt: skip
+_KNOWN: Final = (
+    _ANNOTATIONS
+    | _LOWER_BOUNDS
+    | _UPPER_BOUNDS
+    | {"type", "enum", "const", "properties", "required", "items", "additionalProperties"}
+)
 
 
 def _types(old: Json, new: Json, at: str) -> Iterator[SchemaChange]:
@@ -141,7 +149,7 @@ def _values(old: Json, new: Json, at: str) -> Iterator[SchemaChange]:
     if before is None:
         yield SchemaChange("narrowed", at, "Only listed values are accepted now.")
     elif after is None:
-        yield SchemaChange("widened", at, "Other values than the listed are accepted now.")
+        yield SchemaChange("widened", at, "Other values than the listed ones are accepted now.")
     else:
         removed = [value for value in before if value not in after]
         added = [value for value in after if value not in before]
@@ -177,7 +185,7 @@ def _dereferenced(schema: Any, root: Json) -> Any:
 
 
 def _object(schema: Any) -> Json | None:
-    """The schema as an object; None for `false`, which accepts nothing."""
+    """Return the schema as an object; None for `false`, which accepts nothing."""
     if schema is False:
         return None
     return schema if isinstance(schema, dict) else {}

@@ -1,9 +1,9 @@
-"""`convert`: the bytes of an OpenAPI document -> tools, one operation at a time.
+"""`convert`: turns the bytes of an OpenAPI document into tools, one operation at a time.
 
     read -> operations -> for each: security, parameters, paths, bodies, schemas, servers, outputs -> judge
 
-The document as a whole is never validated: what is wrong with one operation costs that operation at most, and
-stands in the report with a JSON pointer and a reason.
+The document as a whole is never validated: a defect of one operation affects at most that operation, and is
+in the report with a JSON pointer and a reason.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from app.openapi.text import TOOL_TEXT, clean, label
 
 Progress = Callable[[int, int], None]
 
-# What an odd document may still provoke in a stage. It costs the operation, like any other defect.
+# Errors that a malformed document may still cause in a stage. The operation is skipped, as for other defects.
 _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _PROGRESS = 50
 _SMALLEST_BUDGET = 24 * 2**20
@@ -34,16 +34,19 @@ _SMALLEST_BUDGET = 24 * 2**20
 def convert(
     document: bytes, *, options: ConvertOptions | None = None, progress: Progress | None = None
 ) -> Conversion:
-    """Every operation of an OpenAPI document (Swagger 2.0, OpenAPI 3.0 or 3.1; JSON or YAML) as a tool.
+    """Convert every operation of an OpenAPI document (Swagger 2.0, OpenAPI 3.0 or 3.1; JSON or YAML) into a
+    tool.
 
-    Pure: nothing is fetched, nothing is read but the bytes. The same bytes and options give the same tools.
-    `progress` is told how many operations are done, and of how many.
-    Raises InvalidDocument (cannot be read at all) or TooLarge (crosses a limit of `options.limits`).
+    No I/O: the same bytes and options give the same tools. `progress` is called with the number of operations
+    that are done, and their total.
+    Raises InvalidDocument where the document cannot be read at all, or TooLarge at a limit of
+    `options.limits`.
     """
     options = options or ConvertOptions()
     warnings = Warnings()
     found = read(document, options=options, warn=warnings.add)
-    # The bytes tell cheaply whether there are identifiers at all; those of an archive are packed.
+    # Searching the bytes is a cheap test for identifiers; it is not possible in the packed bytes of an
+    # archive.
     named = is_archive(document) or options.overlay is not None or may_have_identifiers(document)
     opened = open_document(found.raw, options=options, warnings=warnings, may_have_identifiers=named)
     limits = options.limits

@@ -1,8 +1,8 @@
-"""One Schema Object of OpenAPI 2.0, 3.0 or 3.1 -> JSON Schema 2020-12, keyword by keyword.
+"""Converts a Schema Object of OpenAPI 2.0, 3.0 or 3.1 to JSON Schema 2020-12, keyword by keyword.
 
-Whatever is not understood is left out with a remark: a schema that is too wide still lets its operation be
-called, one that no validator reads does not. References become `#/$defs/<name>`; what they lead to is the
-business of `schemas.py`.
+What is not understood is dropped with a warning: an operation can still be called with a schema that accepts
+too much, but not with one that no validator can read. References become `#/$defs/<name>`; `schemas.py`
+converts their targets.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from app.openapi.patterns import UNREADABLE_PATTERN, Patterns
 from app.openapi.refs import escape
 from app.openapi.report import OperationProblem
 
-# Keywords that hold schemas, by shape. What is listed neither here nor in PLAIN (discriminator, xml, x-...,
-# $id, $schema, readOnly) is left out.
+# Keywords that contain schemas, by shape. Those that are neither here nor in PLAIN (discriminator, xml,
+# x-..., $id, $schema, readOnly) are dropped.
 _IN_PLACE = frozenset({"not", "if", "then", "else"})
 _MEMBER_SCHEMAS = frozenset(
     {"items", "additionalProperties", "propertyNames", "contains"}
@@ -27,7 +27,7 @@ _MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
 
 
 class Mode(Enum):
-    """What a schema describes: arguments, arguments with file parts (base64 in JSON), or an answer."""
+    """What a schema describes: arguments, arguments with file parts (base64 in JSON), or a response."""
 
     INPUT = "input"
     FILES = "files"
@@ -35,29 +35,37 @@ class Mode(Enum):
 
 
 class SchemaContext(Protocol):
-    """What a walk asks of the schema book."""
+    """What a SchemaConverter needs from its SchemaRegistry."""
 
     siblings: bool
     patterns: Patterns
 
     def refer(self, reference: str, *, at: str) -> tuple[tuple[str, ...], str]:
-        """The target's key and its `$defs` name; raises RefProblem for what is not local."""
+        """Return the target's key and its `$defs` name; raise RefProblem for a reference that is not
+        local.
+        """
 
     def dynamic(self, reference: str, *, at: str) -> str | None:
-        """What stands for a `$dynamicRef`: a plain reference, where only one schema can be meant."""
+        """Return the plain reference equivalent to a `$dynamicRef`; None where it may mean several
+        schemas.
+        """
 
     def hidden(self, node: Any, mode: Mode) -> bool:
-        """Whether a property is not for this direction (readOnly in inputs, writeOnly in outputs)."""
+        """Return whether a property is excluded in this direction (readOnly in inputs, writeOnly in
+        outputs).
+        """
 
     def hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
-        """All hidden properties of an object schema, also through `allOf`."""
+        """Return all hidden properties of an object schema, also through `allOf`."""
 
     def warn(self, pointer: str, detail: str) -> None:
-        """Keep a remark for the report."""
+        """Add a warning to the report."""
 
 
 class SchemaConverter:
-    """Converts one schema tree; `refs` and `in_place` then hold what it refers to, in first-visit order."""
+    """Converts one schema tree; afterwards `refs` and `in_place` contain its references, in first-visit
+    order.
+    """
 
     def __init__(self, context: SchemaContext, mode: Mode) -> None:
         self._context = context
@@ -68,11 +76,15 @@ class SchemaConverter:
     def schema(
         self, node: Any, at: str, *, in_place: bool = False, hidden: frozenset[str] = frozenset()
     ) -> Json:
-        """The schema at pointer `at`; `in_place`: it constrains the very value of the tree's root."""
+        """Convert the schema at the pointer `at`.
+
+        `in_place` tells that it applies to the same value as the tree's root; `hidden` are names of
+        properties that it must not require.
+        """
         if isinstance(node, bool):
             return {} if node else {"not": {}}
         if not isinstance(node, dict):
-            self._context.warn(at, "a schema that is no object was taken as `any value`")
+            self._context.warn(at, "a schema that is not an object was taken as `any value`")
             return {}
         if isinstance(node.get("$ref"), str):
             return self._reference(node, at, in_place=in_place, hidden=hidden)
@@ -89,14 +101,14 @@ class SchemaConverter:
         except OperationProblem as problem:
             if self._mode is not Mode.OUTPUT:
                 raise
-            self._context.warn(at, f"an answer's schema {problem.reason}; it was taken as `any value`")
+            self._context.warn(at, f"a response's schema {problem.reason}; it was taken as `any value`")
             return {}
         self.refs[key] = None
         if in_place:
             self.in_place[key] = None
         beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
         if not self._context.siblings:
-            # OAS 3.0 Reference Object: what stands beside `$ref` SHALL be ignored; notes do no harm.
+            # OAS 3.0 Reference Object: siblings of `$ref` SHALL be ignored; annotations do no harm.
             beside = {word: beside[word] for word in ("title", "description") if word in beside}
         return {"$ref": f"#/$defs/{name}", **self._keywords(beside, at, in_place=in_place, hidden=hidden)}
 
@@ -153,7 +165,7 @@ class SchemaConverter:
         for name, one in value.items():
             schema_pointer = f"{at}/{escape(name)}"
             if not isinstance(one, dict | bool):
-                self._context.warn(schema_pointer, "a schema that is no object was left out")
+                self._context.warn(schema_pointer, "a schema that is not an object was left out")
             elif keyword == "patternProperties" and not self._context.patterns.usable(name):
                 self._context.warn(schema_pointer, UNREADABLE_PATTERN)
             elif keyword != "properties" or not self._context.hidden(one, self._mode):
@@ -163,7 +175,7 @@ class SchemaConverter:
         out[keyword] = schemas
 
     def _tuples(self, node: Json, out: Json, at: str) -> None:
-        """Draft 4 tuples (`items` as a list, `additionalItems`) as 2020-12 writes them."""
+        """Convert draft 4 tuples (`items` as a list, `additionalItems`) to 2020-12."""
         items = node.get("items")
         if isinstance(items, list):
             self._list(out, "prefixItems", items, f"{at}/items", in_place=False, hidden=frozenset())
@@ -174,7 +186,7 @@ class SchemaConverter:
             dependent_required(out, "dependentRequired", node["dependencies"], at, self._context.warn)
 
     def _bounds(self, node: Json, out: Json) -> None:
-        """Draft 4's boolean `exclusiveMinimum` turns `minimum` itself into the exclusive bound."""
+        """Convert draft 4's boolean `exclusiveMinimum`, which makes `minimum` itself the exclusive bound."""
         for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if node.get(exclusive) is True and bound in out:
                 out[exclusive] = out.pop(bound)
@@ -224,7 +236,7 @@ class SchemaConverter:
 
 
 def _as_file(node: Json, out: Json) -> None:
-    """File parts arrive as base64 in JSON arguments, and are decoded before they are sent.
+    """Convert the schema of a file part: it is base64 in JSON arguments, and decoded before it is sent.
 
     OAS 3.0 says `format: binary`, 3.1 `contentMediaType` without encoding (section 4.8.14.3). A part that is
     itself to be sent as base64 text (`format: byte`, `contentEncoding`) stays the plain string that it is.

@@ -1,4 +1,4 @@
-"""One document while it is being converted: the raw mapping and what the stages share."""
+"""A document during its conversion: the raw mapping and the state that the stages share."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,9 @@ from app.openapi.schemas import SchemaRegistry
 
 @dataclass(slots=True)
 class OpenApiDocument:
-    """A loaded document; `version` is "2.0", "3.0" or "3.1", `memo` what stages made of shared nodes."""
+    """A loaded document; `version` is "2.0", "3.0" or "3.1", `memo` the results of stages for shared
+    nodes.
+    """
 
     raw: Json
     version: str
@@ -24,7 +26,7 @@ class OpenApiDocument:
     memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
 
     def mapping(self, *path: str) -> Json:
-        """The object at a path of the root, or {} where there is none."""
+        """Return the object at a path from the root, or {} where there is none."""
         node: Any = self.raw
         for key in path:
             node = node.get(key) if isinstance(node, dict) else None
@@ -34,9 +36,10 @@ class OpenApiDocument:
 def open_document(
     raw: Json, *, options: ConvertOptions, warnings: Warnings, may_have_identifiers: bool
 ) -> OpenApiDocument:
-    """The document with its version told; `named` says that it may hold `$id`s and anchors.
+    """Return the document with its version; `may_have_identifiers` tells that it may contain `$id`s and
+    anchors.
 
-    Raises InvalidDocument for versions that are not read.
+    Raises InvalidDocument for versions that are not supported.
     """
     version = _version(raw, warnings)
     identifiers = (
@@ -58,4 +61,6 @@ def _version(raw: Json, warnings: Warnings) -> str:
         if not declared.startswith("3.1"):
             warnings.add("/openapi", f"version {declared[:20]} is read as 3.1")
         return "3.1"
-    raise InvalidDocument(f"Version {declared[:20]!r} is not read; Swagger 2.0 and OpenAPI 3.0 and 3.1 are")
+    raise InvalidDocument(
+        f"Version {declared[:20]!r} is not supported; Swagger 2.0 and OpenAPI 3.0 and 3.1 are"
+    )

@@ -1,4 +1,6 @@
-"""The plain keywords of a schema: each value is checked and copied, or left out with a remark."""
+"""The keywords of a schema without subschemas: each value is checked and copied, or dropped with a
+warning.
+"""
 
 import math
 from collections.abc import Callable
@@ -11,7 +13,7 @@ Warn = Callable[[str, str], None]
 Copy = Callable[[Json, str, Any, str, Warn], None]
 
 TYPES = frozenset({"null", "boolean", "object", "array", "number", "string", "integer"})
-# What authors write for types that JSON Schema does not have.
+# Types that authors write and JSON Schema does not have.
 _OTHER_TYPES: dict[str, Json] = {
     "float": {"type": "number"}, "double": {"type": "number"}, "decimal": {"type": "number"},
     "int": {"type": "integer"}, "int32": {"type": "integer"}, "int64": {"type": "integer"},
@@ -28,7 +30,7 @@ _MAX_COUNT = 2**53
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a JSON value is of one of JSON Schema's types."""
+    """Return whether a JSON value has the given JSON Schema type."""
     match value:
         case None:
             return kind == "null"
@@ -133,7 +135,7 @@ def _examples(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> Non
     if keyword == "example":
         value = [value]
     elif isinstance(value, dict):
-        # An Example Object map, as the Media Type Object has it, in the wrong place.
+        # A misplaced map of Example Objects, which belongs into a Media Type Object.
         value = [one.get("value", one) if isinstance(one, dict) else one for one in value.values()]
     if isinstance(value, list) and "examples" not in out:
         small = [one for one in value[:_MAX_EXAMPLES] if _is_small(one)]
@@ -142,7 +144,7 @@ def _examples(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> Non
 
 
 def _is_small(value: Any) -> bool:
-    """Bounded without writing it out: examples can be megabytes."""
+    """Return whether a value is small, without serialising it: examples can be megabytes."""
     stack, size = [value], 0
     while stack:
         one = stack.pop()
@@ -157,7 +159,7 @@ def _is_small(value: Any) -> bool:
 
 
 def dependent_required(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
-    """`dependentRequired`, and the lists of draft 4's `dependencies`."""
+    """Copy `dependentRequired`, or the lists of draft 4's `dependencies`, to `out[keyword]`."""
     if not isinstance(value, dict):
         return
     lists = {

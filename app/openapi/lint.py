@@ -1,4 +1,4 @@
-"""How ready a tool is for a model: what makes it hard to choose or to call, each with a suggestion."""
+"""Checks how easily a model can choose and call a tool; each finding has a suggestion."""
 
 import re
 from collections import Counter
@@ -12,7 +12,8 @@ from app.openapi.slim import Shown
 MAX_INPUTS: Final = 20
 LONG_ENUM: Final = 100
 _MIN_DESCRIPTION: Final = 12
-# Finding neighbours takes as many texts as names have letters; beyond this only equal forms are found.
+# Finding similar names takes a text per letter of each name; beyond this many tools only equal forms are
+# found.
 _MAX_COMPARED: Final = 5_000
 _MIN_COMPARED_LENGTH: Final = 6
 _MIN_UNDESCRIBED: Final = 3
@@ -22,7 +23,7 @@ _REF: Final = "#/$defs/"
 
 
 class LintableTool(Protocol):
-    """The parts of a tool that are looked at."""
+    """The parts of a tool that are checked."""
 
     @property
     def source_key(self) -> str: ...
@@ -38,19 +39,19 @@ class LintableTool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """One thing that makes a tool harder for a model, and what to do about it."""
+    """One thing that makes a tool harder for a model to choose or to call, and what to do about it."""
 
     rule: str
     detail: str
     suggestion: str
 
     def as_json(self) -> Json:
-        """The finding as a member of the verdict's `lint`."""
+        """Return the finding as a member of the verdict's `lint`."""
         return {"rule": self.rule, "detail": self.detail, "suggestion": self.suggestion}
 
 
 class Linter:
-    """Knows all tools of a source, because names and descriptions are judged against each other."""
+    """Checks the tools of one source, whose names and descriptions it compares with each other."""
 
     def __init__(self, tools: Sequence[LintableTool]) -> None:
         self._similar = _similar_names(tools)
@@ -59,7 +60,7 @@ class Linter:
         self._enums: dict[int, tuple[Any, int]] = {}
 
     def findings(self, tool: LintableTool, shown: Shown | None) -> tuple[LintFinding, ...]:
-        """What there is to say of a tool; nothing is best."""
+        """Return the findings on a tool; `shown` is its slimmed form, if it has one."""
         return tuple(
             finding
             for finding in (
@@ -84,7 +85,7 @@ class Linter:
             return LintFinding("short-description", f"Its description is only {text!r}.", advice)
         same = self._descriptions[tool.description] - 1
         if same:
-            advice = "Say what tells it from the others."
+            advice = "Say how it differs from the others."
             return LintFinding("same-description", f"{_tools(same)} described in the same words.", advice)
         return None
 
@@ -93,14 +94,14 @@ class Linter:
         if not others:
             return None
         names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-        advice = "Give names that differ in a word, or disable those that are not needed."
+        advice = "Use names that differ in a word, or disable those that are not needed."
         return LintFinding("similar-name", f"Its name is easily confused with {names}.", advice)
 
     def _enum(self, tool: LintableTool) -> LintFinding | None:
         longest = max((self._longest(part) for part in _parts(tool.inputs)), default=0)
         if longest < LONG_ENUM:
             return None
-        advice = "Take the values as text with a pattern or an example, or offer a tool that looks them up."
+        advice = "Accept the values as text with a pattern or an example, or offer a tool that looks them up."
         return LintFinding("long-enum", f"It lists {longest} values for one input.", advice)
 
     def _longest(self, schema: Any) -> int:
@@ -115,7 +116,7 @@ def _inputs(tool: LintableTool) -> LintFinding | None:
     if count <= MAX_INPUTS:
         return None
     advice = "Remove optional ones that agents do not need; an overlay can."
-    return LintFinding("many-inputs", f"It takes {count} inputs, those of its body included.", advice)
+    return LintFinding("many-inputs", f"It takes {count} inputs, including those of its body.", advice)
 
 
 def _undescribed(tool: LintableTool) -> LintFinding | None:
@@ -133,7 +134,7 @@ def _large(shown: Shown | None) -> LintFinding | None:
     if shown is None:
         return None
     advice = "Remove what agents do not need from its schemas; an overlay can."
-    return LintFinding("large", f"It is too large to be shown whole: {', '.join(shown.steps)}.", advice)
+    return LintFinding("large", f"It is too large to be shown completely: {', '.join(shown.steps)}.", advice)
 
 
 def _deprecated(tool: LintableTool) -> LintFinding | None:
@@ -143,7 +144,7 @@ def _deprecated(tool: LintableTool) -> LintFinding | None:
 
 
 def _arguments(inputs: Json) -> Iterator[tuple[str, Any]]:
-    """The inputs, with the members of `body` in place of itself."""
+    """Yield the names and schemas of the inputs, with the members of `body` in its place."""
     properties = inputs.get("properties")
     for name, schema in properties.items() if isinstance(properties, dict) else ():
         members = _dereferenced(schema, inputs).get("properties") if name == "body" else None
@@ -154,7 +155,7 @@ def _arguments(inputs: Json) -> Iterator[tuple[str, Any]]:
 
 
 def _dereferenced(schema: Any, inputs: Json) -> Json:
-    """The schema, or the definition that it refers to."""
+    """Return the schema, or the definition that it refers to."""
     reference = schema.get("$ref") if isinstance(schema, dict) else None
     if isinstance(reference, str) and reference.startswith(_REF):
         defs = inputs.get("$defs")
@@ -179,13 +180,13 @@ def _longest_enum(schema: Any, depth: int) -> int:
 
 
 def _similar_names(tools: Sequence[LintableTool]) -> dict[str, list[str]]:
-    """Source key -> names that are the same but for case, separators, plural or one letter."""
+    """Return, by source key, the names that differ only in case, separators, plural or one letter."""
     groups: dict[str, dict[str, str]] = {}
     for tool in tools:
         form = _form(tool.name)
         keys = {form}
         if len(tools) <= _MAX_COMPARED and len(form) >= _MIN_COMPARED_LENGTH:
-            # Two texts that differ in one letter have a text in common with one letter taken out.
+            # Two texts that differ in one letter become equal when that letter is removed from both.
             keys |= {form[:n] + form[n + 1 :] for n in range(len(form))}
         for key in keys:
             groups.setdefault(key, {})[tool.source_key] = tool.name

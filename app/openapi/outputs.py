@@ -1,4 +1,4 @@
-"""The schema of an answer: the first success response that is JSON (OAS Responses Object)."""
+"""The output schema of a tool: that of the first success response with JSON (OAS Responses Object)."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _MAX_RESPONSES = 100
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The schema with its own `$defs` ({} where there is none), its size in bytes, and remarks."""
+    """An output schema with its own `$defs` ({} where there is none), its size in bytes, and notes."""
 
     schema: Json
     size: int = 0
@@ -29,12 +29,15 @@ _NONE = Outputs({})
 
 
 def read_outputs(document: OpenApiDocument, operation: Json, at: str, *, budget: int) -> Outputs:
-    """What a successful call answers. Never raises: a defect in an answer costs only the answer's schema."""
+    """Return the output schema of an operation, in at most `budget` bytes.
+
+    Never raises: a defect of a response costs only its schema.
+    """
     responses = operation.get("responses")
     if not isinstance(responses, dict):
         return _NONE
     key = (f"outputs {budget}", id(responses))
-    # Swagger 2.0 says beside the responses whether they are JSON.
+    # Swagger 2.0 declares the media types of responses next to them.
     produces = operation.get("produces", document.raw.get("produces")) if document.version == "2.0" else None
     if key not in document.memo:
         outputs = _outputs(document, responses, f"{at}/responses", produces, budget)
@@ -59,7 +62,7 @@ def _outputs(document: OpenApiDocument, responses: Json, at: str, produces: Any,
 
 
 def _schema(document: OpenApiDocument, response: Any, produces: Any) -> Any:
-    """The JSON schema of one response; None where it has none."""
+    """Return the schema of the JSON of one response; None where it has none."""
     if not isinstance(response, dict):
         return None
     if document.version == "2.0":
@@ -76,11 +79,11 @@ def _schema(document: OpenApiDocument, response: Any, produces: Any) -> Any:
 
 def _with_definitions(document: OpenApiDocument, fragment: Fragment, budget: int) -> Outputs:
     if fragment.size > budget:
-        return Outputs({}, notes=("the schema of the answer is too large and was left out",))
+        return Outputs({}, notes=("the schema of the response is too large and was left out",))
     closure = document.book.closure(fragment.refs, mode=Mode.OUTPUT, budget=budget - fragment.size)
     schema = fragment.schema
     if len(schema) == 1 and "$ref" in schema:
-        # What stands behind a bare reference is easier to read in place of it.
+        # A schema that is only a reference is easier to read when replaced by its target.
         name = schema["$ref"].removeprefix(_REF)
         defs = closure.defs
         if fragment.refs[0] not in closure.referenced:
@@ -90,5 +93,5 @@ def _with_definitions(document: OpenApiDocument, fragment: Fragment, budget: int
 
 
 def _outputs_of(schema: Json, defs: Json, size: int, cut: int) -> Outputs:
-    notes = (f"the schema of the answer is large: {cut} of its parts were left open",) if cut else ()
+    notes = (f"the schema of the response is large: {cut} of its parts were left open",) if cut else ()
     return Outputs({**schema, "$defs": defs} if defs else schema, size, notes)

@@ -1,8 +1,8 @@
-"""OpenAPI Overlay 1.0: a list of changes that is laid over a document before it is converted.
+"""OpenAPI Overlay 1.0: a list of changes that is applied to a document before it is converted.
 
 Overlay Specification 1.0.0 section 4.4: actions in order, each with a JSONPath (RFC 9535) `target` and
-`update` (merged into each object, appended to each array) or `remove`. Filters in filters take time that is a
-power of the document's size, so the CPU time of all actions is limited.
+`update` (merged into each object, appended to each array) or `remove`. Nested filters take time polynomial in
+the document's size, so the CPU time of all actions is limited.
 """
 
 import re
@@ -24,7 +24,7 @@ Warn = Callable[[str, str], None]
 
 
 def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
-    """The actions of an overlay document in JSON or YAML.
+    """Parse an overlay document in JSON or YAML; return its actions.
 
     Raises InvalidDocument with pointers below `/overlay`, or TooLarge.
     """
@@ -48,33 +48,33 @@ def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
 
 
 def lay_over(raw: Json, actions: list[Json], *, limits: DocumentLimits, warn: Warn) -> Json:
-    """A changed copy of the document. An action that finds nothing is a remark.
+    """Return a copy of the document with the actions applied. An action that selects nothing gives a warning.
 
-    Raises InvalidDocument for what is no longer an object, TooLarge beyond `limits.nodes` or
+    Raises InvalidDocument where the result is not an object, TooLarge beyond `limits.nodes` or
     `limits.overlay_seconds`.
     """
     seconds = limits.overlay_seconds
     with cpu_limit(seconds, f"The overlay takes more than {seconds:g} seconds of CPU time"):
         changed = _applied(raw, actions, limits, warn)
     if not isinstance(changed, dict):
-        raise InvalidDocument("The overlay leaves nothing of the document")
-    # Files of a bundle stand two levels deeper than in their own document.
+        raise InvalidDocument("The overlay removes the whole document")
+    # Files of a bundle are nested two levels deeper than in their own document.
     measure(changed, replace(limits, depth=limits.depth + 2))
     return changed
 
 
 def _applied(raw: Json, actions: list[Json], limits: DocumentLimits, warn: Warn) -> Any:
-    # Aliases of YAML are one object in several places, of which an action may mean only one.
+    # YAML aliases are one object in several places, of which an action may select only one.
     changed: Any = _copied(raw)
     paths = JSONPaths()
     added = 0
     for number, action in enumerate(actions):
         found = _find(paths, action["target"], changed, number)
         for pattern in sorted(paths.unusable):
-            warn("", f"action {number} of the overlay has a pattern that is no I-Regexp: {pattern[:200]}")
+            warn("", f"action {number} of the overlay has a pattern that is not an I-Regexp: {pattern[:200]}")
         paths.unusable.clear()
         if not found:
-            warn("", f"action {number} of the overlay finds nothing: {action['target'][:200]}")
+            warn("", f"action {number} of the overlay selects nothing: {action['target'][:200]}")
         elif action.get("remove") is True:
             changed = _removed(changed, found)
         elif "update" in action:
@@ -92,7 +92,7 @@ def _check_action(paths: JSONPaths, action: Any, at: str) -> None:
     if "update" not in action and action.get("remove") is not True:
         raise _invalid(at, "Give `update`, or `remove: true`.")
     if len(action["target"]) > _MAX_TARGET:
-        raise _invalid(f"{at}/target", f"A target has at most {_MAX_TARGET} characters.")
+        raise _invalid(f"{at}/target", f"A target may have at most {_MAX_TARGET} characters.")
     try:
         paths.check(action["target"])
     except ValueError:
@@ -103,11 +103,11 @@ def _find(paths: JSONPaths, target: str, changed: Any, number: int) -> list[Part
     try:
         return paths.find(target, changed)
     except ValueError:
-        raise _invalid(f"/actions/{number}/target", "This JSONPath cannot be followed.") from None
+        raise _invalid(f"/actions/{number}/target", "This JSONPath cannot be evaluated.") from None
 
 
 def _removed(changed: Any, found: list[Parts]) -> Any:
-    # From the back, so that the indexes of a list stay true.
+    # From the back, so that the indexes of a list stay valid.
     for parts in sorted(
         found, key=lambda parts: (len(parts), [_order(part) for part in parts]), reverse=True
     ):

@@ -1,4 +1,5 @@
-"""Parameters: merging path and operation level, styles, and what must not be offered to a caller.
+"""Parameters: merges those of path and operation, reads styles, and excludes those that a client must not
+set.
 
 OAS Parameter Object (3.x section 4.8.12), Swagger 2.0 Parameter Object with `collectionFormat`.
 """
@@ -25,7 +26,7 @@ _STYLES = {
     "header": {"simple"},
     "cookie": {"form"},
 }
-# Swagger 2.0 `collectionFormat` in the words of 3.x; `tsv` has none there.
+# Swagger 2.0 `collectionFormat` as a style of 3.x; `tsv` has no equivalent there.
 _COLLECTIONS = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tabDelimited"}
 _SCALARS = ("string", "integer", "number", "boolean")
 _PARAMETER_FIELDS = frozenset(
@@ -35,7 +36,7 @@ _PARAMETER_FIELDS = frozenset(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 # OAS: header parameters of these names "SHALL be ignored"; they are described elsewhere.
 _IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
-# What a caller must never set: the framing of the message, and who the caller is.
+# Headers that a client must never set: the framing of the message, and the identity of the client.
 _FRAMING = frozenset(
     {"host", "content-length", "transfer-encoding", "te", "connection", "upgrade", "keep-alive", "trailer"}
     | {"expect", "cookie", "forwarded", "x-real-ip"}
@@ -44,7 +45,7 @@ _FRAMING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter as it will stand in a plan; `location` may also be 2.0's `body` or `formData`."""
+    """One parameter of an argument plan; `location` may also be Swagger 2.0's `body` or `formData`."""
 
     name: str
     location: str
@@ -59,11 +60,13 @@ class Parameter:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes a parameter unique; header names are the same in any case (RFC 9110 section 5.1)."""
+        """The name and location that identify a parameter; header names are case-insensitive (RFC 9110
+        section 5.1).
+        """
         return (self.name.lower() if self.location == "header" else self.name, self.location)
 
     def plan(self, alias: str) -> Json:
-        """The parameter as a member of the call template's `parameters`."""
+        """Return the parameter as a member of the call template's `parameters`; `alias` is its input."""
         return {
             "input": alias,
             "name": self.name,
@@ -79,7 +82,8 @@ class Parameter:
 def merge_parameters(
     document: OpenApiDocument, levels: Sequence[tuple[Any, str]], *, notes: list[str]
 ) -> list[Parameter]:
-    """The parameters of an operation from both levels (path first); a later one takes an earlier one's place.
+    """Return the parameters of an operation, merged from both levels (path first); a later one overrides an
+    earlier one.
 
     Raises OperationProblem for a dangling reference and for a required parameter that cannot be read.
     """
@@ -109,9 +113,10 @@ def merge_parameters(
 def offered(
     parameters: Sequence[Parameter], *, credentials: frozenset[tuple[str, str]], notes: list[str]
 ) -> list[Parameter]:
-    """Those that a caller may fill: no ignored or framing headers, and nothing that a stored credential sets.
+    """Return the parameters that are inputs: not ignored or framing headers, nor those that a credential
+    sets.
 
-    `credentials` holds (name, location) of the API keys that the operation asks for.
+    `credentials` contains (name, location) of the API keys that the operation requires.
     """
     kept: list[Parameter] = []
     for parameter in parameters:
@@ -132,12 +137,12 @@ def _reason_to_withhold(parameter: Parameter, credentials: frozenset[tuple[str, 
     if name in _IGNORED_HEADERS:
         return "OpenAPI says that it is ignored"
     if name in _FRAMING or name.startswith(("proxy-", "x-forwarded-")):
-        return "a caller may not set it"
+        return "clients may not set it"
     return None
 
 
 def undeclared_path_parameter(name: str) -> Parameter:
-    """A path parameter that the template has and the document does not declare."""
+    """Return a path parameter for a placeholder that the document does not declare: a required string."""
     schema: Json = {"type": "string"}
     fragment = Fragment(schema, (), (), 20)
     return Parameter(name, "path", True, "simple", False, False, None, fragment, "", {})
@@ -156,7 +161,7 @@ def _read(document: OpenApiDocument, node: Any, at: str, notes: list[str]) -> Pa
 
 
 def _parameter(document: OpenApiDocument, found: ResolvedNode) -> Parameter | str:
-    """The parameter, or what is wrong with one that is not required."""
+    """Return the parameter, or what is wrong with it where it is not required."""
     node, at = found.node, found.pointer
     if not isinstance(node, dict):
         return "is not an object"
@@ -177,7 +182,7 @@ def _defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
         return "has no name"
     known = (*LOCATIONS, "body", "formData") if document.version == "2.0" else LOCATIONS
     if location not in known:
-        return "is in no known place"
+        return "has no known location"
     if location in {"header", "cookie"} and not _TOKEN.fullmatch(name):
         return f"has a name that no {location} can carry"
     if len(name) > 1_000:
@@ -206,7 +211,7 @@ def _read_v3(document: OpenApiDocument, node: Json, at: str) -> Parameter:
             content_type = media.concrete(chosen)
     fragment = with_description(document.book.fragment(schema, schema_pointer, mode=Mode.INPUT), node)
     if content_type is not None and "*" in str(chosen) and fragment.schema.get("type") in _SCALARS:
-        # `*/*` says nothing: an identifier is meant as it is, not in JSON's quotes.
+        # `*/*` does not mean JSON here: an identifier is sent as it is, not in JSON's quotes.
         content_type = None
     required, reserved = node.get("required") is True, node.get("allowReserved") is True
     return Parameter("", location, required, style, explode, reserved, content_type, fragment, at, node)
@@ -226,14 +231,16 @@ def _read_v2(document: OpenApiDocument, node: Json, at: str) -> Parameter:
         style = _COLLECTIONS.get(collection, default) if node.get("type") == "array" else default
         explode = collection == "multi"
         if "schema" in schema:
-            # Not 2.0, but what people write who know 3.x.
+            # Not valid in 2.0, but written by people who know 3.x.
             schema = schema["schema"]
     fragment = with_description(document.book.fragment(schema, at, mode=mode), node)
     return Parameter("", location, required, style, explode, False, None, fragment, at, node)
 
 
 def with_description(fragment: Fragment, node: Json) -> Fragment:
-    """The fragment with the description, deprecation and example of the node that holds the schema."""
+    """Return the fragment with the description, deprecation and example of the node that contains the
+    schema.
+    """
     extra: Json = {}
     text = clean(node.get("description"), max_length=SCHEMA_TEXT)[0]
     if text:

@@ -1,4 +1,4 @@
-"""Path templates and their placeholders: every one of them ends up as a required input.
+"""Path templates and their placeholders, each of which becomes a required input.
 
 Documents declare parameters that the path does not have, use placeholders that they do not declare, and write
 RFC 6570 operators or router patterns (`{id:[0-9]+}`, `{path*}`, `{?page}`) where OpenAPI has plain names.
@@ -19,9 +19,9 @@ _NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]")
 def match_placeholders(
     path: str, parameters: Sequence[Parameter], *, notes: list[str]
 ) -> tuple[str, list[Parameter]]:
-    """The path with plain placeholders, and the parameters that fill them and the rest.
+    """Return the path with plain placeholders, and all parameters, with one for each placeholder.
 
-    Raises OperationProblem for a path that no URL can be made of.
+    Raises OperationProblem for a path that cannot be part of a URL.
     """
     declared = {parameter.name for parameter in parameters if parameter.location == "path"}
     route = _plain(path, declared)
@@ -38,7 +38,9 @@ def match_placeholders(
                 None,
             )
             if match is None:
-                notes.append(f"path parameter `{parameter.name}` is left out: the path has no place for it")
+                notes.append(
+                    f"path parameter `{parameter.name}` is left out: the path has no placeholder for it"
+                )
                 continue
             notes.append(f"path parameter `{parameter.name}` fills `{{{match}}}`")
             undeclared.discard(match)

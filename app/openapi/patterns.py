@@ -1,4 +1,4 @@
-"""Regular expressions of schemas: kept only if Python, ECMA 262 and the validator can all read them."""
+"""Regular expressions of schemas: retained only if Python, ECMA 262 and the validator can all read them."""
 
 import re
 import warnings
@@ -18,14 +18,14 @@ _PYTHON_GROUP = re.compile(r"\(\?(?:P|#|>|\(|[aiLmsux-]+[:)])")
 
 
 class Patterns:
-    """Judges the patterns of one document, each once, and bounds what all of them may cost together."""
+    """Checks the patterns of one document, each once, and bounds the cost of all of them together."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
         self._work = 0
 
     def usable(self, pattern: str) -> bool:
-        """Whether a pattern may stay in a tool's schema."""
+        """Return whether a pattern may stay in a tool's schema."""
         known = self._known.get(pattern)
         if known is None:
             known = self._known[pattern] = self._judge(pattern)
@@ -43,7 +43,9 @@ class Patterns:
 
 
 def _is_python_only(pattern: str) -> bool:
-    """Whether a pattern has a group of Python's own, a possessive quantifier (`a++`), `\\A` or `\\Z`."""
+    """Return whether a pattern has a group that only Python knows, a possessive quantifier (`a++`), `\\A`
+    or `\\Z`.
+    """
     quantified = False
     for found in _ATOM.finditer(pattern):
         token = found[0]
@@ -59,7 +61,7 @@ def _is_python_only(pattern: str) -> bool:
 
 
 def _unrolled(pattern: str) -> int:
-    """About how many states a pattern has once its counted repetitions are written out."""
+    """Return an estimate of the states that a pattern has once its counted repetitions are unrolled."""
     groups = [0]
     atom = 0
     for found in _ATOM.finditer(pattern):

@@ -1,4 +1,4 @@
-"""Local references: RFC 6901 pointers and 3.1's identifiers, resolved in the document and nowhere else."""
+"""Resolves local references (RFC 6901 pointers and 3.1's identifiers) within the document."""
 
 import re
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ _PERCENT = re.compile("%[0-9a-fA-F]{2}")
 
 
 class RefProblem(OperationProblem):
-    """A reference that leads nowhere, out of the document, or back to itself."""
+    """A reference that is dangling, leads out of the document, or leads back to itself."""
 
 
 def escape(token: str) -> str:
-    """One reference token, escaped as RFC 6901 section 3 says."""
+    """Return one reference token, escaped according to RFC 6901 section 3."""
     return token.replace("~", "~0").replace("/", "~1")
 
 
@@ -32,20 +32,20 @@ def _tokens_of(at: str) -> Tokens:
 
 
 def pointer(tokens: Tokens) -> str:
-    """The JSON pointer of a path of tokens."""
+    """Return the JSON pointer of a path of tokens."""
     return "".join(f"/{escape(token)}" for token in tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedNode:
-    """A node of the document and where it stands."""
+    """A node of the document and its JSON pointer."""
 
     node: Any
     pointer: str
 
 
 class References:
-    """Looks local references up in one raw document. Only `#/...` is followed; nothing is ever fetched."""
+    """Resolves the local references of one raw document. Nothing is ever fetched."""
 
     def __init__(self, raw: Json, identifiers: Identifiers | None = None) -> None:
         self._raw = raw
@@ -55,7 +55,9 @@ class References:
         self._parsed: dict[str, Tokens] = {}
 
     def tokens(self, reference: str, *, at: str) -> Tokens:
-        """The tokens of a `$ref` value at a pointer; raises RefProblem unless it leads into this document."""
+        """Return the tokens of a `$ref` value at a pointer; raise RefProblem unless it leads into this
+        document.
+        """
         named = None if self._named is None else self._named.resolve(reference, at=_tokens_of(at))
         if named is not None:
             return named
@@ -66,7 +68,7 @@ class References:
             raise RefProblem("refers to another document; only references inside the document are followed",
                              pointer=at)  # fmt: skip
         if not reference.startswith("#/"):
-            raise RefProblem("has a reference that is no JSON pointer (`#/...`)", pointer=at)
+            raise RefProblem("has a reference that is not a JSON pointer (`#/...`)", pointer=at)
         tokens = tuple(_unescape(token) for token in reference[2:].split("/"))
         if _PERCENT.search(reference) and self._find(tokens) is None:
             # RFC 6901 section 6: in a URI fragment, tokens are percent-encoded; `~1` may itself be.
@@ -75,20 +77,22 @@ class References:
         return tokens
 
     def dynamic(self, reference: str, *, at: str) -> Tokens | None:
-        """The one schema that a `$dynamicRef` can mean; None if several carry its anchor, or none does."""
+        """Return the one schema that a `$dynamicRef` can mean; None if several have its anchor, or none
+        has.
+        """
         if self._named is None or self._named.dynamic.get(reference.partition("#")[2], 1) > 1:
             return None
         return self._named.resolve(reference, at=_tokens_of(at))
 
     def target(self, tokens: Tokens, *, at: str) -> ResolvedNode:
-        """What stands at the tokens; raises RefProblem (blaming `at`) when nothing does."""
+        """Return the node at the tokens; raise RefProblem (with the pointer `at`) where there is none."""
         found = self._find(tokens)
         if found is None:
             raise RefProblem(f"refers to `#{pointer(tokens)[:200]}`, which does not exist", pointer=at)
         return found
 
     def follow(self, node: Any, *, at: str) -> ResolvedNode:
-        """The node itself, or what its `$ref` leads to, over as many hops as needed.
+        """Return the node itself, or the one that its chain of `$ref`s leads to.
 
         Raises RefProblem for a dangling, external or endless chain.
         """

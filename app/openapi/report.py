@@ -1,4 +1,4 @@
-"""The import report: one verdict per operation, and what was mended or dropped on the way."""
+"""The import report: the outcome of each operation, and warnings about what was repaired or dropped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,9 @@ _MAX_WARNINGS = 1_000
 
 
 class OperationProblem(Exception):
-    """This operation cannot become a tool; `reason` is a sentence, `pointer` (RFC 6901) says where."""
+    """An operation cannot become a tool. `reason` is the predicate of a sentence about it, `pointer` (RFC
+    6901) tells where.
+    """
 
     def __init__(self, reason: str, *, pointer: str = "") -> None:
         super().__init__(reason)
@@ -19,13 +21,13 @@ class OperationProblem(Exception):
 
 @dataclass(slots=True)
 class Warnings:
-    """Remarks on parts of the document that several operations may share, each kept once."""
+    """Warnings about parts of the document that several operations may share, each stored once."""
 
     _seen: dict[tuple[str, str], None] = field(default_factory=dict)
     _omitted: int = 0
 
     def add(self, pointer: str, detail: str) -> None:
-        """Keep one remark; from the thousandth on they are only counted."""
+        """Add a warning; after the thousandth they are only counted."""
         if (pointer, detail) in self._seen:
             return
         if len(self._seen) >= _MAX_WARNINGS:
@@ -34,16 +36,16 @@ class Warnings:
         self._seen[pointer, detail] = None
 
     def as_json(self) -> list[Json]:
-        """The remarks in the order in which they arose."""
-        remarks = [{"pointer": pointer, "detail": detail} for pointer, detail in self._seen]
+        """Return the warnings in the order in which they were added."""
+        items = [{"pointer": pointer, "detail": detail} for pointer, detail in self._seen]
         if self._omitted:
-            remarks.append({"pointer": "", "detail": f"{self._omitted} further remarks are left out"})
-        return remarks
+            items.append({"pointer": "", "detail": f"{self._omitted} further warnings are left out"})
+        return items
 
 
 @dataclass(frozen=True, slots=True)
 class OperationOutcome:
-    """What became of one operation; `reason` is set when it was skipped."""
+    """The outcome of one operation: its verdict, and the reason if it was skipped."""
 
     source_key: str
     name: str
@@ -53,7 +55,7 @@ class OperationOutcome:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> Json:
-        """The verdict as a member of the report's `operations`."""
+        """Return the outcome as a member of the report's `operations`."""
         form: Json = {"source_key": self.source_key, "name": self.name, "verdict": self.verdict}
         if self.reason is not None:
             form["reason"] = self.reason
@@ -61,7 +63,7 @@ class OperationOutcome:
 
 
 def report(verdicts: Sequence[OperationOutcome], warnings: Warnings) -> Json:
-    """The report as JSON. A renamed operation counts as accepted, too."""
+    """Return the report as JSON. A renamed operation also counts as accepted."""
     of = [verdict.verdict for verdict in verdicts]
     counts = {
         "operations": len(of),

@@ -1,6 +1,6 @@
-"""Schemas of a document, each converted once; a tool gets the closure of what it refers to as its `$defs`.
+"""Converts each schema of a document once; a tool's `$defs` are the closure of the schemas that it refers to.
 
-Nothing is ever inlined, so cycles stay cycles and a fan-out of 2^n stays n definitions.
+Nothing is inlined, so cycles remain cycles and a fan-out of 2^n remains n definitions.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ _INFINITE = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A converted schema: its JSON, what it refers to (in first-visit order), and its size in bytes.
+    """A converted schema: its JSON, its references (in first-visit order), and its size in bytes.
 
-    `in_place` are the references that constrain the very same value (`$ref`, `allOf`, ...): a circle of those
-    never comes to an end, while one through a property does.
+    `in_place` are the references that apply to the same value (`$ref`, `allOf`, ...): validation never
+    terminates with a cycle of those, while it does with a cycle through a property.
     """
 
     schema: Json
@@ -46,9 +46,10 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The `$defs` of one tool, their size in bytes, and how many were cut short for their size.
+    """The `$defs` of one tool, their size in bytes, and the number replaced by `{}` because of their size
+    (`cut`).
 
-    `within` are those that others of them (or they themselves) refer to.
+    `referenced` are those that other definitions (or they themselves) refer to.
     """
 
     defs: Json
@@ -58,7 +59,7 @@ class Closure:
 
 
 class SchemaRegistry:
-    """Converts and remembers the schemas of one document."""
+    """Converts and caches the schemas of one document."""
 
     def __init__(self, references: References, *, version: str, warnings: Warnings) -> None:
         self._references = references
@@ -76,7 +77,9 @@ class SchemaRegistry:
         self._hidden: dict[tuple[int, Mode], tuple[Any, frozenset[str]]] = {}
 
     def fragment(self, node: Any, at: str, *, mode: Mode) -> Fragment:
-        """The schema that stands at pointer `at`. Raises RefProblem for a reference out of the document."""
+        """Return the converted schema at the pointer `at`; raise RefProblem for a reference out of the
+        document.
+        """
         known = self._inline.get((id(node), mode))
         if known is None:
             known = node, self._convert(node, at, mode)
@@ -84,10 +87,10 @@ class SchemaRegistry:
         return known[1]
 
     def closure(self, refs: Iterable[Tokens], *, mode: Mode, budget: int) -> Closure:
-        """All definitions that the references reach, nearest first, within `budget` bytes.
+        """Return all definitions that the references reach, nearest first, within `budget` bytes.
 
         Beyond the budget a definition becomes `{}` (any value). Raises RefProblem for a dangling reference
-        and for schemas that refer to themselves in place; in answers both become `{}`.
+        and for schemas that refer to themselves in place; with Mode.OUTPUT both become `{}`.
         """
         key = (tuple(refs), mode, budget)
         known = self._closures.get(key)
@@ -102,7 +105,7 @@ class SchemaRegistry:
         return known
 
     def component(self, tokens: Tokens, *, mode: Mode) -> Fragment:
-        """The schema that a reference leads to. Raises RefProblem if there is none that can be read."""
+        """Return the schema that a reference leads to; raise RefProblem if there is none that can be read."""
         known = self._components.get((tokens, mode))
         if known is None:
             try:
@@ -115,10 +118,12 @@ class SchemaRegistry:
             raise known
         return known
 
-    # What a walk asks (dialect.Names) ----------------------------------------------------------------------
+    # The protocol dialect.SchemaContext ---------------------------------------------------------------------
 
     def refer(self, reference: str, *, at: str) -> tuple[Tokens, str]:
-        """The key of a local reference and its name in `$defs`."""
+        """Return the key of a local reference and its name in `$defs`; raise RefProblem where it is not
+        local.
+        """
         tokens = self._references.tokens(reference, at=at)
         name = self._names.get(tokens)
         if name is None:
@@ -132,20 +137,20 @@ class SchemaRegistry:
         return tokens, name
 
     def dynamic(self, reference: str, *, at: str) -> str | None:
-        """A plain reference for a `$dynamicRef` that can mean one schema only."""
+        """Return a plain reference for a `$dynamicRef`, None where it may mean several schemas."""
         tokens = self._references.dynamic(reference, at=at)
         return None if tokens is None else f"#{pointer(tokens)}"
 
     def hidden(self, node: Any, mode: Mode) -> bool:
-        """Whether a property is marked readOnly (for inputs) or writeOnly (for answers)."""
+        """Return whether a property is marked readOnly (for inputs) or writeOnly (for outputs)."""
         return self._marked(node, "writeOnly" if mode is Mode.OUTPUT else "readOnly", _MAX_LOOKUP_DEPTH)
 
     def hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
-        """The hidden properties of an object schema and of all that it is made of."""
+        """Return the hidden properties of an object schema, of its reference and of its `allOf`."""
         return self._hidden_names(node, mode, _MAX_LOOKUP_DEPTH)
 
     def warn(self, at: str, detail: str) -> None:
-        """Keep a remark for the report."""
+        """Add a warning to the report."""
         self._warnings.add(at, detail)
 
     # --------------------------------------------------------------------------------------------------------
@@ -180,15 +185,16 @@ class SchemaRegistry:
         return Closure(defs, size, cut, frozenset(referenced))
 
     def _terminating(self, tokens: Tokens, mode: Mode) -> Fragment | None:
-        """The component, if a validator comes to an end with it; None where an answer may do without it."""
+        """Return the component if validation with it terminates; else raise RefProblem, or with Mode.OUTPUT
+        return None.
+        """
         try:
             fragment = self.component(tokens, mode=mode)
             self._check_termination(tokens, mode)
         except RefProblem as problem:
             if mode is not Mode.OUTPUT:
                 raise
-            remark = f"an answer's schema {problem.reason}; it was taken as `any value`"
-            self.warn(problem.pointer, remark)
+            self.warn(problem.pointer, f"a response's schema {problem.reason}; it was taken as `any value`")
             return None
         return fragment
 
@@ -197,7 +203,9 @@ class SchemaRegistry:
             raise RefProblem("refers to itself, or to too long a chain of schemas", pointer=pointer(tokens))
 
     def _in_place_depth(self, start: Tokens, mode: Mode) -> int:
-        """The longest way of in-place references from a component; a circle counts as endless."""
+        """Return the length of the longest chain of in-place references from a component; a cycle is
+        infinite.
+        """
         stack = [start]
         open_: set[Tokens] = set()
         while stack:
@@ -210,7 +218,7 @@ class SchemaRegistry:
             if tokens in open_ or not missing:
                 stack.pop()
                 open_.discard(tokens)
-                # A step that is still open, or the component itself, closes a circle.
+                # A step that is still open, or the component itself, closes a cycle.
                 heights = [self._in_place_depths.get((step, mode), _INFINITE) for step in steps]
                 self._in_place_depths[tokens, mode] = min(1 + max(heights, default=0), _INFINITE)
             else:

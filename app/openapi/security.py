@@ -1,4 +1,4 @@
-"""Security requirements -> an OR of ANDs of credential slots, and the slots themselves.
+"""Converts security requirements to an OR of ANDs of credential slots, and security schemes to slots.
 
 OAS 3.x Security Scheme and Security Requirement Objects; Swagger 2.0 `securityDefinitions`.
 """
@@ -19,11 +19,11 @@ from app.openapi.text import clean, label
 _SLOT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-# The most that a real document has is 26 alternatives of two credentials (Google's Data Portability).
+# The maximum in a real document is 26 alternatives of two credentials (Google's Data Portability).
 _MAX_ALTERNATIVES = 40
 _MAX_NEEDS = 8
 _MAX_SCOPES = 50
-# The flow whose token URL works without a person comes first; the names of 2.0 stand beside those of 3.x.
+# The flow whose token URL works without a person comes first; the names of 2.0 follow those of 3.x.
 _FLOWS = (
     "clientCredentials",
     "application",
@@ -38,7 +38,11 @@ Alternatives = list[list[Json]]
 
 @dataclass(frozen=True, slots=True)
 class SlotAlternatives:
-    """An OR of ANDs of slots; `keys` are the (name, location) of its API keys, which no caller gives."""
+    """An OR of ANDs of slots; `keys` are the (name, location) of its API keys, which are never inputs of a
+    tool.
+
+    `size` is the number of bytes of the alternatives as JSON.
+    """
 
     alternatives: Alternatives
     keys: frozenset[tuple[str, str]] = frozenset()
@@ -46,7 +50,9 @@ class SlotAlternatives:
 
 
 class SecuritySlots:
-    """The security schemes of a document, as the tools ask for them."""
+    """The security schemes of a document as credential slots, created when an operation first requires
+    them.
+    """
 
     def __init__(self, document: OpenApiDocument) -> None:
         self._document = document
@@ -57,7 +63,9 @@ class SecuritySlots:
         self._slots: dict[str, Json] = {}
 
     def requirements(self, operation: Json, at: str, *, notes: list[str]) -> SlotAlternatives:
-        """What an operation asks for: its own `security`, else the document's. [] asks for nothing."""
+        """Return what an operation requires: its own `security`, else the document's. No alternatives:
+        nothing.
+        """
         listed, at = operation.get("security"), f"{at}/security"
         if listed is None:
             listed, at = self._document.raw.get("security"), "/security"
@@ -81,9 +89,9 @@ class SecuritySlots:
         )
 
     def used(self, needs: list[tuple[Alternatives, str]]) -> list[Json]:
-        """The slots that tools ask for, with the scopes of all of them and the origin they are sent to first.
+        """Return the slots that tools require, with the scopes of all tools and the origin of the first.
 
-        `needs` holds the requirements and the URL of each tool, in order.
+        `needs` contains the requirements and the URL of each tool, in order.
         """
         slots_used: dict[str, tuple[dict[str, None], str]] = {}
         seen: set[int] = set()
@@ -108,7 +116,7 @@ class SecuritySlots:
             notes.append("`security` is not a list; it was read as its only alternative")
             listed = [listed]
         if not isinstance(listed, list):
-            notes.append(f"`security` at {at} was not understood; no credential is sent")
+            notes.append(f"`security` at {at} is not a list; no credential is sent")
             return []
         if len(listed) > _MAX_ALTERNATIVES:
             notes.append(f"only the first {_MAX_ALTERNATIVES} alternatives of `security` were taken")
@@ -129,7 +137,7 @@ class SecuritySlots:
 
     def _slot(self, name: str) -> str:
         slot = name
-        # Dots alone would be a path of another kind in `/credentials/{slot}`.
+        # A name of dots alone would be a dot segment in `/credentials/{slot}`.
         if not _SLOT.fullmatch(name) or not name.strip("."):
             digest = hashlib.sha256(name.encode()).hexdigest()[:8]
             slot = f"{_ILLEGAL.sub('_', name).strip('_')[:55] or 'slot'}_{digest}"
@@ -149,7 +157,7 @@ class SecuritySlots:
         except RefProblem:
             node = None
         if not isinstance(node, dict):
-            self._document.warnings.add(at, "a security scheme that operations ask for is not defined")
+            self._document.warnings.add(at, "a security scheme that operations require is not defined")
             return made
         made["description"] = clean(node.get("description"), max_length=1_000)[0]
         made["scheme_type"] = label(node.get("type")) or "undefined"
@@ -177,7 +185,7 @@ class SecuritySlots:
             location == "query" or (location in ("header", "cookie") and _FIELD.fullmatch(name) is not None)
         )  # fmt: skip
         if not legal:
-            self._document.warnings.add(at, "an API key without a legal name and place is not supported")
+            self._document.warnings.add(at, "an API key without a legal name and location is not supported")
             return {}
         return {"kind": "api_key", "location": location, "name": name}
 

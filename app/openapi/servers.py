@@ -1,4 +1,4 @@
-"""Where an operation is: server selection, variables, RFC 3986 resolution, and the URL template."""
+"""The URL of an operation: server selection, server variables, RFC 3986 resolution, and the URL template."""
 
 import re
 from dataclasses import dataclass
@@ -15,12 +15,10 @@ _HOST = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253}")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _PLACEHOLDER = re.compile(r"\{([^{}/?#]+)\}")
 _EXPANSION = re.compile(r"\{[?&#][^{}]*\}")
-# Characters that a path may hold as they are (RFC 3986 section 3.3), and `%` of what is encoded already.
+# Characters that are legal in a path (RFC 3986 section 3.3), and the `%` of what is already encoded.
 _PATH_SAFE = "/%:@!$&'()*+,;=-._~"
 _QUERY_SAFE = _PATH_SAFE + "?"
-UNKNOWN_BASE = (
-    "has a relative server URL or none, and it is not known where the document came from: give `base_url`"
-)
+UNKNOWN_BASE = "has a relative server URL or none, and the URL of the document is not known: give `base_url`"
 _MAX_SERVERS = 50
 _MAX_URL = 4_000
 _MAX_TEMPLATE = 8_000
@@ -28,14 +26,16 @@ _MAX_TEMPLATE = 8_000
 
 @dataclass(frozen=True, slots=True)
 class BaseUrl:
-    """An absolute base URL without a trailing slash, and what had to be said about it."""
+    """An absolute base URL without a trailing slash, and notes on how it was derived."""
 
     url: str
     notes: tuple[str, ...] = ()
 
 
 def origin(url: str) -> str:
-    """`https://host[:port]` in lower case, without the scheme's own port (RFC 6454 section 6.1)."""
+    """Return `https://host[:port]` in lower case, without the scheme's default port (RFC 6454 section
+    6.1).
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host
@@ -44,9 +44,10 @@ def origin(url: str) -> str:
 
 
 def select_server(document: OpenApiDocument, levels: tuple[tuple[Any, str], ...]) -> BaseUrl:
-    """The server of an operation: the nearest level that lists any (operation, path, document).
+    """Return the base URL of an operation, from the first level that lists servers (operation, path,
+    document).
 
-    Raises OperationProblem when none of the level's servers gives an absolute http(s) URL.
+    Raises OperationProblem where none of that level's servers has an absolute http(s) URL.
     """
     for listed, at in levels:
         if isinstance(listed, list) and listed:
@@ -61,7 +62,10 @@ def select_server(document: OpenApiDocument, levels: tuple[tuple[Any, str], ...]
 
 
 def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
-    """Swagger 2.0: `schemes`, `host` and `basePath`; what is missing comes from where the document was."""
+    """Return the base URL of a Swagger 2.0 operation, from `schemes`, `host` and `basePath`.
+
+    What is missing comes from the URL of the document. Raises OperationProblem as `select_server` does.
+    """
     raw = document.raw
     schemes = operation.get("schemes") or raw.get("schemes")
     offered = [one for one in schemes if one in ("https", "http")] if isinstance(schemes, list) else []
@@ -81,9 +85,10 @@ def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
 
 
 def template(base_url: BaseUrl, path: str) -> str:
-    """The URL template of an operation: base, path and query, with `{placeholders}` as they were written.
+    """Return the URL template of an operation: base, path and query, with `{placeholders}` as they are
+    written.
 
-    A fragment in the path key (`/#Action=List`) names the operation only, and is cut off.
+    A fragment in the path key (`/#Action=List`) only distinguishes operations, and is removed.
     Raises OperationProblem for dot segments, which clients and servers would collapse, and for overlong URLs.
     """
     base = urlsplit(base_url.url)
@@ -102,7 +107,9 @@ def template(base_url: BaseUrl, path: str) -> str:
 
 
 def absolute(document: OpenApiDocument, url: Any) -> str | None:
-    """A URL of the document (a token endpoint) resolved against where it came from; None if not http(s)."""
+    """Return a URL of the document (a token endpoint) resolved against the document's; None if not
+    http(s).
+    """
     if not isinstance(url, str) or not url.strip():
         return None
     result = _resolve(document, url.strip(), prefer_base=False)
@@ -117,7 +124,9 @@ def _escaped(text: str, safe: str) -> str:
 
 
 def _choose(document: OpenApiDocument, listed: list[Any], at: str) -> BaseUrl | str:
-    """The first server that can be used: documents list `ws:` and half-written ones, too."""
+    """Return the first usable server, or the reason why none is: documents also list `ws:` and incomplete
+    ones.
+    """
     problem = ""
     for node in listed[:_MAX_SERVERS]:
         result: BaseUrl | str = "has a server that is not an object"
@@ -162,14 +171,17 @@ def _resolved_or_problem(document: OpenApiDocument, url: str, at: str) -> BaseUr
 
 
 def _resolve(document: OpenApiDocument, url: str, *, prefer_base: bool = True) -> BaseUrl | str:
-    """An absolute base URL; a relative one needs `base_url` (a folder) or the document's own URL."""
+    """Return an absolute base URL, or the reason why there is none.
+
+    A relative URL is resolved against `base_url` (as a folder) or the document's own URL.
+    """
     options = document.options
     parts = _split(url)
     if parts is not None and not parts.scheme and not (parts.netloc or options.url or options.base_url):
         return UNKNOWN_BASE
     if parts is not None and not parts.scheme:
         if prefer_base and options.base_url and not parts.netloc:
-            # What a registrar names is where the API is, so a server of "/" is that place itself.
+            # The registrar's base URL is that of the API, so a server of "/" is this URL itself.
             url = urljoin(options.base_url.rstrip("/") + "/", url if url.strip("/") else "")
         elif options.url or options.base_url:
             url = urljoin(options.url or options.base_url or "", url)
@@ -209,7 +221,9 @@ def _checked(url: str) -> BaseUrl | str:
 
 
 def _legal_authority(authority: str) -> str | None:
-    """Host and port, with an international name in its ASCII form (RFC 5890); None if they are not legal."""
+    """Return host and port, with an internationalised name in its ASCII form (RFC 5890); None if not
+    legal.
+    """
     match = _AUTHORITY.fullmatch(authority)
     if match is None or (match[2] and int(match[2][1:]) == 0):
         return None

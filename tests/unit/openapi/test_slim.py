@@ -79,7 +79,7 @@ def test_the_branches_of_the_answer_are_opened_before_those_of_the_inputs() -> N
     inputs = filler(100)
     shown = slimmed(inputs, outputs)
     assert shown is not None
-    assert shown.steps[-1] == "optional branches of the answer left open"
+    assert shown.steps[-1] == "optional branches of the response left open"
     assert shown.inputs == inputs
     assert shown.outputs["$defs"] == {"A": closed(b={"$ref": "#/$defs/B"}), "B": {}}
 
@@ -90,7 +90,7 @@ def test_required_branches_of_the_inputs_stay_and_optional_ones_are_opened() -> 
               "$defs": {"Body": body, "May": filler(400), "Must": filler(300)}}  # fmt: skip
     shown = slimmed(inputs, filler(2_000))
     assert shown is not None
-    assert shown.steps[-2:] == ("schema of the answer left out", "optional branches left open")
+    assert shown.steps[-2:] == ("schema of the response left out", "optional branches left open")
     assert shown.inputs["$defs"]["Must"] == filler(300)
     assert shown.inputs["$defs"]["May"] == {}
     assert shown.outputs == {}
