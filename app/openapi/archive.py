@@ -96,7 +96,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], limits: DocumentLimits) -> No
         _check_entry(entry)
         name = entry.filename.rstrip("/")
         if name in seen:
-            raise InvalidDocument(f"The zip archive holds {_shown(name)} twice")
+            raise InvalidDocument(f"The zip archive contains {_shown(name)} twice")
         seen.add(name)
 
 
@@ -106,11 +106,11 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
         raise InvalidDocument(f"The zip archive has a path that is not allowed: {_shown(name)}")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise InvalidDocument(f"The zip archive holds a link or a device: {_shown(name)}")
+        raise InvalidDocument(f"The zip archive contains a link or a device: {_shown(name)}")
     if entry.flag_bits & 0x1:
         raise InvalidDocument("The zip archive is encrypted")
     if _NESTED.search(name):
-        raise InvalidDocument(f"The zip archive holds another archive: {_shown(name)}")
+        raise InvalidDocument(f"The zip archive contains another archive: {_shown(name)}")
     if entry.file_size > max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * entry.compress_size):
         raise TooLarge(f"The zip archive compresses {_shown(name)} more than {_MAX_RATIO} to 1")
 
@@ -128,7 +128,7 @@ def _content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     if len(content) != entry.file_size:
         raise InvalidDocument(f"The zip archive is wrong about the size of {_shown(entry.filename)}")
     if content.startswith(_ARCHIVES):
-        raise InvalidDocument(f"The zip archive holds another archive: {_shown(entry.filename)}")
+        raise InvalidDocument(f"The zip archive contains another archive: {_shown(entry.filename)}")
     return content
 
 

@@ -135,14 +135,14 @@ class _Gathering:
 
     def _target(self, file: str, path: str) -> str | None:
         """Return the path of the file that a reference names; None if there is none that can be read."""
-        wanted = self._path(file, path)
-        if wanted is None:
+        target_path = self._path(file, path)
+        if target_path is None:
             return None
-        for spelling in dict.fromkeys((wanted, unquote(wanted))):
+        for spelling in dict.fromkeys((target_path, unquote(target_path))):
             if self._is_there(spelling):
                 return spelling
-        if len(self.missing) < MAX_MISSING and not self.known.get(wanted):
-            self.missing[wanted] = None
+        if len(self.missing) < MAX_MISSING and not self.known.get(target_path):
+            self.missing[target_path] = None
         return None
 
     def _path(self, file: str, path: str) -> str | None:

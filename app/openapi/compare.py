@@ -32,7 +32,7 @@ class SchemaChange:
     effect: Effect
     pointer: str
     detail: str
-    member: Literal["added", "gone"] | None = None
+    member: Literal["added", "removed"] | None = None
     """Whether a property of an object was added or removed; None for other differences."""
 
 
@@ -79,19 +79,22 @@ class _Comparison:
         before, after = _map(old, "properties"), _map(new, "properties")
         required_before, required_now = _names(old), _names(new)
         for name in sorted(required_now - required_before):
-            yield SchemaChange("narrowed", f"{at}/{_escaped(name)}", "It is required now.")
+            yield SchemaChange("narrowed", f"{at}/{_escaped(name)}", "The property is required now.")
         for name in sorted(required_before - required_now):
-            yield SchemaChange("widened", f"{at}/{_escaped(name)}", "It is no longer required.")
+            yield SchemaChange("widened", f"{at}/{_escaped(name)}", "The property is no longer required.")
         was_closed, is_closed = (one.get("additionalProperties") is False for one in (old, new))
         for name in [*before, *(name for name in after if name not in before)]:
             member_pointer = f"{at}/{_escaped(name)}"
             if name not in after:
                 yield SchemaChange(
-                    "narrowed" if is_closed else "widened", member_pointer, "It is gone.", "gone"
+                    "narrowed" if is_closed else "widened",
+                    member_pointer,
+                    "The property was removed.",
+                    "removed",
                 )
             elif name not in before:
                 yield SchemaChange(
-                    "widened" if was_closed else "narrowed", member_pointer, "It is new.", "added"
+                    "widened" if was_closed else "narrowed", member_pointer, "The property is new.", "added"
                 )
             else:
                 yield from self.nodes(before[name], after[name], member_pointer, depth - 1)

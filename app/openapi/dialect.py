@@ -200,15 +200,15 @@ class SchemaConverter:
             return
         properties = node.get("properties")
         properties = properties if isinstance(properties, dict) else {}
-        kept = dict.fromkeys(
+        retained = dict.fromkeys(
             name
             for name in names
             if isinstance(name, str)
             and name not in hidden
             and not self._context.hidden(properties.get(name), self._mode)
         )
-        if kept:
-            out["required"] = list(kept)
+        if retained:
+            out["required"] = list(retained)
 
     def _types(self, node: Json, out: Json, at: str) -> None:
         if self._mode is Mode.FILES:

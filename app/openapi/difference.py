@@ -157,7 +157,7 @@ def _breaks(aspect: Literal["input", "output"], change: SchemaChange) -> bool:
     """
     if aspect == "input":
         return change.effect != "widened"
-    return change.member == "gone" or (change.effect != "narrowed" and change.member != "added")
+    return change.member == "removed" or (change.effect != "narrowed" and change.member != "added")
 
 
 def _placing(template: Json) -> Json:

@@ -118,14 +118,14 @@ def offered(
 
     `credentials` contains (name, location) of the API keys that the operation requires.
     """
-    kept: list[Parameter] = []
+    retained: list[Parameter] = []
     for parameter in parameters:
         reason = _reason_to_withhold(parameter, credentials)
         if reason is None:
-            kept.append(parameter)
+            retained.append(parameter)
         else:
             notes.append(f"{parameter.location} parameter `{parameter.name}` is not an input: {reason}")
-    return kept
+    return retained
 
 
 def _reason_to_withhold(parameter: Parameter, credentials: frozenset[tuple[str, str]]) -> str | None:

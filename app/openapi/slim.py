@@ -140,8 +140,8 @@ class Slimmer:
         pruning = _Pruning(self._forms, defs, room - _BRACKETS)
         # A root with definitions takes at most three quarters.
         made = pruning.root(with_size(slimmed(root, _LAST_LEVEL, keep)))
-        kept = pruning.definitions()
-        return ({**made, "$defs": kept} if kept else made), pruning.dropped
+        retained = pruning.definitions()
+        return ({**made, "$defs": retained} if retained else made), pruning.dropped
 
 
 @dataclass(slots=True)
@@ -169,11 +169,11 @@ class _Pruning:
         return {"type": "object"}
 
     def definitions(self) -> Json:
-        kept: Json = {}
+        retained: Json = {}
         while self.queue:
             name, optional = self.queue.popleft()
-            kept[name] = self._one(self.forms.of(self.defs[name], _LAST_LEVEL), optional)
-        return kept
+            retained[name] = self._one(self.forms.of(self.defs[name], _LAST_LEVEL), optional)
+        return retained
 
     def _one(self, form: SizedSchema, optional: bool) -> Json:
         if self._charge(*form, self.left, optional=optional, refs=self.forms.refs(form[0])):

@@ -150,7 +150,7 @@ def cut_to_size(schema: Json, room: int) -> tuple[Json, int, bool]:
 
 
 def _widened(schema: Json, widen: bool) -> Iterator[tuple[str, Any]]:
-    """Yield the members of a schema; with `wanted`, without those that would accept less when their
+    """Yield the members of a schema; with `widen`, without those that would accept less when their
     subschemas accept more, and with `oneOf` as `anyOf`.
     """
     for key, value in schema.items():
@@ -225,15 +225,15 @@ def _with_fewer_properties(schema: Json, room: int) -> Json:
     if not isinstance(properties, dict):
         return schema
     required = _required(schema)
-    kept: Json = {}
+    retained: Json = {}
     rest = {key: value for key, value in schema.items() if key not in _CLOSING}
     left = room - len(orjson.dumps(rest)) - 20
     for name in sorted(properties, key=lambda name: name not in required):
         left -= len(orjson.dumps(properties[name])) + len(orjson.dumps(name)) + 2
         if left < 0:
             break
-        kept[name] = properties[name]
-    return {**rest, "properties": {name: kept[name] for name in properties if name in kept}}
+        retained[name] = properties[name]
+    return {**rest, "properties": {name: retained[name] for name in properties if name in retained}}
 
 
 def _required(schema: Mapping[str, Any]) -> frozenset[str]:

@@ -111,12 +111,12 @@ def _line(**form: Any) -> bytes:
 
 
 def _error(error: GatewayError) -> Json:
-    errors = [_fault(error) for error in error.errors]
+    errors = [_field_error(error) for error in error.errors]
     kind = "too-large" if isinstance(error, TooLarge) else "invalid-document"
     return {"kind": kind, "detail": error.detail, "errors": errors}
 
 
-def _fault(error: Fault) -> Json:
+def _field_error(error: Fault) -> Json:
     return {"pointer": error.pointer, "detail": error.detail}
 
 

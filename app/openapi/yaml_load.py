@@ -92,7 +92,7 @@ class _Builder:
     def document(self, event: yaml.DocumentStartEvent) -> None:
         self.documents += 1
         if self.documents > 1:
-            raise _invalid(event, "holds a second document; send one")
+            raise _invalid(event, "contains a second document; send one")
 
     def charge(self, nodes: int, text: int) -> None:
         self.nodes += nodes

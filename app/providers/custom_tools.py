@@ -72,8 +72,8 @@ class CustomTools:
             if not is_new:
                 provider.options = with_tool_origin(provider, tool.origin, reach=reach)
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
-            _, refused = await insert_tools(session, provider, [tool], revision_id=None)
-            if refused:
+            _, rejected = await insert_tools(session, provider, [tool], revision_id=None)
+            if rejected:
                 raise InvalidInput("The tool contains a value that the database cannot store.")
             row = (await session.execute(tool_select().where(has_name(canonical)))).one()
             await record_event(
@@ -185,8 +185,8 @@ class CustomTools:
 
 def _with_default_protocol(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template with the protocol HTTP where it names none, in the spelling of UTCP 0.x or 1.x."""
-    says = any(isinstance(template.get(key), str) for key in TYPE_KEYS)
-    return template if says else {**template, "call_template_type": "http"}
+    has_type = any(isinstance(template.get(key), str) for key in TYPE_KEYS)
+    return template if has_type else {**template, "call_template_type": "http"}
 
 
 def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:
@@ -199,5 +199,5 @@ def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> No
 
 
 def _slots(provider: Provider, book: SlotBook, tool: ToolDraft) -> list[dict[str, object]]:
-    kept = {slot["slot"] for slot in provider.slots}
-    return [*provider.slots, *(slot for slot in slot_entries(book, (tool,)) if slot["slot"] not in kept)]
+    existing = {slot["slot"] for slot in provider.slots}
+    return [*provider.slots, *(slot for slot in slot_entries(book, (tool,)) if slot["slot"] not in existing)]
