@@ -21,7 +21,9 @@ from app.outbound.credentials import compile_needs
 from app.outbound.egress import EgressSettings, egress_from, without_client_certificate
 from app.outbound.scope import connection_scope
 from app.protocols.base import Adapter
-from app.protocols.registry import Adapters
+from app.protocols.call_templates import protocol_of
+from app.protocols.registry import PROTOCOLS, Adapters
+from app.protocols.variables import variables_of, with_variables
 from app.resilience import Origins
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
 from app.security.rate_limit import RateLimit
@@ -29,8 +31,6 @@ from app.security.response_masking import ResponseMasker
 from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
-from app.utcp.templates import INTROSPECTED, protocol_of
-from app.utcp.templates.variables import variables_of, with_variables
 from app.utcp.variables import candidates
 
 EGRESS_SLOT = "egress"
@@ -207,7 +207,7 @@ def is_from_fetched_manual() -> ColumnElement[bool]:
     return and_(
         col(Provider.kind) == "manual",
         col(Provider.call_template)["call_template_type"].is_not(None),
-        col(Provider.protocol).not_in(sorted(INTROSPECTED)),
+        col(Provider.protocol).not_in(sorted(PROTOCOLS.introspected)),
         col(Tool.revision_id).is_not(None),
     )
 

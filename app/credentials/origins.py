@@ -2,15 +2,13 @@
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from app.errors import InvalidInput
-from app.utcp.origins import is_content, parts_of, template_origin
-from app.utcp.paths import compile_url
-
-_PROGRAMS: Final = frozenset({"cli", "stdio"})
-_SOCKETS: Final = ("wss", "ws", "tcp", "udp", "grpc", "grpcs")
+from app.protocols.origins import is_content, parts_of, template_origin
+from app.protocols.registry import PROTOCOLS
+from app.utcp.paths import HTTP, compile_url
 
 
 def origin_of(url: str) -> str | None:
@@ -48,12 +46,12 @@ def checked_origin(text: str) -> str | None:
     """
     scheme, _, rest = text.strip().partition("://")
     scheme = scheme.lower()
-    if scheme in ("https", "http"):
+    if scheme in HTTP:
         return origin_of(text) if is_origin(text) else None
-    if scheme in _PROGRAMS:
+    if scheme in PROTOCOLS.program_schemes:
         return f"{scheme}://{rest}" if rest.isprintable() and rest else None
     try:
-        found = compile_url(text, schemes=_SOCKETS)
+        found = compile_url(text, schemes=PROTOCOLS.socket_schemes)
     except InvalidInput:
         return None
     return None if any(mark in rest.removesuffix("/") for mark in "/?#@{") else found.origin

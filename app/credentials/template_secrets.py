@@ -13,16 +13,15 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunspli
 from app.credentials.model import GivenCredential
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
+from app.protocols.variables import places_of
 from app.text import pointer
 from app.utcp.auth import Auth, credential_from_auth
+from app.utcp.call_template import CallTemplate, replaced, texts_at
 from app.utcp.headers import HEADER_NAME, never_set_by_credentials
-from app.utcp.templates.base import CallTemplate, replaced, texts_at
-from app.utcp.templates.variables import places_of
 from app.utcp.variables import VARIABLE
 
 Json = dict[str, Any]
 
-_URLS: Final = frozenset({"url", "signaling_server"})
 PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
 
@@ -50,7 +49,7 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
         if auth is not None
     }
     secrets: dict[str, Any] = {"headers": {}, "query": {}, "basic": None}
-    for key in _URLS & stored.keys():
+    for key in stored.keys() & set(template.url_fields):
         stored[key], secrets["query"], secrets["basic"] = _split_url(stored[key], at=pointer(at, key))
     plain, secrets["headers"] = _split_headers(stored.pop("headers", {}), at=pointer(at, "headers"))
     sealed = _sealed_texts(stored, type(template), scope)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from app.credentials.permissions import Reach
 from app.errors import Fault, InvalidInput, UnsetVariable
 from app.models import Variable
-from app.utcp.templates.variables import places_of, with_variables
+from app.protocols.variables import places_of, with_variables
 from app.utcp.variables import candidates
 
 

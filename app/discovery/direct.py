@@ -17,14 +17,14 @@ from sqlmodel import col
 from app.catalog.loader import VariableFinder
 from app.catalog.tools import ToolView, is_enabled, principal_filter, tool_select, tool_view
 from app.database import Database
+from app.discovery.direct_templates import DirectTool, Slot, render_direct
 from app.discovery.provider_manuals import ManualSelection, Representation
 from app.errors import Forbidden, GatewayError
 from app.models import TENANT, Credential, Provider, Tool, Variable
+from app.protocols.call_templates import protocol_of
+from app.protocols.variables import variables_of, with_variables
 from app.security.principal import Principal
-from app.utcp.direct import DirectTool, Slot, render_direct
 from app.utcp.render import render_manual
-from app.utcp.templates import protocol_of
-from app.utcp.templates.variables import variables_of, with_variables
 
 _BATCH: Final = 200
 _NOT_DIRECT: Final = (

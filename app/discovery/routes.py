@@ -8,20 +8,20 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from app.access import anonymous_if
-from app.access.dependencies import UsesDatabase
+from app.dependencies import UsesDatabase
 from app.discovery.direct import DirectManuals
 from app.discovery.manuals import Manuals
 from app.discovery.provider_manuals import ManualSelection, Representation
 from app.errors import LoopDetected, NotFound, Unauthenticated
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
+from app.protocols.registry import PROTOCOLS
 from app.schemas import PROVIDER_NAME, problems
-from app.search import Filters, SearchIndex
+from app.search import Filters
 from app.security.identity import came_from
 from app.security.principal import Principal
-from app.utcp.direct import DEFAULT_PROTOCOLS
+from app.services import Services
 from app.utcp.render import ManualVersion
-from app.utcp.templates import PROTOCOLS
 
 router = APIRouter()
 
@@ -85,8 +85,8 @@ def _manuals(request: Request) -> Manuals:
     return found
 
 
-def _search(request: Request) -> SearchIndex:
-    found: SearchIndex = request.state.search
+def _services(request: Request) -> Services:
+    found: Services = request.state.services
     return found
 
 
@@ -117,15 +117,16 @@ async def _manual_query(
     protocol: Protocols = None,
     if_none_match: IfNoneMatch = None,
 ) -> _ManualQuery:
-    # A coroutine, as in `access.dependencies`.
-    if came_from(request.headers.get("cdn-loop", "").encode("latin-1"), request.state.rooms.identity):
+    # A coroutine, as in `app.dependencies`.
+    services = _services(request)
+    if came_from(request.headers.get("cdn-loop", "").encode("latin-1"), services.identity):
         raise LoopDetected("The gateway would become a provider of itself.")
     if mode == "direct" and principal.anonymous:
         raise Unauthenticated("mode=direct requires an API key.")
     return _ManualQuery(
         request=request,
         principal=principal,
-        version=0 if (version or request.state.settings.manual_version) == "0" else 1,
+        version=0 if (version or services.settings.manual_version) == "0" else 1,
         tag=tag,
         search=q,
         if_none_match=if_none_match,
@@ -187,7 +188,7 @@ async def get_provider_manual(
 async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
     selection = await _selection(query, provider)
     if query.direct is not None:
-        direct = DirectManuals(query.request.state.database)
+        direct = DirectManuals(_services(query.request).database)
         return await direct.manual(selection, principal=query.principal, protocols=query.direct)
     manuals = _manuals(query.request)
     return await manuals.manual(selection, principal=query.principal, compressed=query.takes_gzip)
@@ -196,7 +197,7 @@ async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
 async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelection:
     matching = None
     if query.search is not None and query.search.strip():
-        found = await _search(query.request).matches(
+        found = await _services(query.request).search.matches(
             query.search,
             principal=query.principal,
             filters=Filters(provider=provider, tag=query.tag),
@@ -207,7 +208,7 @@ async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelecti
 
 
 def _protocols(names: str | None) -> frozenset[str]:
-    return DEFAULT_PROTOCOLS if names is None else frozenset(names.split(","))
+    return PROTOCOLS.direct_by_default if names is None else frozenset(names.split(","))
 
 
 def _response(manual: Representation, query: _ManualQuery) -> Response:

@@ -6,7 +6,7 @@ UpstreamUnauthorized, UpstreamRejected, UpstreamMalformed and ResponseTooLarge; 
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
@@ -20,7 +20,7 @@ from app.settings import Settings
 
 Target = TypeVar("Target")
 
-__all__ = ["Adapter", "Call", "Discovered", "Event", "Limits", "Means", "Result"]
+__all__ = ["Adapter", "AdapterContext", "Call", "Discovered", "Event", "Limits", "Result"]
 
 MASKED_HEADER: Final = "X-Masked"
 """Says which parts of a response had a secret in them that was masked: `body`, `headers`, or both."""
@@ -171,7 +171,7 @@ class Discovered:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class AdapterContext:
     """What adapters are made of: the doors out, who strikes secrets out, and what the operator allows."""
 
     engine: Engine
@@ -181,10 +181,11 @@ class Means:
 
 
 class Adapter(Protocol[Target]):
-    """One protocol. Adding one = one file here and one word in `registry.py`."""
+    """What speaks one protocol. Its record (`protocols/record.py`) says where it is."""
 
-    name: ClassVar[str]
-    """The `call_template_type` that this adapter speaks."""
+    @property
+    def name(self) -> str:
+        """The `call_template_type` that this adapter speaks."""
 
     def prepare(self, template: Mapping[str, Any]) -> Target:
         """Compile a stored call template, once; raises InvalidInput with pointers into it."""

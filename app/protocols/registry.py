@@ -1,76 +1,130 @@
-"""The one list of protocols. An adapter is imported when its protocol is first used: some of the libraries
-take longer than all the rest of the gateway.
+"""The one list of protocols. What the rest of the gateway wants to know of a protocol is a query over it.
+
+A package that is installed beside the gateway adds a protocol by an entry point of the group
+`utcp_gateway.protocols`, whose value is a ProtocolRecord. Records are small; an adapter is imported when its
+protocol is first used, because some of the libraries take longer than all the rest of the gateway.
 """
 
 import asyncio
-import importlib
 import threading
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
 from typing import Any, Final
 
-from app.protocols.base import Adapter, Means
+from app.protocols.base import Adapter, AdapterContext
+from app.protocols.cli.record import PROTOCOL as CLI
+from app.protocols.file.record import PROTOCOL as FILE
+from app.protocols.graphql.record import PROTOCOL as GRAPHQL
+from app.protocols.grpc.record import PROTOCOL as GRPC
+from app.protocols.http.record import PROTOCOL as HTTP
+from app.protocols.mcp.record import PROTOCOL as MCP
+from app.protocols.record import ProtocolRecord
+from app.protocols.sse.record import PROTOCOL as SSE
+from app.protocols.streamable_http.record import PROTOCOL as STREAMABLE_HTTP
+from app.protocols.tcp.record import PROTOCOL as TCP
+from app.protocols.text.record import PROTOCOL as TEXT
+from app.protocols.udp.record import PROTOCOL as UDP
+from app.protocols.webrtc.record import PROTOCOL as WEBRTC
+from app.protocols.websocket.record import PROTOCOL as WEBSOCKET
 
-ADAPTERS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "http": "http:HttpAdapter",
-        "sse": "sse:SseAdapter",
-        "streamable_http": "streamable_http:StreamableHttpAdapter",
-        "text": "text:TextAdapter",
-        "file": "file:FileAdapter",
-        "tcp": "tcp:TcpAdapter",
-        "udp": "udp:UdpAdapter",
-        "cli": "cli:CliAdapter",
-        "mcp": "mcp:McpAdapter",
-        "websocket": "websocket:WebsocketAdapter",
-        "grpc": "grpc:GrpcAdapter",
-        "graphql": "graphql:GraphqlAdapter",
-        "webrtc": "webrtc:WebrtcAdapter",
-    }
-)
-"""By `call_template_type`: the module in this package, and the class in it."""
+BUILT_IN: Final = (
+    HTTP, SSE, STREAMABLE_HTTP, TEXT, FILE, TCP, UDP, CLI, MCP, WEBSOCKET, GRPC, GRAPHQL, WEBRTC,
+)  # fmt: skip
+"""The twelve of UTCP 0.x in 1.x spelling, and `file`, which 1.1 split off from `text`."""
+DEFAULT: Final = HTTP.name
+"""The protocol of a template that names none."""
+ENTRY_POINTS: Final = "utcp_gateway.protocols"
+
+
+class Protocols(Mapping[str, ProtocolRecord]):
+    """Records by name; ValueError where two have the same name or alias."""
+
+    def __init__(self, records: Iterable[ProtocolRecord]) -> None:
+        self._records: dict[str, ProtocolRecord] = {}
+        self._names: dict[str, str] = {}
+        for record in records:
+            for spelling in (record.name, *record.aliases):
+                if spelling in self._names:
+                    raise ValueError(f"There are two protocols called {spelling}.")
+                self._names[spelling] = record.name
+            self._records[record.name] = record
+        self.introspected = self._named("is_introspected")
+        """Protocols whose servers publish no UTCP manual."""
+        self.local = self._named("may_be_local")
+        """Protocols that may work on the gateway's own machine."""
+        self.inheriting = self._named("inherits_template")
+        """Protocols of manuals whose tools may leave out how they are called."""
+        self.direct_by_default = frozenset(name for name in self if self[name].direct.by_default)
+        """Protocols that every client of `mode=direct` is expected to read."""
+        self.socket_schemes = tuple(scheme for record in self.values() for scheme in record.socket_schemes)
+        self.program_schemes = tuple(scheme for record in self.values() for scheme in record.program_schemes)
+
+    def __getitem__(self, name: str) -> ProtocolRecord:
+        return self._records[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def canonical(self, text: str) -> str:
+        """Return the name in 1.x spelling of a protocol as anybody writes it, also of an unknown one."""
+        given = text.strip().lower().replace("-", "_")
+        return self._names.get(given, given)
+
+    def _named(self, attribute: str) -> frozenset[str]:
+        return frozenset(name for name, record in self._records.items() if getattr(record, attribute))
+
+
+def installed_records() -> list[ProtocolRecord]:
+    """Return the records of packages that are installed beside the gateway; TypeError for what is none."""
+    found = []
+    for entry in sorted(entry_points(group=ENTRY_POINTS)):
+        record = entry.load()
+        if not isinstance(record, ProtocolRecord):
+            raise TypeError(f"The entry point {entry.name} of {ENTRY_POINTS} is no ProtocolRecord.")
+        found.append(record)
+    return found
+
+
+PROTOCOLS: Final = Protocols([*BUILT_IN, *installed_records()])
 
 
 class Adapters(Mapping[str, Adapter[Any]]):
-    """One adapter of each protocol, made when it is first asked for."""
+    """One adapter of each protocol, made when it is first used."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: AdapterContext, protocols: Protocols = PROTOCOLS) -> None:
+        self._context = context
+        self._protocols = protocols
         self._made: dict[str, Adapter[Any]] = {}
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> Adapter[Any]:
         made = self._made.get(name)
         return self._make(name) if made is None else made
 
     def __contains__(self, name: object) -> bool:
-        return name in ADAPTERS
+        return name in self._protocols
 
     def __iter__(self) -> Iterator[str]:
-        return iter(ADAPTERS)
+        return iter(self._protocols)
 
     def __len__(self) -> int:
-        return len(ADAPTERS)
+        return len(self._protocols)
 
     async def ready(self, name: str) -> None:
-        """Imports what the protocol needs, if there is such a protocol, beside the event loop."""
-        if name not in self._made and name in ADAPTERS:
-            await asyncio.to_thread(adapter_class, name)
+        """Import what the protocol needs, if there is such a protocol, beside the event loop."""
+        if name not in self._made and name in self._protocols:
+            await asyncio.to_thread(self._protocols[name].load)
 
     async def aclose(self) -> None:
-        """Lets go of what they hold."""
+        """Release what the adapters hold."""
         for adapter in self._made.values():
             await adapter.aclose()
 
     def _make(self, name: str) -> Adapter[Any]:
-        make = adapter_class(name)
+        make = self._protocols[name].load()
         # Manuals are read in threads.
-        with self._turn:
-            made: Adapter[Any] = self._made.setdefault(name, make(self._means))
-            return made
-
-
-def adapter_class(name: str) -> Any:
-    """The class of a protocol; KeyError for one that is not on the list."""
-    module, _, attribute = ADAPTERS[name].partition(":")
-    return getattr(importlib.import_module(f"app.protocols.{module}"), attribute)
+        with self._lock:
+            return self._made.setdefault(name, make(self._context))

@@ -1,7 +1,6 @@
 """Custom tools: written by a person, not imported from a source."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -16,6 +15,8 @@ from app.credentials.variable_scope import scope_of
 from app.errors import Conflict, Fault, Forbidden, InvalidInput
 from app.json_schema.normalize import normalise_inputs, normalise_schema
 from app.models import Credential, Provider, Variable
+from app.protocols.call_templates import read_template, with_protocol
+from app.protocols.registry import DEFAULT
 from app.registration.destinations import with_tool_origin
 from app.registration.from_manual import closed_inputs, open_template, slot_entries, tool_security
 from app.registration.input_models import HandToolInput
@@ -35,7 +36,7 @@ from app.registration.service import Registry
 from app.registration.tool_quality import judged_tool
 from app.security.principal import Principal
 from app.text import refuse_unstorable
-from app.utcp.templates import TYPE_KEYS, Template, read_template
+from app.utcp.call_template import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class CustomTools:
         key is limited to other providers or may not store the credentials that the template contains.
         """
         registry = self.registry
-        template = read_template(_with_default_protocol(body.call_template), at="/call_template")
+        template = read_template(with_protocol(body.call_template), at="/call_template")
         template = replace(template, model=template.model.of_tool(body.name))
         await registry.reader.fetcher.adapters.ready(template.protocol)
         async with registry.database.writing() as session:
@@ -99,7 +100,7 @@ class CustomTools:
             )
         if provider is not None:
             return provider, False
-        provider = Provider(name=body.provider, protocol="http", kind="custom", version=0)
+        provider = Provider(name=body.provider, protocol=DEFAULT, kind="custom", version=0)
         session.add(provider)
         await session.flush()
         return provider, True
@@ -181,12 +182,6 @@ class CustomTools:
             ready = complete(entry.given, slot=None, binding=binding, at="/call_template/auth")
             ready = replace(ready, allowed_origins=entry.origins)
             session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
-
-
-def _with_default_protocol(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with the protocol HTTP where it names none, in the spelling of UTCP 0.x or 1.x."""
-    has_type = any(isinstance(template.get(key), str) for key in TYPE_KEYS)
-    return template if has_type else {**template, "call_template_type": "http"}
 
 
 def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:

@@ -1,43 +1,42 @@
-"""FastAPI dependencies of the control plane's routes. Coroutines, as in `access.dependencies`."""
+"""FastAPI dependencies of the control plane's routes. Coroutines, as in `app.dependencies`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends
 
-from app.database import Database
+from app.dependencies import UsesServices
 from app.providers.approvals import Approvals
 from app.providers.credential_store import CredentialStore
 from app.providers.custom_tools import CustomTools
 from app.providers.export import Exporter
 from app.providers.provider_store import ProviderStore
 from app.providers.variable_store import VariableStore
-from app.registration.converter import Converter
 from app.registration.fetch import Fetcher
 from app.registration.jobs import ImportJobs
 from app.registration.service import Registry
 from app.registration.source_reader import SourceReader
+from app.services import Services
 
 
-def registry_of(state: Any) -> Registry:
-    """Return a registry built from a lifespan state (`request.state`, or anything with its attributes)."""
-    fetcher = Fetcher(state.adapters, state.resolver, state.settings.max_document_bytes)
-    reader = SourceReader.of(state.settings, state.vault, fetcher, state.converter)
-    return Registry(state.settings, state.database, state.vault, state.feed, reader)
+def registry_of(services: Services) -> Registry:
+    """Return the registry over these services."""
+    settings = services.settings
+    fetcher = Fetcher(services.adapters, services.resolver, settings.max_document_bytes)
+    reader = SourceReader.of(settings, services.vault, fetcher, services.converter)
+    return Registry(settings, services.database, services.vault, services.feed, reader)
 
 
-async def registry(request: Request) -> Registry:
+async def registry(services: UsesServices) -> Registry:
     """Return the registry of this application."""
-    return registry_of(request.state)
+    return registry_of(services)
 
 
 UsesRegistry = Annotated[Registry, Depends(registry)]
 
 
-async def jobs(request: Request) -> ImportJobs:
+async def jobs(services: UsesServices) -> ImportJobs:
     """Return the runner of background imports."""
-    database: Database = request.state.database
-    converter: Converter = request.state.converter
-    return ImportJobs(database, converter)
+    return ImportJobs(services.database, services.converter)
 
 
 async def providers(of: UsesRegistry) -> ProviderStore:

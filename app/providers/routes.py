@@ -5,8 +5,8 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.dependencies import UsesSettings
 from app.credentials.permissions import reach_of
+from app.dependencies import UsesSettings
 from app.pagination import Cursor, IfMatch, Limit, cursor_behind, name_before
 from app.providers.dependencies import UsesApprovals, UsesJobs, UsesProviders, UsesRegistry
 from app.providers.parameters import (

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
-from app.access.dependencies import UsesSettings
+from app.dependencies import UsesSettings
 from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry
 from app.providers.export import ExportDocument, import_body, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders

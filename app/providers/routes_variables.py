@@ -4,8 +4,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.dependencies import UsesSettings
 from app.credentials.model import GivenVariable
+from app.dependencies import UsesSettings
 from app.errors import BadRequest, UnsupportedMediaType
 from app.pagination import Cursor, Limit, cursor_behind, name_before
 from app.providers.dependencies import UsesVariables

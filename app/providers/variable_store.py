@@ -16,10 +16,10 @@ from app.credentials.permissions import reach_of
 from app.credentials.sealing import fill_variable, new_variable
 from app.errors import Conflict, Forbidden, NotFound
 from app.models import TENANT, Provider, Variable, now
+from app.protocols.registry import PROTOCOLS
 from app.registration.repository import lock_names, names_in_use
 from app.registration.service import Registry
 from app.security.principal import Principal
-from app.utcp.templates import INTROSPECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,5 +158,7 @@ def _visible(principal: Principal) -> ColumnElement[bool]:
 def _is_fetched_manual(provider: Provider) -> bool:
     """Return whether the provider's tools come from a manual that was fetched."""
     return (
-        provider.kind == "manual" and bool(provider.call_template) and provider.protocol not in INTROSPECTED
+        provider.kind == "manual"
+        and bool(provider.call_template)
+        and provider.protocol not in PROTOCOLS.introspected
     )

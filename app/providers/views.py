@@ -2,6 +2,7 @@
 
 from app.credentials.model import EGRESS_SLOT, Json
 from app.models import Credential, Provider, Revision, Variable
+from app.protocols.call_templates import protocol_of
 from app.providers.provider_store import ProviderDetails
 from app.providers.schemas import (
     CredentialView,
@@ -19,7 +20,6 @@ from app.providers.schemas import (
 )
 from app.registration.persist import HIDDEN
 from app.registration.result import Imported
-from app.utcp.templates import protocol_of
 
 
 def summary_of(facts: ProviderDetails) -> ProviderSummary:

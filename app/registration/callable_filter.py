@@ -7,9 +7,9 @@ from typing import Any
 from app.credentials.model import Json
 from app.credentials.variable_scope import VariableScope
 from app.errors import InvalidInput
+from app.protocols.variables import variables_of
 from app.registration.model import ToolDraft, ToolSet
 from app.registration.report import report
-from app.utcp.templates.variables import variables_of
 
 Prepare = Callable[[Mapping[str, Any]], str]
 """The origin of a template whose variables are written out; InvalidInput for one that cannot be called."""

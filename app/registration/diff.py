@@ -7,8 +7,8 @@ from typing import Any, Final
 from app.credentials.model import Json
 from app.openapi.compare import MOST_PAIRS
 from app.openapi.difference import Difference, changed_slots, compare_tools, is_held, slots_in
+from app.protocols.origins import destination
 from app.registration.model import ToolDraft
-from app.utcp.origins import destination
 
 BREAKING: Final = "breaking"
 COMPATIBLE: Final = "compatible"

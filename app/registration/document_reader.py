@@ -10,6 +10,9 @@ from app.credentials.slots import SlotBook
 from app.errors import Fault, InvalidDocument, InvalidInput
 from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
+from app.protocols.call_templates import protocol_of
+from app.protocols.manuals import detect, read_manual
+from app.protocols.registry import PROTOCOLS
 from app.registration.callable_filter import only_callable
 from app.registration.context import Subject
 from app.registration.converter import Converter
@@ -25,13 +28,6 @@ from app.registration.tool_quality import judged_set
 from app.security.identity import identity_of
 from app.security.vault import Vault
 from app.settings import Settings
-from app.utcp.manuals import detect, read_manual
-from app.utcp.templates import PROTOCOLS, protocol_named, protocol_of
-
-INHERITED = frozenset({"tcp", "udp", "websocket", "webrtc"})
-"""Protocols of manuals whose tools may leave out how they are called."""
-LOCAL = frozenset({"cli", "file", "mcp"})
-"""Protocols that may work on the gateway's own machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +141,7 @@ class DocumentReader:
             inherited=document.inherited,
         )
         template = document.template
-        own = template if template is not None and protocol_of(template) in INHERITED else None
+        own = template if template is not None and protocol_of(template) in PROTOCOLS.inheriting else None
 
         def read() -> ToolSet:
             return judged_set(read_tools(read_manual(raw, inherited=own), raw=raw, how=how, source=stored))
@@ -158,8 +154,8 @@ def _allowed(template: Json | None) -> frozenset[str] | None:
     """The protocols of the tools of a fetched manual; None where they are not bounded."""
     named = None if template is None else template.get("allowed_communication_protocols")
     if template is None or named is None:
-        return None if template is None else PROTOCOLS
-    return frozenset(map(protocol_named, named)) | {protocol_of(template)}
+        return None if template is None else frozenset(PROTOCOLS)
+    return frozenset(map(PROTOCOLS.canonical, named)) | {protocol_of(template)}
 
 
 def _names_programs(template: Json | None) -> bool:
@@ -167,4 +163,4 @@ def _names_programs(template: Json | None) -> bool:
     if template is None:
         return True
     named = template.get("allowed_communication_protocols") or ()
-    return protocol_of(template) in LOCAL or bool(LOCAL & set(map(protocol_named, named)))
+    return bool(PROTOCOLS.local & {protocol_of(template), *map(PROTOCOLS.canonical, named)})

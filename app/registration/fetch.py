@@ -13,13 +13,12 @@ from app.outbound.credentials import CredentialResolver, Need
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter, Call, Discovered
+from app.protocols.call_templates import protocol_of
 from app.protocols.registry import Adapters
 from app.security.credentials import SealedCredential
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
-from app.utcp.templates import protocol_of
 
 _TEMPLATES = frozenset({"tool_call_template", "tool_provider"})
-_ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,6 @@ class Fetcher:
             deadline=deadline,
             limits=replace(limits, response_bytes=self.largest),
             call_id=str(new_id()),
-            headers=(_ACCEPT,) if adapter.name == "http" else (),
             egress=egress,
             scope=scope,
             reuse=reuse,

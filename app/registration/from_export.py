@@ -12,13 +12,14 @@ from app.credentials.validation_errors import validated
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
 from app.json_schema.normalize import normalise_inputs, normalise_schema
+from app.protocols.call_templates import read_template
+from app.protocols.origins import template_origin
+from app.protocols.registry import DEFAULT
+from app.protocols.variables import variables_of, with_variables
 from app.registration.model import StoredSource, ToolDraft, ToolSet
 from app.registration.report import report, verdict, warning
 from app.schemas import Closed, ShortText, Text
 from app.text import pointer
-from app.utcp.origins import template_origin
-from app.utcp.templates import read_template
-from app.utcp.templates.variables import variables_of, with_variables
 
 
 class NeedForm(Closed):
@@ -106,7 +107,7 @@ def open_fields(raw: Any, *, at: str) -> Json:
 def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
     form = validated(ToolForm, raw, at=at)
     place = pointer(at, "call_template")
-    fields = open_fields({"call_template_type": "http", **form.call_template}, at=place)
+    fields = open_fields({"call_template_type": DEFAULT, **form.call_template}, at=place)
     fields.pop("name", None)
     fields = _spelled(fields, scope=scope, at=place)
     resolved = scope.resolved(fields)

@@ -9,15 +9,14 @@ from app.credentials.slots import SlotBook, slots_of
 from app.credentials.template_secrets import SplitTemplate, split_template, static_places
 from app.credentials.variable_scope import MisplacedSecret, VariableScope
 from app.errors import InvalidInput, UnsetVariable
+from app.protocols.manuals import Manual, ManualTool
 from app.registration.callable_filter import Prepare
 from app.registration.model import StoredSource, ToolDraft, ToolSet
 from app.registration.report import report, verdict, warning
 from app.text import pointer
 from app.utcp.auth import ApiKeyAuth
-from app.utcp.manuals import Manual, ManualTool
+from app.utcp.call_template import Template
 from app.utcp.names import legal_name
-from app.utcp.templates import Template
-from app.utcp.templates.http import HttpTemplate
 
 _TOKEN: Final = "GATEWAY_TOKEN"
 _DISCOVERY: Final = DISCOVERY_SLOTS[0]
@@ -186,8 +185,8 @@ def _draft(
     # The manual's own template is the registrar's text, wherever its tools come from.
     scope = replace(how.scope, fetched=False) if tool.inherited else how.scope
     template = tool.template
-    if isinstance(template.model, HttpTemplate) and template.model.gateways:
-        template, borrows = _of_gateway(template, template.model, how)
+    if template.model.passed_gateways:
+        template, borrows = _of_gateway(template, how)
         fallback = (_DISCOVERY, False) if borrows else fallback
     split, origin = open_template(template, scope=scope, prepare=how.prepare, at=at)
     local = tool.name.removeprefix(f"{how.provider}.")
@@ -226,25 +225,22 @@ def _refuse_protocol(template: Template, how: ManualReading) -> None:
         )
 
 
-def _of_gateway(template: Template, http: HttpTemplate, how: ManualReading) -> tuple[Template, bool]:
+def _of_gateway(template: Template, how: ManualReading) -> tuple[Template, bool]:
     """A tool of another gateway: how it is called from here, and whether with the credential of its source.
 
     Its manual asks for the variable GATEWAY_TOKEN. Where there is none, what opened the manual is what opens
     its tools. Raises NotServed for a tool that would come back here.
     """
-    if how.identity in (http.gateways or ()):
+    if how.identity in template.model.passed_gateways:
         raise NotServed("The tool is this gateway's own, by way of another one.")
-    # What a caller of events accepts is for the other gateway to know.
-    headers = {name: value for name, value in http.headers.items() if name.lower() != "accept"}
-    auth = http.auth
+    auth = template.model.auth
     borrows = (
         how.discovery
         and isinstance(auth, ApiKeyAuth)
         and auth.api_key == f"Bearer ${{{_TOKEN}}}"
         and how.scope.find(_TOKEN) is None
     )
-    changed = http.model_copy(update={"headers": headers, "auth": None if borrows else auth})
-    return replace(template, model=changed), borrows
+    return replace(template, model=template.model.through_gateway(keeps_auth=not borrows)), borrows
 
 
 def _with_shared(security: Security, shared: tuple[str, ...]) -> Security:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from app.credentials.model import GivenCredential, InlineCredential, Json, Security
+from app.protocols.registry import DEFAULT
 from app.registration.request_model import PLAIN, DocumentOptions
 
 ProviderKind = Literal["openapi", "manual", "custom"]
@@ -70,7 +71,7 @@ class ToolSet:
     description: str = ""
     slots: tuple[Json, ...] = ()
     inline: tuple[InlineCredential, ...] = ()
-    protocol: str = "http"
+    protocol: str = DEFAULT
     """That the provider was registered with; a tool's own stands in its template."""
 
 

@@ -12,10 +12,10 @@ from app.catalog.tools import provider_filter
 from app.credentials.model import Json
 from app.database import each_that_can
 from app.models import TENANT, Credential, Provider, Revision, Source, Tool, Variable, new_id, now
+from app.protocols.variables import variables_of
 from app.registration.model import ToolDraft
 from app.security.principal import Principal
 from app.utcp.names import alias_for, legal_name
-from app.utcp.templates.variables import variables_of
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
 _CHUNK: Final = 200

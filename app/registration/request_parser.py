@@ -13,6 +13,8 @@ from app.credentials.model import GivenVariable
 from app.credentials.origins import origin_of
 from app.credentials.validation_errors import validated
 from app.errors import Fault, InvalidInput
+from app.protocols.manuals import detect
+from app.protocols.registry import DEFAULT
 from app.registration.input_models import CanonicalRegistration, Described, SourceInput, VariableInput
 from app.registration.request_model import (
     PLAIN,
@@ -24,7 +26,6 @@ from app.registration.request_model import (
 )
 from app.schemas import PROVIDER_NAME
 from app.text import pointer
-from app.utcp.manuals import detect
 from app.utcp.names import legal_name
 from app.utcp.variables import candidates, find_variables
 
@@ -167,7 +168,7 @@ def _plain_source(given: dict[str, Any], *, at: str) -> Source:
     kind = kinds[0]
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
     if kind == "url":
-        template = {"call_template_type": "http", "url": given["url"], **beside}
+        template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
         return Source("template", value=template, at=at)
     if beside:
         place = next(iter(beside))

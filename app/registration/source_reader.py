@@ -19,6 +19,10 @@ from app.models import TENANT
 from app.outbound.egress import egress_from
 from app.outbound.scope import connection_scope
 from app.protocols.base import Discovered
+from app.protocols.call_templates import protocol_of, read_template
+from app.protocols.origins import parts_of
+from app.protocols.registry import PROTOCOLS
+from app.protocols.variables import variables_of
 from app.registration.callable_filter import only_callable
 from app.registration.context import Subject
 from app.registration.converter import Converter
@@ -34,10 +38,7 @@ from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
 from app.utcp.auth import Auth
-from app.utcp.origins import parts_of
-from app.utcp.templates import INTROSPECTED, protocol_of, read_template
-from app.utcp.templates.local import TextTemplate
-from app.utcp.templates.variables import variables_of
+from app.utcp.call_template import InlineDocument
 
 KEY = "tool_call_template"
 
@@ -111,8 +112,10 @@ class SourceReader:
 
     async def _discover(self, source: Source, subject: Subject) -> Reading:
         template = read_template(source.value, at=source.at)
-        if isinstance(template.model, TextTemplate):
-            return await self._content(template.model, source, subject)
+        inline = template.model.document
+        if inline is not None:
+            reading = await self._content(inline, source, subject)
+            return replace(reading, tool_set=replace(reading.tool_set, protocol=template.protocol))
         await self.fetcher.adapters.ready(template.protocol)
         split = split_template(template.model, scope=subject.scope, at=source.at)
         resolved = subject.scope.resolved(split.fields)
@@ -142,14 +145,14 @@ class SourceReader:
             faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
             raise InvalidInput(f"The source cannot be used: {error.detail}", errors=faults) from None
 
-    async def _content(self, template: TextTemplate, source: Source, subject: Subject) -> Reading:
-        """UTCP's `text`: the document itself."""
-        at = pointer(source.at, "content")
-        auth = None if template.auth_tools is None else self._auth_tools(template.auth_tools, source, subject)
-        subject = _with_base(subject, template.base_url)
-        document = Document(template.content.encode(), "", at=at, auth_tools=auth, how=source.how)
+    async def _content(self, inline: InlineDocument, source: Source, subject: Subject) -> Reading:
+        """Read a document that stands in the call template itself."""
+        at = source.at + inline.at
+        auth = None if inline.auth_tools is None else self._auth_tools(inline.auth_tools, source, subject)
+        subject = _with_base(subject, inline.base_url)
+        document = Document(inline.content.encode(), "", at=at, auth_tools=auth, how=source.how)
         base = origin_of(confirmed_base_url(subject.options) or "")
-        tool_set = replace(await self.documents.read(document, subject), protocol="text")
+        tool_set = await self.documents.read(document, subject)
         return Reading(tool_set, named_origins=(base,) if base else ())
 
     def _auth_tools(self, auth: Auth, source: Source, subject: Subject) -> GivenCredential:
@@ -186,7 +189,7 @@ class SourceReader:
         subject = _with_base(subject, resolved.get("base_url"))
         base = origin_of(confirmed_base_url(subject.options) or "")
         named = [*named_origins(resolved), *([base] if base else [])]
-        if protocol in INTROSPECTED:
+        if protocol in PROTOCOLS.introspected:
             tool_set = await self._introspected(way, subject)
         else:
             tool_set = await self._published(way, resolved, subject)
@@ -194,7 +197,7 @@ class SourceReader:
             replace(tool_set, protocol=protocol),
             call_template=way.template,
             named_origins=tuple(dict.fromkeys(named)),
-            fetched=protocol not in INTROSPECTED,
+            fetched=protocol not in PROTOCOLS.introspected,
         )
 
     async def _published(self, way: _Way, resolved: Json, subject: Subject) -> ToolSet:

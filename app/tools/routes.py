@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import requires
-from app.access.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
+from app.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
 from app.pagination import Cursor, IfMatch, Limit, TagFilter
 from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
 from app.search import Filters, hits_json

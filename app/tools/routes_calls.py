@@ -6,8 +6,8 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query
 
 from app.access import requires
-from app.access.dependencies import UsesDatabase, UsesVault
 from app.call_log.queries import list_calls
+from app.dependencies import UsesDatabase, UsesVault
 from app.schemas import problems
 from app.security.principal import Principal
 from app.tools import call_records

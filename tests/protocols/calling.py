@@ -8,7 +8,7 @@ from typing import Any
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Adapter, Call, Event, Means, Result
+from app.protocols.base import Adapter, AdapterContext, Call, Event, Result
 from app.security.masking import Masker
 from app.settings import Settings
 
@@ -20,7 +20,7 @@ async def adapter_of(kind: Any, *secrets: str) -> AsyncIterator[Adapter[Any]]:
     masker = Masker()
     for secret in secrets:
         masker.add(secret)
-    adapter = kind(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    adapter = kind(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
     yield adapter
     await adapter.aclose()
     await engine.aclose()

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from app.errors import InvalidArguments, InvalidInput
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
-from app.protocols.base import Means
-from app.protocols.registry import ADAPTERS, Adapters
+from app.protocols.base import AdapterContext
+from app.protocols.registry import PROTOCOLS, Adapters
+from app.protocols.tcp.template import TcpTemplate
 from app.security.masking import Masker
-from app.utcp.templates import compiled
+from app.utcp.call_template import compile_template
 from tests.protocols.calling import call_of
 from tests.protocols.kits.all import settings as operator_settings
 from tests.protocols.witnesses import WITNESSES, Place, Witness
@@ -34,13 +35,13 @@ SLOW = {"cli": 6, "tcp": 25}
 
 
 def test_every_protocol_has_a_witness() -> None:
-    assert set(WITNESSES) == set(ADAPTERS)
+    assert set(WITNESSES) == set(PROTOCOLS)
 
 
 @contextlib.asynccontextmanager
 async def adapters_on_loopback() -> AsyncIterator[Adapters]:
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
-    adapters = Adapters(Means(engine, engine.network, Masker(), operator_settings()))
+    adapters = Adapters(AdapterContext(engine, engine.network, Masker(), operator_settings()))
     try:
         yield adapters
     finally:
@@ -65,7 +66,7 @@ async def sent(witness: Witness, adapter: Any, place: Place, word: str) -> list[
     return await witness.noted()
 
 
-@pytest.mark.parametrize("protocol", sorted(ADAPTERS))
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 def test_an_argument_changes_neither_the_number_nor_the_ends_of_messages(
     protocol: str, tmp_path: Path
 ) -> None:
@@ -179,8 +180,8 @@ async def test_what_ends_no_message_is_sent_and_so_is_all_where_the_template_all
 
 
 def test_the_opt_out_is_stored_only_where_it_is_given() -> None:
-    assert "enforce_message_boundaries" not in compiled(TCP, "tcp").stored()
-    stored = compiled({**TCP, "enforce_message_boundaries": False}, "tcp").stored()
+    assert "enforce_message_boundaries" not in compile_template(TCP, TcpTemplate).stored()
+    stored = compile_template({**TCP, "enforce_message_boundaries": False}, TcpTemplate).stored()
     assert stored["enforce_message_boundaries"] is False
     with pytest.raises(InvalidInput):
-        compiled({**TCP, "enforce_message_boundaries": "perhaps"}, "tcp")
+        compile_template({**TCP, "enforce_message_boundaries": "perhaps"}, TcpTemplate)

@@ -23,8 +23,8 @@ from app.errors import (
 )
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
-from app.protocols.base import Means
-from app.protocols.cli import CliAdapter
+from app.protocols.base import AdapterContext
+from app.protocols.cli.adapter import CliAdapter
 from app.security.secret import Secret
 from app.settings import Settings
 from tests.protocols.calling import call_of
@@ -44,7 +44,9 @@ async def adapter_of(engine, masker):
         settings = {"programs": (PYTHON, "/bin/sh"), **settings}
         if ROOT:
             settings.setdefault("program_user", "nobody")
-        adapter = CliAdapter(Means(engine, engine.network, masker, Settings(_env_file=None, **settings)))
+        adapter = CliAdapter(
+            AdapterContext(engine, engine.network, masker, Settings(_env_file=None, **settings))
+        )
         made.append(adapter)
         return adapter
 

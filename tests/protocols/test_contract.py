@@ -24,8 +24,8 @@ from app.errors import (
 from app.outbound.guard import Guard, literal_addresses
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Means, Result
-from app.protocols.registry import ADAPTERS, Adapters
+from app.protocols.base import AdapterContext, Result
+from app.protocols.registry import PROTOCOLS, Adapters
 from app.security.masking import Masker
 from tests.faults.proxy import FaultProxy, Toxic
 from tests.harness.hosts import HOSTS
@@ -57,7 +57,7 @@ def masker() -> Masker:
 
 @pytest.fixture
 async def adapters(engine: Engine, masker: Masker) -> AsyncIterator[Any]:
-    built = Adapters(Means(engine, engine.network, masker, settings()))
+    built = Adapters(AdapterContext(engine, engine.network, masker, settings()))
     yield built
     await built.aclose()
 
@@ -70,7 +70,7 @@ async def whole(result: Result) -> bytes:
 
 
 def test_every_adapter_has_a_kit() -> None:
-    assert set(ADAPTERS) == {kit.protocol for kit in KITS}
+    assert set(PROTOCOLS) == {kit.protocol for kit in KITS}
 
 
 @with_case("echo")
@@ -281,7 +281,7 @@ async def test_credentials_stand_in_their_places_and_nowhere_else(
 @SEVERAL
 async def test_no_spelling_of_an_inner_address_is_called(kit: Kit, masker: Masker) -> None:
     engine = Engine(Guard())
-    adapter = Adapters(Means(engine, engine.network, masker, settings()))[kit.protocol]
+    adapter = Adapters(AdapterContext(engine, engine.network, masker, settings()))[kit.protocol]
     limits = Limits(connect=10, first_byte=10, total=10)
     tried = 0
     for host in HOSTS:

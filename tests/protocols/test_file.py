@@ -9,8 +9,8 @@ import pytest
 from app.errors import BlockedAddress, GatewayError, InvalidInput, ResponseTooLarge, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Call, Means
-from app.protocols.file import FileAdapter
+from app.protocols.base import AdapterContext, Call
+from app.protocols.file.adapter import FileAdapter
 from app.security.masking import Masker
 from app.settings import Settings
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def adapter(engine: Engine, masker: Masker, folder: Path) -> FileAdapter:
     settings = Settings(_env_file=None, file_folders=(str(folder),))
-    return FileAdapter(Means(engine, engine.network, masker, settings))
+    return FileAdapter(AdapterContext(engine, engine.network, masker, settings))
 
 
 async def read(adapter: FileAdapter, path: object, **limits: int) -> bytes:
@@ -88,7 +88,7 @@ async def test_a_large_file_is_refused(adapter: FileAdapter, folder: Path) -> No
 
 
 async def test_without_a_folder_nothing_is_served(engine: Engine, masker: Masker) -> None:
-    adapter = FileAdapter(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    adapter = FileAdapter(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
     with pytest.raises(InvalidInput) as caught:
         adapter.prepare({"call_template_type": "file", "file_path": "/etc/passwd"})
     assert "FILE_FOLDERS" in caught.value.errors[0].detail

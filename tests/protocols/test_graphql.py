@@ -27,7 +27,7 @@ from app.errors import (
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
-from app.protocols.graphql import GraphqlAdapter
+from app.protocols.graphql.adapter import GraphqlAdapter
 from app.protocols.graphql.selections import MOST_FIELDS
 from app.security.secret import Secret
 from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
@@ -566,10 +566,9 @@ async def test_without_its_libraries_the_protocol_says_what_to_install(library) 
 import sys
 sys.modules["{library}"] = None
 from app.errors import InvalidInput
-from app.protocols.base import Means
-from app.protocols.graphql import GraphqlAdapter
+from app.protocols.registry import PROTOCOLS
 try:
-    GraphqlAdapter(Means(None, None, None, None)).prepare({{"call_template_type": "graphql", "url": "https://a.example/"}})
+    PROTOCOLS["graphql"].load()(None).prepare({{}})
 except InvalidInput as error:
     print(error.errors[0].pointer, error.detail)
 """

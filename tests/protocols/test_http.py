@@ -20,8 +20,8 @@ from app.errors import (
 from app.outbound.credentials import WireCredential
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Call, Means
-from app.protocols.http import HttpAdapter
+from app.protocols.base import AdapterContext, Call
+from app.protocols.http.adapter import HttpAdapter
 from app.security.masking import Masker
 from app.security.secret import Secret
 from app.settings import Settings
@@ -31,7 +31,7 @@ QUICK = Limits(connect=1, first_byte=1, total=1, idle=0.5, response_bytes=2**20)
 
 @pytest.fixture
 def adapter(engine: Engine, masker: Masker) -> HttpAdapter:
-    return HttpAdapter(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    return HttpAdapter(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
 
 
 def wire(location, name: str, value: str) -> WireCredential:

@@ -23,8 +23,8 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.wiring import WireCredential
-from app.protocols.base import Means
-from app.protocols.mcp import McpAdapter
+from app.protocols.base import AdapterContext
+from app.protocols.mcp.adapter import McpAdapter
 from app.security.secret import Secret
 from app.settings import Settings
 from tests.protocols.calling import call_of
@@ -50,7 +50,9 @@ async def adapter_of(engine, masker):
 
     def build(**settings: Any) -> McpAdapter:
         settings = {"programs": (sys.executable,), **settings}
-        adapter = McpAdapter(Means(engine, engine.network, masker, Settings(_env_file=None, **settings)))
+        adapter = McpAdapter(
+            AdapterContext(engine, engine.network, masker, Settings(_env_file=None, **settings))
+        )
         made.append(adapter)
         return adapter
 
@@ -399,19 +401,12 @@ import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("mcp", "mcp_types"):
-            raise ModuleNotFoundError(name)
+            raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Hidden())
 from app.errors import InvalidInput
-from app.outbound.guard import Guard
-from app.outbound.http import Engine
-from app.protocols.base import Means
-from app.protocols.mcp import McpAdapter
-from app.security.masking import Masker
-from app.settings import Settings
-engine = Engine(Guard())
-adapter = McpAdapter(Means(engine, engine.network, Masker(), Settings(_env_file=None)))
+from app.protocols.registry import PROTOCOLS
 try:
-    adapter.prepare({"config": {"mcpServers": {"x": {"url": "https://example.com/mcp"}}}, "call_template_type": "mcp"})
+    PROTOCOLS["mcp"].load()(None).prepare({})
 except InvalidInput as error:
     print(error.detail, error.errors[0].pointer)
 """

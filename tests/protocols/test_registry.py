@@ -1,60 +1,148 @@
-"""Every protocol is listed, and nothing goes round the one door out."""
+"""Every protocol is one record, which alone is asked what is particular to it; and connections are guarded."""
 
 import ast
+import dataclasses
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import app.protocols
 from app.outbound.http import Engine
-from app.protocols.base import Means
-from app.protocols.registry import ADAPTERS, Adapters
+from app.protocols.base import AdapterContext
+from app.protocols.registry import BUILT_IN, PROTOCOLS, Adapters, Protocols
 from app.security.masking import Masker
 from app.settings import Settings
 
-ROOM = Path(app.protocols.__file__).parent
-NO_ADAPTERS = {"__init__", "base", "registry", "shared", "__pycache__"}
-APP = ROOM.parent
+PACKAGE = Path(app.protocols.__file__).parent
+APP = PACKAGE.parent
 
 
-def test_every_file_of_the_room_is_a_listed_adapter() -> None:
-    files = {path.stem for path in ROOM.iterdir()} - NO_ADAPTERS
-    assert files == {place.partition(":")[0] for place in ADAPTERS.values()}
+def test_every_package_of_a_protocol_is_listed_under_its_name() -> None:
+    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"shared", "__pycache__"}
+    assert packages == {record.name for record in BUILT_IN}
+    for record in BUILT_IN:
+        assert record.adapter.startswith(f"app.protocols.{record.name}.")
 
 
 def test_every_adapter_is_built_under_its_own_name(engine: Engine) -> None:
-    adapters = Adapters(Means(engine, engine.network, Masker(), Settings(_env_file=None)))
-    assert {adapter.name for adapter in adapters.values()} == set(adapters) == set(ADAPTERS)
-    for name in ("prepare", "origin", "safe", "discover", "call", "describe", "aclose"):
-        assert all(callable(getattr(adapter, name)) for adapter in adapters.values())
+    adapters = Adapters(AdapterContext(engine, engine.network, Masker(), Settings(_env_file=None)))
+    assert {adapter.name for adapter in adapters.values()} == set(adapters) == set(PROTOCOLS)
 
 
-def test_only_the_outbound_room_opens_sockets() -> None:
-    doors = {
-        "socket",
-        "aiohttp",
-        "httpx",
-        "httpx2",
-        "urllib.request",
-        "http.client",
-        "requests",
-        "websockets",
-        "grpc",
-        "grpc.aio",
-        "mcp",
-        "mcp_types",
-        "aiortc",
-        "aioice",
-    }
-    # The command line is a client of the gateway, the embedded servers and the sample API are servers.
-    may = {"outbound", "cli", "embedded", "sample"}
-    # OpenTelemetry's exporter speaks to the operator's own collector, whose address no caller chooses.
-    exporter = APP / "telemetry" / "otlp.py"
+def test_every_record_names_the_protocol_as_its_template_does() -> None:
+    for record in PROTOCOLS.values():
+        assert record.template.model_fields["call_template_type"].default == record.name
+
+
+def test_aliases_are_read_in_any_spelling() -> None:
+    assert PROTOCOLS.canonical(" HTTP-Stream ") == "streamable_http"
+    assert PROTOCOLS.canonical("ws") == "websocket"
+    assert PROTOCOLS.canonical("Unknown") == "unknown"
+
+
+@pytest.mark.parametrize("changes", [{}, {"name": "other"}, {"name": "other", "aliases": ("http",)}])
+def test_a_name_or_alias_that_is_taken_is_rejected(changes: dict[str, Any]) -> None:
+    twin = dataclasses.replace(PROTOCOLS["websocket"], **changes)
+    with pytest.raises(ValueError, match="two protocols called"):
+        Protocols([*BUILT_IN, twin])
+
+
+def test_records_are_imported_without_the_libraries_of_their_adapters() -> None:
+    libraries = {name for record in BUILT_IN for name in record.libraries}
+    light = [PACKAGE / "record.py", PACKAGE / "registry.py"]
+    for record in BUILT_IN:
+        folder = PACKAGE / record.name
+        light += [folder / "__init__.py", folder / "record.py", folder / "template.py"]
+    for path in light:
+        for name in _imported(path):
+            assert name.partition(".")[0] not in libraries, path
+            assert not name.endswith(".adapter"), path
+
+
+# Words that have other meanings as well; where they stand tells which.
+AMBIGUOUS = {"http", "text", "file", "ws"}
+OTHER_MEANINGS = {
+    ("calls/masking.py", "grpc"): "a media type",
+    ("outbound/framing.py", "graphql"): "a media type",
+    ("openapi/media.py", "graphql"): "a media type",
+    ("cli/server.py", "http"): "a setting of uvicorn",
+    ("openapi/assemble.py", "http"): "every operation of an OpenAPI document is called by HTTP",
+    ("utcp/render.py", "http"): "every tool of this gateway is called by HTTP",
+    ("providers/parameters.py", "http"): "documentation: an example of a request",
+    ("registration/input_models.py", "http"): "documentation: an example of a request",
+    ("registration/input_models.py", "tcp"): "documentation: an example of a request",
+}
+
+
+def test_nothing_outside_decides_by_the_name_of_a_protocol() -> None:
+    names = {name for record in BUILT_IN for name in (record.name, *record.aliases)}
+    found = set()
+    for path in sorted(APP.rglob("*.py")):
+        if PACKAGE in path.parents:
+            continue
+        for constant, around in _constants(ast.parse(path.read_text())):
+            if constant not in names:
+                continue
+            if constant not in AMBIGUOUS or re.search(
+                "protocol|template|type_key|provider_type", around, re.IGNORECASE
+            ):
+                found.add((str(path.relative_to(APP)), constant))
+    assert found == OTHER_MEANINGS.keys()
+
+
+def _constants(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Each text in the code, with the expression or assignment around it that says what it is."""
+    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        around: ast.AST = parents[node]
+        if isinstance(around, ast.Dict):
+            pairs = zip(around.keys, around.values, strict=True)
+            beside = [pair for pair in pairs if node in pair]
+            yield (
+                node.value,
+                " ".join(ast.unparse(part) for pair in beside for part in pair if part is not None),
+            )
+            continue
+        while isinstance(around, ast.Set | ast.List | ast.Tuple | ast.Call):
+            around = parents[around]
+        yield node.value, ast.unparse(around) if isinstance(around, ast.expr | ast.stmt | ast.keyword) else ""
+
+
+DOORS = {
+    "socket", "aiohttp", "httpx", "httpx2", "urllib.request", "http.client", "requests", "websockets", "grpc", "grpc.aio",
+    "mcp", "mcp_types", "aiortc", "aioice",
+}  # fmt: skip
+# The command line is a client of the gateway, the embedded servers are servers. OpenTelemetry's
+# exporter speaks to the operator's own collector, whose address no client chooses.
+OPEN = ("outbound", "cli", "embedded", "telemetry/otlp.py")
+# These get connections, addresses and programs from `outbound` and `processes` only.
+LIBRARIES = {
+    "protocols/grpc": {"grpc", "grpc.aio"},
+    "protocols/mcp": {"httpx2", "mcp", "mcp_types"},
+    "protocols/webrtc": {"aiortc", "aioice"},
+    "protocols/shared": {"websockets"},
+}
+
+
+def test_only_the_outbound_package_opens_sockets() -> None:
     found = []
     for path in APP.rglob("*.py"):
-        if path.relative_to(APP).with_suffix("").parts[0] in may or path == exporter:
+        place = path.relative_to(APP)
+        if str(place).startswith(OPEN):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            found += [f"{path.relative_to(APP)}: {name}" for name in names if name in doors]
+        may = LIBRARIES.get("/".join(place.parts[:2]), set())
+        found += [f"{place}: {name}" for name in _imported(path) if name in DOORS - may]
     assert found == []
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""

@@ -17,8 +17,8 @@ from starlette.routing import Route
 from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Call, Means
-from app.protocols.sse import SseAdapter
+from app.protocols.base import AdapterContext, Call
+from app.protocols.sse.adapter import SseAdapter
 from app.security.masking import Masker
 from app.settings import Settings
 
@@ -82,7 +82,7 @@ async def events() -> AsyncIterator[Events]:
 
 @pytest.fixture
 def adapter(engine: Engine, masker: Masker) -> SseAdapter:
-    return SseAdapter(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    return SseAdapter(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
 
 
 async def called(adapter: SseAdapter, template: dict[str, Any], arguments: Any = None, **limits: Any) -> Any:

@@ -9,15 +9,15 @@ import pytest
 from app.errors import UpstreamTimeout
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Call, Means, Result
-from app.protocols.streamable_http import StreamableHttpAdapter
+from app.protocols.base import AdapterContext, Call, Result
+from app.protocols.streamable_http.adapter import StreamableHttpAdapter
 from app.security.masking import Masker
 from app.settings import Settings
 
 
 @pytest.fixture
 def adapter(engine: Engine, masker: Masker) -> StreamableHttpAdapter:
-    return StreamableHttpAdapter(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    return StreamableHttpAdapter(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
 
 
 def head(media_type: str) -> bytes:

@@ -21,7 +21,7 @@ from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
-from app.protocols.tcp import TcpAdapter
+from app.protocols.tcp.adapter import TcpAdapter
 from app.security.secret import Secret
 from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
 

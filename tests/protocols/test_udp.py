@@ -20,7 +20,7 @@ from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
-from app.protocols.udp import UdpAdapter
+from app.protocols.udp.adapter import UdpAdapter
 from app.security.secret import Secret
 from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
 from tests.protocols.kits.base import free_port

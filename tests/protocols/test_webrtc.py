@@ -28,11 +28,11 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
-from app.protocols.base import Means
-from app.protocols.webrtc import WebrtcAdapter
+from app.protocols.base import AdapterContext
+from app.protocols.manuals import read_manual
+from app.protocols.webrtc.adapter import WebrtcAdapter
 from app.security.secret import Secret
 from app.settings import Settings
-from app.utcp.manuals import read_manual
 from tests.protocols.kits.base import free_port
 from tests.protocols.kits.http import web_site
 from tests.protocols.kits.webrtc import MANUAL, PeerSide, say
@@ -111,7 +111,7 @@ async def peers() -> AsyncIterator[Peers]:
 
 @pytest.fixture
 async def adapter(engine, masker) -> AsyncIterator[WebrtcAdapter]:
-    made = WebrtcAdapter(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    made = WebrtcAdapter(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
     yield made
     await made.aclose()
 
@@ -240,7 +240,7 @@ async def test_an_answer_without_an_allowed_address_is_refused(peers: Peers, ada
 async def test_nothing_is_sent_to_an_address_that_a_packet_came_from(peers: Peers, masker) -> None:
     """A peer at a denied address that names an allowed one, and then checks from its own."""
     engine = Engine(Guard(allow_networks=["127.0.0.1/32"]))
-    adapter = WebrtcAdapter(Means(engine, engine.network, masker, Settings(_env_file=None)))
+    adapter = WebrtcAdapter(AdapterContext(engine, engine.network, masker, Settings(_env_file=None)))
     heard: list[bytes] = []
     answered = peers.side.answered
 
@@ -380,19 +380,14 @@ async def test_nothing_is_left(peers: Peers, adapter) -> None:
 
 def test_without_the_extra_the_template_says_what_to_install() -> None:
     code = """
-import importlib.util
-found = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name == "aiortc" else found(name, package)
 import sys
+sys.modules["aiortc"] = None
 from app.errors import InvalidInput
-from app.protocols.registry import adapter_class
-
-adapter = adapter_class("webrtc")
+from app.protocols.registry import PROTOCOLS
 try:
-    adapter.__new__(adapter).prepare({})
+    PROTOCOLS["webrtc"].load()(None).prepare({})
 except InvalidInput as error:
     print(error.errors[0].pointer, error.detail)
-assert "aiortc" not in sys.modules
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == (

@@ -29,7 +29,7 @@ from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
-from app.protocols.websocket import WebsocketAdapter
+from app.protocols.websocket.adapter import WebsocketAdapter
 from app.security.secret import Secret
 from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
 from tests.unit.outbound.test_egress import certificate
@@ -506,14 +506,11 @@ async def test_without_its_library_the_protocol_says_what_to_install() -> None:
 import sys
 sys.modules["websockets"] = None
 from app.errors import InvalidInput
-from app.protocols.base import Means
-from app.protocols.registry import ADAPTERS, adapter_class
-for kind in map(adapter_class, ADAPTERS):
-    if kind.name == "websocket":
-        try:
-            kind(Means(None, None, None, None)).prepare({"call_template_type": "websocket", "url": "wss://a.example/"})
-        except InvalidInput as error:
-            print(error.errors[0].pointer, error.detail)
+from app.protocols.registry import PROTOCOLS
+try:
+    PROTOCOLS["websocket"].load()(None).prepare({})
+except InvalidInput as error:
+    print(error.errors[0].pointer, error.detail)
 """
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.utcp.templates import PROTOCOLS, read_template
+from app.protocols.call_templates import read_template
+from app.protocols.registry import PROTOCOLS
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols.md"
 BLOCKS = re.findall(r"^```json\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -45,4 +46,4 @@ def test_every_example_is_json_and_every_template_is_valid(number: int) -> None:
 
 def test_every_protocol_has_an_example() -> None:
     found = [one for block in BLOCKS for document in documents(block) for one in templates(document)]
-    assert {read_template(one).protocol for one in found} >= PROTOCOLS - {"http"}
+    assert {read_template(one).protocol for one in found} >= set(PROTOCOLS) - {"http"}

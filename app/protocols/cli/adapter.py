@@ -8,15 +8,15 @@ import orjson
 
 from app.errors import InvalidInput, UpstreamTimeout
 from app.outbound.framing import Event, framed
-from app.outbound.programs import ProgramRules
 from app.outbound.wiring import is_secret
-from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.cli.compiling import CliTarget, compile_cli
 from app.protocols.cli.runs import Run
 from app.protocols.cli.words import fill_words, options
 from app.protocols.shared.answers import JSON, TEXT, body_answer, timed
 from app.protocols.shared.effects import Opaque
 from app.protocols.shared.fields import field_values
+from app.protocols.shared.programs import ProgramRules
 from app.security.masking import MASK
 
 _LINES = "application/x-ndjson"
@@ -27,10 +27,10 @@ class CliAdapter(Opaque):
 
     name: ClassVar[str] = "cli"
 
-    def __init__(self, means: Means) -> None:
-        self._masker = means.masker
-        self._rules = ProgramRules(means.settings)
-        self._turns = asyncio.Semaphore(means.settings.program_concurrency)
+    def __init__(self, context: AdapterContext) -> None:
+        self._masker = context.masker
+        self._rules = ProgramRules(context.settings)
+        self._turns = asyncio.Semaphore(context.settings.program_concurrency)
         self._runs: set[Run] = set()
 
     def prepare(self, template: Mapping[str, Any]) -> CliTarget:

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import Fault, InvalidInput
-from app.outbound.programs import ProgramRules
-from app.outbound.programs.rules import is_shell
+from app.protocols.cli.commands import split_command
+from app.protocols.cli.record import origin_of
+from app.protocols.cli.template import CliTemplate
 from app.protocols.cli.words import Argument, Output, Word, parse_command
+from app.protocols.shared.programs import ProgramRules
+from app.protocols.shared.programs.rules import is_shell
 from app.text import pointer
-from app.utcp.origins import split_command, template_origin
-from app.utcp.templates import compiled
-from app.utcp.templates.local import CliTemplate
+from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,8 @@ class CliTarget:
 
 def compile_cli(template: Mapping[str, Any], rules: ProgramRules) -> CliTarget:
     """Raises InvalidInput, with pointers into the template, for what may not or cannot be run."""
-    model = compiled(template, "cli")
-    assert isinstance(model, CliTemplate)  # noqa: S101 - the protocol's own model.
-    origin = template_origin(template)
+    model = compile_template(template, CliTemplate)
+    origin = origin_of(template)
     steps = _old_step(model.command_name, rules) if model.command_name else _steps(model, rules)
     rules.check_names(model.env_vars, at="/env_vars")
     rules.account()

@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from app.errors import UpstreamAnswer, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
-from app.outbound.programs import Order, ProgramRules, Running, start
 from app.outbound.refusals import readable
 from app.protocols.base import Call
 from app.protocols.cli.compiling import CliTarget
 from app.protocols.cli.words import fill_words
 from app.protocols.shared.answers import refuse_large
+from app.protocols.shared.programs import Order, ProgramRules, Running, start
 from app.security.masking import Masker
 
 # More is kept than shown: a secret that the beginning cuts in two would not be known again.

@@ -3,36 +3,25 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
 from app.errors import Fault, InvalidArguments
 from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_head
 from app.outbound.attach import Headers, attach
-from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.graphql.answers import answered, introspected
+from app.protocols.graphql.documents import Operation, made_document, read_operation
+from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
+from app.protocols.graphql.template import GraphqlTemplate
+from app.protocols.graphql.tools import INTROSPECTION, manual_of
 from app.protocols.shared.answers import JSON, event_answer
-from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import writable
 from app.protocols.shared.over_http import OverHttp, joined
+from app.protocols.shared.websocket_client import Upgrade, WebSocket
+from app.utcp.call_template import compile_template
 from app.utcp.paths import compile_url
-from app.utcp.templates import compiled
-from app.utcp.templates.remote import GraphqlTemplate
-
-try:
-    from app.outbound.websockets import Upgrade, WebSocket
-    from app.protocols.graphql.documents import made_document, read_operation
-    from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
-    from app.protocols.graphql.tools import INTROSPECTION, manual_of
-except ImportError:
-    INSTALLED = False
-else:
-    INSTALLED = True
-
-from app.protocols.graphql.answers import answered, introspected
-
-if TYPE_CHECKING:
-    from app.protocols.graphql.documents import Operation
 
 _ACCEPT: Final = "application/graphql-response+json, application/json;q=0.9"
 _LARGEST_SCHEMA: Final = 16 << 20
@@ -48,7 +37,7 @@ class GraphqlTarget:
     model: GraphqlTemplate
     plan: ArgumentPlan
     placed: frozenset[str]
-    operation: "Operation | None"
+    operation: Operation | None
 
     @property
     def kind(self) -> str:
@@ -61,15 +50,13 @@ class GraphqlAdapter(OverHttp):
 
     name: ClassVar[str] = "graphql"
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
-        self._network = means.network
+    def __init__(self, context: AdapterContext) -> None:
+        super().__init__(context)
+        self._network = context.network
 
     def prepare(self, template: Mapping[str, Any]) -> GraphqlTarget:
         """Compile a template of `call_template_type` graphql; raises InvalidInput."""
-        refuse_without("graphql", installed=INSTALLED, protocol=self.name)
-        model = compiled(template, self.name)
-        assert isinstance(model, GraphqlTemplate)  # noqa: S101 - the protocol's own.
+        model = compile_template(template, GraphqlTemplate)
         plan, placed = compile_head(
             compile_url(model.url), method="POST", headers=model.headers, header_fields=model.header_fields
         )

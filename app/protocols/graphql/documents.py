@@ -8,8 +8,8 @@ from typing import Final
 from graphql import GraphQLError, OperationDefinitionNode, parse, parse_type
 
 from app.errors import Fault, InvalidArguments, InvalidInput
+from app.protocols.graphql.template import GraphqlTemplate
 from app.text import pointer
-from app.utcp.templates.remote import GraphqlTemplate
 
 _MOST_TOKENS: Final = 50_000
 _NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")

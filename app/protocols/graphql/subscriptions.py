@@ -7,8 +7,8 @@ import orjson
 
 from app.errors import UpstreamMalformed
 from app.outbound.framing import Event
-from app.outbound.websockets import WebSocket
 from app.protocols.graphql.answers import refused, value_of
+from app.protocols.shared.websocket_client import WebSocket
 from app.security.masking import Masker
 
 SUBPROTOCOL: Final = "graphql-transport-ws"

@@ -11,9 +11,10 @@ from app.protocols.base import Call
 from app.protocols.grpc.descriptors import Rpc, Unusable, opened, rpc_of
 from app.protocols.grpc.messages import encoded
 from app.protocols.grpc.metadata import Pairs, fixed_metadata
+from app.protocols.grpc.record import origin_of
+from app.protocols.grpc.template import GrpcTemplate
 from app.text import pointer
-from app.utcp.origins import template_origin
-from app.utcp.templates import compiled
+from app.utcp.call_template import compile_template
 
 _SERVICE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _METHOD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -34,16 +35,16 @@ class Target:
 
 def compiled_target(template: Mapping[str, Any]) -> Target:
     """A template, compiled; raises InvalidInput."""
-    model: Any = compiled(template, "grpc")
+    model = compile_template(template, GrpcTemplate)
     for key, name, legal in (
         ("service_name", model.service_name, _SERVICE),
         ("method_name", model.method_name, _METHOD),
     ):
         if name is not None and not legal.fullmatch(name):
             raise InvalidInput("The name is not legal.", errors=[Fault(f"/{key}", "Give a name of gRPC.")])
-    host = str(model.host).strip().removeprefix("[").removesuffix("]")
+    host = model.host.strip().removeprefix("[").removesuffix("]")
     return Target(
-        origin=template_origin(template),
+        origin=origin_of(template),
         place=Place(host, model.port),
         tls=model.use_ssl,
         service=model.service_name,
@@ -53,7 +54,7 @@ def compiled_target(template: Mapping[str, Any]) -> Target:
     )
 
 
-def _described(model: Any) -> Rpc | None:
+def _described(model: GrpcTemplate) -> Rpc | None:
     """The method as the template describes it."""
     if model.descriptors is None:
         return None

@@ -10,21 +10,17 @@ import orjson
 
 from app.errors import Fault, InvalidArguments, UpstreamAnswer, UpstreamRejected
 from app.outbound.framing import Event
-from app.outbound.mcp import AVAILABLE
-from app.outbound.mcp.server import Rejected
-from app.outbound.programs import ProgramRules
 from app.outbound.refusals import readable
-from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.mcp.calls import Sent, asked
 from app.protocols.mcp.compiling import McpTarget, compile_mcp, shown_server
 from app.protocols.mcp.listing import filled_uri, resource_entries, template_entries, tool_entries, uri_names
 from app.protocols.mcp.results import refusal, resource_value, tool_value
+from app.protocols.mcp.server import Rejected
+from app.protocols.mcp.session_pool import Sessions
 from app.protocols.shared.answers import JSON, refuse_large, timed, value_answer
-from app.protocols.shared.extras import refuse_without
+from app.protocols.shared.programs import ProgramRules
 from app.utcp.percent import escape
-
-if AVAILABLE:
-    from app.outbound.mcp.pool import Sessions
 
 _CLIENTS_FAULTS: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
 _ERROR_BODY: Final = 64 * 1024
@@ -35,22 +31,19 @@ class McpAdapter:
 
     name: ClassVar[str] = "mcp"
 
-    def __init__(self, means: Means) -> None:
-        self._masker = means.masker
-        self._rules = ProgramRules(means.settings)
-        self._sessions: Any = None
-        if AVAILABLE:
-            self._sessions = Sessions(
-                means.engine,
-                self._rules,
-                means.masker,
-                most=means.settings.mcp_sessions,
-                idle=means.settings.mcp_idle_seconds,
-            )
+    def __init__(self, context: AdapterContext) -> None:
+        self._masker = context.masker
+        self._rules = ProgramRules(context.settings)
+        self._sessions = Sessions(
+            context.engine,
+            self._rules,
+            context.masker,
+            most=context.settings.mcp_sessions,
+            idle=context.settings.mcp_idle_seconds,
+        )
 
     def prepare(self, template: Mapping[str, Any]) -> McpTarget:
         """Compile a template of `call_template_type` mcp that names one server; raises InvalidInput."""
-        refuse_without("mcp", installed=AVAILABLE, protocol="mcp")
         return compile_mcp(template, self._rules)
 
     def origin(self, target: McpTarget) -> str:

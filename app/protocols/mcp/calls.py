@@ -8,8 +8,8 @@ from typing import Any, Final
 import orjson
 
 from app.errors import UpstreamUnreachable
-from app.outbound.mcp.attempts import Attempt, Forgotten
 from app.protocols.base import Call
+from app.protocols.mcp.attempts import Attempt, Forgotten
 from app.protocols.mcp.compiling import McpTarget, server_of
 from app.protocols.shared.answers import timed
 

@@ -10,15 +10,15 @@ import orjson
 
 from app.errors import Fault, InvalidInput
 from app.outbound.attach import attach
-from app.outbound.mcp.server import Server
-from app.outbound.programs import Order, ProgramRules
 from app.protocols.base import Call
+from app.protocols.mcp.record import origin_of
+from app.protocols.mcp.server import Server
+from app.protocols.mcp.template import McpServer, McpTemplate
 from app.protocols.shared.fields import filled
+from app.protocols.shared.programs import Order, ProgramRules
 from app.security.masking import MASK
 from app.text import pointer
-from app.utcp.origins import template_origin
-from app.utcp.templates import compiled
-from app.utcp.templates.mcp import McpServer, McpTemplate
+from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,8 @@ class McpTarget:
 
 def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
     """Raises InvalidInput, with pointers into the template."""
-    model = compiled(template, "mcp")
-    assert isinstance(model, McpTemplate)  # noqa: S101 - the protocol's own model.
-    origin = template_origin(model.stored())
+    model = compile_template(template, McpTemplate)
+    origin = origin_of(model.stored())
     name, server = next(iter(model.config.servers.items()))
     at = pointer("/config/mcpServers", name)
     program, folder = None, "/"

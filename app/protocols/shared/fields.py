@@ -5,7 +5,7 @@ from typing import Any
 
 from app.outbound.credentials import WireCredential
 from app.security.masking import MASK
-from app.utcp.templates.base import replaced
+from app.utcp.call_template import replaced
 
 
 def field_values(credentials: Iterable[WireCredential], *, masked: bool = False) -> dict[str, str]:

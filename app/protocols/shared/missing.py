@@ -1,32 +1,31 @@
 """The adapter of a protocol whose library is not installed: it says which extra to install."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
 
-from app.protocols.base import Call, Discovered, Means, Result
-from app.protocols.shared.extras import refuse_without
-
-
-def of_the_extra(error: ImportError, *modules: str) -> bool:
-    """Whether one of these libraries is what could not be imported."""
-    return (error.name or "").partition(".")[0] in modules
+from app.errors import Fault, InvalidInput
+from app.protocols.base import Call, Discovered, Result
 
 
-class Missing:
-    """Stands in for an adapter, and refuses every template. Subclasses have the `name` of the extra."""
+def is_missing(error: ImportError, libraries: Collection[str]) -> bool:
+    """Return whether one of these top-level modules is what could not be imported."""
+    return (error.name or "").partition(".")[0] in libraries
 
-    name: ClassVar[str]
 
-    def __init__(self, means: Means) -> None:
-        """It needs nothing."""
+class MissingAdapter:
+    """Stands in for an adapter; `prepare` rejects every template, so that nothing else is called."""
+
+    def __init__(self, name: str, *, extra: str) -> None:
+        self.name = name
+        self._extra = extra
 
     def prepare(self, template: Mapping[str, Any]) -> NoReturn:  # noqa: ARG002 - the contract's.
-        """Raises InvalidInput."""
-        refuse_without(self.name, installed=False, protocol=self.name)
-        raise NotImplementedError
+        """Raise InvalidInput."""
+        install = f"pip install 'utcp-gateway[{self._extra}]'"
+        detail = f"Protocol {self.name} needs the extra `{self._extra}`: {install}."
+        raise InvalidInput(detail, errors=[Fault("/call_template_type", detail)])
 
     def origin(self, target: Any) -> str:
-        """Never asked: nothing was prepared. So are all others."""
         raise NotImplementedError
 
     def safe(self, target: Any) -> bool:

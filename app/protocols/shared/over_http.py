@@ -17,7 +17,7 @@ from app.outbound.attach import Headers, attach
 from app.outbound.http import OutboundRequest
 from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
-from app.protocols.base import Call, Discovered, Means
+from app.protocols.base import AdapterContext, Call, Discovered
 
 _ERROR_BODY = 64 * 1024
 _LONGEST_SECRET = 8 * 1024
@@ -50,9 +50,9 @@ _TEXTUAL = ("json", "text", "xml", "yaml", "javascript", "x-www-form-urlencoded"
 class OverHttp:
     """The base of such adapters."""
 
-    def __init__(self, means: Means) -> None:
-        self._engine = means.engine
-        self._masker = means.masker
+    def __init__(self, context: AdapterContext) -> None:
+        self._engine = context.engine
+        self._masker = context.masker
 
     async def aclose(self) -> None:
         """Nothing is held: the connections are the engine's."""

@@ -28,7 +28,7 @@ from app.protocols.shared.messages import (
     refuse_credentials,
     writable,
 )
-from app.utcp.templates.sockets import TcpTemplate, UdpTemplate
+from app.protocols.shared.socket_template import SocketTemplate
 
 _QUADRATIC: Final = frozenset({"punycode", "idna"})
 _QUICK: Final = 256 << 10
@@ -61,9 +61,7 @@ def check_codec(name: str | None) -> None:
         raise InvalidInput("The encoding of the answer is not known.", errors=[fault])
 
 
-def request_of(
-    model: TcpTemplate | UdpTemplate, call: Call, *, delimiter: bytes = b"", masked: bool = False
-) -> bytes:
+def request_of(model: SocketTemplate, call: Call, *, delimiter: bytes = b"", masked: bool = False) -> bytes:
     """The request without framing: JSON of all arguments, or the text template with arguments in it.
 
     Without a template, text is the values with blanks between them, as in the released clients. Raises
@@ -123,7 +121,7 @@ async def decoded_manual(raw: bytes, codec: str | None) -> bytes:
 
 
 def shown(
-    model: TcpTemplate | UdpTemplate, origin: str, call: Call, *, verb: str, delimiter: bytes = b""
+    model: SocketTemplate, origin: str, call: Call, *, verb: str, delimiter: bytes = b""
 ) -> dict[str, Any]:
     """The request as JSON, secrets as `***`; framing is not shown."""
     body = request_of(model, call, delimiter=delimiter, masked=True).decode()
@@ -147,14 +145,14 @@ def _text(template: str | None, arguments: Mapping[str, Any]) -> list[Piece]:
     return [piece for value in values for piece in (Piece(" "), value)][1:]
 
 
-def _check_boundaries(model: TcpTemplate | UdpTemplate, pieces: list[Piece], delimiter: bytes) -> None:
+def _check_boundaries(model: SocketTemplate, pieces: list[Piece], delimiter: bytes) -> None:
     """Raise InvalidArguments for arguments that would change the number or the ends of messages.
 
     A length before the message lets it hold anything. A delimiter does but for itself, unless it is one of
     line protocols (CR LF, ETX): their upstreams take other control characters for ends as well. Fixed-length
     frames bound text only: JSON says itself where it ends.
     """
-    framing = model.framing_strategy if isinstance(model, TcpTemplate) else "stream"
+    framing = model.framing
     if framing == "length_prefix":
         return
     if framing == "delimiter":
@@ -164,8 +162,8 @@ def _check_boundaries(model: TcpTemplate | UdpTemplate, pieces: list[Piece], del
     else:
         check_not_empty(pieces)
     check_control_characters(pieces)
-    if framing == "fixed_length" and isinstance(model, TcpTemplate) and not _all_json(pieces):
-        check_length(pieces, model.fixed_message_length or 0)
+    if framing == "fixed_length" and not _all_json(pieces):
+        check_length(pieces, model.frame_length)
 
 
 def _all_json(pieces: list[Piece]) -> bool:

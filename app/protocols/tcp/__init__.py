@@ -1,5 +1,1 @@
 """UTCP's `tcp`."""
-
-from app.protocols.tcp.adapter import TcpAdapter
-
-__all__ = ["TcpAdapter"]

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from app.outbound.framing import Event
 from app.outbound.network import Place, Stream
-from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.answers import BYTES, TEXT, timed
 from app.protocols.shared.effects import Opaque
 from app.protocols.shared.messages import DISCOVERY
+from app.protocols.shared.origins import socket_origin
 from app.protocols.shared.sockets import (
     check_codec,
     decoded_answer,
@@ -22,9 +23,8 @@ from app.protocols.shared.sockets import (
     shown,
 )
 from app.protocols.tcp.framings import Incoming, delimiter_of, framed_request
-from app.utcp.origins import template_origin
-from app.utcp.templates import compiled
-from app.utcp.templates.sockets import TcpTemplate
+from app.protocols.tcp.template import TcpTemplate
+from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +42,17 @@ class TcpAdapter(Opaque):
 
     name: ClassVar[str] = "tcp"
 
-    def __init__(self, means: Means) -> None:
-        self._network = means.network
+    def __init__(self, context: AdapterContext) -> None:
+        self._network = context.network
 
     async def aclose(self) -> None:
         """Nothing is held: a connection ends with its call."""
 
     def prepare(self, template: Mapping[str, Any]) -> TcpTarget:
         """Compile a template of `call_template_type` tcp; raises InvalidInput."""
-        model = compiled(template, self.name)
-        assert isinstance(model, TcpTemplate)  # noqa: S101 - the protocol's own.
+        model = compile_template(template, TcpTemplate)
         check_codec(model.response_byte_format)
-        origin = template_origin(template)
+        origin = socket_origin("tcp", template)
         return TcpTarget(model, origin, place_of(origin), delimiter_of(model))
 
     def origin(self, target: TcpTarget) -> str:

@@ -12,7 +12,7 @@ from app.errors import Fault, InvalidArguments, InvalidInput, UpstreamTimeout, U
 from app.outbound.limits import Limits
 from app.outbound.network import Stream
 from app.protocols.shared.answers import refuse_large, timed
-from app.utcp.templates.sockets import TcpTemplate
+from app.protocols.tcp.template import TcpTemplate
 
 _PIECE: Final = 64 << 10
 

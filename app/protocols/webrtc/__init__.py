@@ -1,5 +1,1 @@
-"""UTCP's `webrtc`."""
-
-from app.protocols.webrtc.adapter import WebrtcAdapter
-
-__all__ = ["WebrtcAdapter"]
+"""UTCP 0.x's `webrtc`; needs the extra `webrtc`."""

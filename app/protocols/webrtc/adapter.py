@@ -7,8 +7,6 @@ A discovery is `{"id", "type": "utcp"}`, a call that nobody waits for any more `
 
 import asyncio
 import hashlib
-import importlib
-import importlib.util
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,18 +25,17 @@ from app.errors import (
 )
 from app.outbound.attach import Headers, attach
 from app.outbound.refusals import readable
-from app.protocols.base import Call, Discovered, Event, Means, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Event, Result
 from app.protocols.shared.answers import JSON, event_answer, refuse_large, value_answer
 from app.protocols.shared.effects import Opaque
-from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import writable
+from app.protocols.webrtc.connection import Peer
 from app.protocols.webrtc.links import Asked, Link, Links
+from app.protocols.webrtc.record import origin_of
 from app.protocols.webrtc.signalling import Signalling, signalling_url
-from app.utcp.origins import template_origin
-from app.utcp.templates import compiled
-from app.utcp.templates.remote import WebrtcTemplate
+from app.protocols.webrtc.template import WebrtcTemplate
+from app.utcp.call_template import compile_template
 
-INSTALLED: Final = all(importlib.util.find_spec(name) is not None for name in ("aiortc", "websockets"))
 _ERROR_BODY: Final = 64 << 10
 
 
@@ -57,18 +54,16 @@ class WebrtcAdapter(Opaque):
 
     name: ClassVar[str] = "webrtc"
 
-    def __init__(self, means: Means) -> None:
-        self._network = means.network
-        self._masker = means.masker
-        self._signalling = Signalling(means)
+    def __init__(self, context: AdapterContext) -> None:
+        self._network = context.network
+        self._masker = context.masker
+        self._signalling = Signalling(context)
         self._links = Links()
 
     def prepare(self, template: Mapping[str, Any]) -> Target:
         """Compile a template; raises InvalidInput."""
-        refuse_without("webrtc", installed=INSTALLED, protocol=self.name)
-        model = compiled(template, self.name)
-        assert isinstance(model, WebrtcTemplate)  # noqa: S101 - the protocol's own.
-        origin = template_origin(template)
+        model = compile_template(template, WebrtcTemplate)
+        origin = origin_of(template)
         return Target(model, origin, signalling_url(model), list(model.headers.items()))
 
     def origin(self, target: Target) -> str:
@@ -141,11 +136,7 @@ class WebrtcAdapter(Opaque):
         target: Target = call.target
         if call.egress is not None and call.egress.proxy_url is not None:
             raise InvalidInput("WebRTC's datagrams do not go through an HTTP proxy: take proxy_url out.")
-        # It takes 0.3 s and 40 MB, which few gateways need.
-        library: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.webrtc")
-        peer = library.Peer(
-            self._network, label=target.model.data_channel_name, heard=link.heard, lost=link.lost
-        )
+        peer = Peer(self._network, label=target.model.data_channel_name, heard=link.heard, lost=link.lost)
         try:
             offer = await peer.offer()
             signalled = replace(call, arguments={}, deadline=by)

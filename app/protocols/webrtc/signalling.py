@@ -7,7 +7,6 @@ answer, and its Location, if any, is deleted when the connection ends. Over WebS
 """
 
 import asyncio
-import importlib
 import re
 import secrets
 from typing import Any, Final
@@ -27,9 +26,10 @@ from app.errors import (
 from app.http_requests.arguments import PlacedRequest
 from app.outbound.attach import Headers, attach
 from app.outbound.refusals import readable
-from app.protocols.base import Call, Means
+from app.protocols.base import AdapterContext, Call
 from app.protocols.shared.over_http import OverHttp
-from app.utcp.templates.remote import WebrtcTemplate
+from app.protocols.shared.websocket_client import Upgrade, WebSocket
+from app.protocols.webrtc.template import WebrtcTemplate
 
 _MOST_SDP: Final = 64 << 10
 _MOST_MESSAGES: Final = 64
@@ -54,9 +54,9 @@ def signalling_url(model: WebrtcTemplate) -> str:
 class Signalling(OverHttp):
     """Exchanges an offer for an answer. What it raises was raised before anything of the call was sent."""
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
-        self._network = means.network
+    def __init__(self, context: AdapterContext) -> None:
+        super().__init__(context)
+        self._network = context.network
 
     async def exchange(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
         """The peer's answer, and what is to be deleted at the end; raises what HTTP and WebSocket raise."""
@@ -93,13 +93,12 @@ class Signalling(OverHttp):
         response.close()
 
     async def _by_websocket(self, offer: str, url: str, headers: Headers, call: Call) -> str:
-        library: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.websockets")
         url, sent = attach(url, headers, call.credentials)
         by = call.deadline
         ours = secrets.token_urlsafe(12)
         loop = asyncio.get_running_loop()
-        socket = await library.WebSocket.open(
-            library.Upgrade(url=url, headers=sent, most=_MOST_SDP),
+        socket = await WebSocket.open(
+            Upgrade(url=url, headers=sent, most=_MOST_SDP),
             network=self._network,
             egress=call.egress,
             masker=self._masker,

@@ -1,5 +1,1 @@
-"""UTCP's `websocket`."""
-
-from app.protocols.websocket.adapter import WebsocketAdapter
-
-__all__ = ["WebsocketAdapter"]
+"""UTCP's `websocket`; needs the extra `websocket`."""

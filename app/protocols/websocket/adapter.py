@@ -22,25 +22,19 @@ from app.http_requests.arguments import ArgumentPlan, compile_head
 from app.outbound.attach import attach
 from app.outbound.framing import Event
 from app.outbound.refusals import readable
-from app.protocols.base import Call, Discovered, Means, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.answers import JSON, body_answer, event_answer, refuse_large
 from app.protocols.shared.effects import Opaque
-from app.protocols.shared.extras import refuse_without
 from app.protocols.shared.messages import DISCOVERY
+from app.protocols.shared.origins import WEBSOCKET_SCHEMES
+from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.protocols.websocket.messages import event_of, members, message_of, parsed, single_answer, value_of
+from app.protocols.websocket.record import origin_of
+from app.protocols.websocket.template import WebsocketTemplate
 from app.text import pointer
+from app.utcp.call_template import compile_template
 from app.utcp.headers import HEADER_NAME
-from app.utcp.origins import WEBSOCKET, template_origin
 from app.utcp.paths import compile_url
-from app.utcp.templates import compiled
-from app.utcp.templates.remote import WebsocketTemplate
-
-try:
-    from app.outbound.websockets import Upgrade, WebSocket
-except ImportError:
-    INSTALLED = False
-else:
-    INSTALLED = True
 
 _OURS: Final = "sec-websocket-"
 _ERROR_BODY: Final = 64 * 1024
@@ -62,25 +56,23 @@ class WebsocketAdapter(Opaque):
 
     name: ClassVar[str] = "websocket"
 
-    def __init__(self, means: Means) -> None:
-        self._network = means.network
-        self._masker = means.masker
+    def __init__(self, context: AdapterContext) -> None:
+        self._network = context.network
+        self._masker = context.masker
 
     async def aclose(self) -> None:
         """Nothing is held: a connection ends with its call."""
 
     def prepare(self, template: Mapping[str, Any]) -> WebsocketTarget:
         """Compile a template of `call_template_type` websocket; raises InvalidInput."""
-        refuse_without("websocket", installed=INSTALLED, protocol=self.name)
-        model = compiled(template, self.name)
-        assert isinstance(model, WebsocketTemplate)  # noqa: S101 - the protocol's own.
+        model = compile_template(template, WebsocketTemplate)
         _refuse_ours(model)
         subprotocols = _subprotocols(model.protocol)
-        url = compile_url(model.url, schemes=WEBSOCKET)
+        url = compile_url(model.url, schemes=WEBSOCKET_SCHEMES)
         plan, placed = compile_head(
             url, method="GET", headers=model.headers, header_fields=model.header_fields
         )
-        return WebsocketTarget(model, template_origin(template), plan, placed, subprotocols)
+        return WebsocketTarget(model, origin_of(template), plan, placed, subprotocols)
 
     def origin(self, target: WebsocketTarget) -> str:
         """`wss://host[:port]`."""

@@ -12,7 +12,7 @@ from app.protocols.shared.boundaries import check_control_characters
 from app.protocols.shared.fields import filled
 from app.protocols.shared.messages import joined, json_text, message_pieces, writable
 from app.protocols.shared.texts import fill_json
-from app.utcp.templates.remote import WebsocketTemplate
+from app.protocols.websocket.template import WebsocketTemplate
 
 
 def message_of(model: WebsocketTemplate, placed: frozenset[str], call: Call, *, masked: bool = False) -> str:

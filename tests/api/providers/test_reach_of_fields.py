@@ -18,17 +18,17 @@ import pytest
 from app.credentials import input_models as credential_inputs
 from app.credentials import permissions as reach
 from app.credentials.input_models import CredentialInput
+from app.http_requests.templates import BodySpec, EncodingSpec, ParameterSpec
 from app.keys.schemas import KeyCreate
+from app.protocols.cli.template import CliCommand
+from app.protocols.mcp.template import McpConfig, McpServer
+from app.protocols.registry import PROTOCOLS
 from app.providers import export
 from app.registration import from_export as exported
 from app.registration import input_models as inputs
 from app.schemas import Closed, RateInput
 from app.tools.schemas import ToolPatch
 from app.utcp.auth import ApiKeyAuth, BasicAuth, OAuth2Auth
-from app.utcp.templates import MODELS
-from app.utcp.templates.http import BodySpec, EncodingSpec, ParameterSpec
-from app.utcp.templates.local import CliCommand
-from app.utcp.templates.mcp import McpConfig, McpServer
 from tests.harness.certificates import certificate
 
 from .documents import manual, openapi, tool
@@ -103,58 +103,58 @@ FIELDS = {
     credential_inputs.StaticValue: {"owner": "location name value"},
     credential_inputs._CredentialInput: {"owner": "allowed_origins"},
     KeyCreate: {"harmless": "name scopes providers tags expires_at rate_limit"},
-    MODELS["http"]: {
+    PROTOCOLS["http"].template: {
         **OVER_URL, "owner": "auth headers auth_tools", "nested": "parameters body",
         "harmless": f"{TEMPLATE['harmless']} {HTTP_FIELDS} gateways",
     },
-    MODELS["sse"]: {
+    PROTOCOLS["sse"].template: {
         **OVER_URL,
         "harmless": f"{TEMPLATE['harmless']} header_fields event_type reconnect retry_timeout body_field",
     },
-    MODELS["streamable_http"]: {
+    PROTOCOLS["streamable_http"].template: {
         **OVER_URL, "harmless": f"{TEMPLATE['harmless']} {HTTP_FIELDS} chunk_size timeout",
     },
-    MODELS["graphql"]: {
+    PROTOCOLS["graphql"].template: {
         **OVER_URL,
         "harmless": f"{TEMPLATE['harmless']} header_fields operation_type operation_name query "
         "variable_types",
     },
-    MODELS["websocket"]: {
+    PROTOCOLS["websocket"].template: {
         **OVER_URL,
         "harmless": f"{TEMPLATE['harmless']} header_fields protocol keep_alive message response_format "
         "timeout responses enforce_message_boundaries",
     },
-    MODELS["grpc"]: {
+    PROTOCOLS["grpc"].template: {
         "owner": "auth headers", "moves": "host port use_ssl",
         "harmless": f"{TEMPLATE['harmless']} service_name method_name descriptors",
     },
-    MODELS["webrtc"]: {
+    PROTOCOLS["webrtc"].template: {
         # The peer gets the arguments; credentials go to the signalling server.
         "owner": "auth headers", "moves": "signaling_server",
         "harmless": f"{TEMPLATE['harmless']} peer_id data_channel_name timeout tool_name",
     },
-    MODELS["tcp"]: {
+    PROTOCOLS["tcp"].template: {
         "owner": "auth", "moves": "host port",
         "harmless": f"{TEMPLATE['harmless']} request_data_format request_data_template "
         "response_byte_format timeout framing_strategy length_prefix_bytes length_prefix_endian "
         "message_delimiter interpret_escape_sequences fixed_message_length max_response_size "
         "enforce_message_boundaries",
     },
-    MODELS["udp"]: {
+    PROTOCOLS["udp"].template: {
         "owner": "auth", "moves": "host port",
         "harmless": f"{TEMPLATE['harmless']} request_data_format request_data_template "
         "response_byte_format timeout number_of_response_datagrams enforce_message_boundaries",
     },
-    MODELS["mcp"]: {
+    PROTOCOLS["mcp"].template: {
         "owner": "auth", "nested": "config",
         "harmless": f"{TEMPLATE['harmless']} register_resources_as_tools tool_name resource_uri",
     },
-    MODELS["cli"]: {
+    PROTOCOLS["cli"].template: {
         "owner": "auth env_vars", "moves": "command_name", "nested": "commands",
         "harmless": f"{TEMPLATE['harmless']} inherit_env_vars working_dir",
     },
-    MODELS["text"]: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url content"},
-    MODELS["file"]: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url file_path"},
+    PROTOCOLS["text"].template: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url content"},
+    PROTOCOLS["file"].template: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url file_path"},
     ParameterSpec: {
         "harmless": "input name location style explode allow_reserved content_type required",
     },
@@ -184,7 +184,10 @@ def inputs_of(model):
 
 def test_every_model_that_a_registrar_sends_is_classified():
     assert inputs_of(Closed) - {Closed} <= FIELDS.keys()
-    assert {*MODELS.values(), *get_args(get_args(CredentialInput)[0])} <= FIELDS.keys()
+    assert {
+        *(record.template for record in PROTOCOLS.values()),
+        *get_args(get_args(CredentialInput)[0]),
+    } <= FIELDS.keys()
 
 
 @pytest.mark.parametrize("model", FIELDS, ids=lambda model: model.__name__)
@@ -312,7 +315,8 @@ async def test_options_that_name_a_destination_are_denied_where_secrets_are(
 async def test_secrets_of_templates_are_the_owners(owned, writer, upstream):
     key = {"auth_type": "api_key", "api_key": "mine"}
     urls = {"url": upstream.url, "signaling_server": upstream.url}
-    for protocol, model in MODELS.items():
+    for protocol, record in PROTOCOLS.items():
+        model = record.template
         for name in fields_of(model, "owner"):
             secret = {"X-Any": "mine"} if name in ("headers", "env_vars") else key
             if name == "auth_tools":
@@ -415,7 +419,7 @@ SAMPLES = {
     "file": {"file_path": "/x"},
 }
 SAMPLES = {protocol: {"call_template_type": protocol, **more} for protocol, more in SAMPLES.items()}
-LOCAL = {MODELS[protocol] for protocol in ("cli", "text", "file")}
+LOCAL = {PROTOCOLS[protocol].template for protocol in ("cli", "text", "file")}
 
 
 def moved(protocol, model, elsewhere, listener):
@@ -443,16 +447,16 @@ def moved(protocol, model, elsewhere, listener):
             yield {"call_template_type": "cli", "commands": [step]}
 
 
-@pytest.mark.parametrize("protocol", MODELS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_tool_at_another_address_gets_no_secret(owned, writer, upstream, elsewhere, protocol):
     async with listening() as listener:
         stored = 0
-        for number, template in enumerate(moved(protocol, MODELS[protocol], elsewhere, listener)):
+        for number, template in enumerate(moved(protocol, PROTOCOLS[protocol].template, elsewhere, listener)):
             body = {"provider": "pets", "name": f"t{number}", "call_template": template}
             made = await writer.post("/tools", json=body)
             assert made.status_code in (201, 403, 422), made.text
             stored += made.status_code == 201
-        assert stored or MODELS[protocol] in LOCAL
+        assert stored or PROTOCOLS[protocol].template in LOCAL
         await rotate(owned)
         listed = (await owned.get("/tools?provider=pets&limit=100")).json()["items"]
         assert len(listed) == stored + 2

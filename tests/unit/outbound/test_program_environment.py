@@ -5,8 +5,8 @@ import re
 import pytest
 
 from app.errors import InvalidInput
-from app.outbound.programs import ProgramRules
-from app.outbound.programs.environment import is_reserved
+from app.protocols.shared.programs import ProgramRules
+from app.protocols.shared.programs.environment import is_reserved
 from app.settings import Settings
 
 RESERVED = re.findall(r"\S+", """

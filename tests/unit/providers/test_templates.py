@@ -10,11 +10,11 @@ from app.credentials.template_secrets import split_template
 from app.credentials.variable_scope import MisplacedSecret, scope_of
 from app.errors import InvalidInput, UnsetVariable
 from app.models import Variable, new_id
+from app.protocols.call_templates import read_template
 from app.registration.report import report, verdict
 from app.registration.request_model import RefusedEntry
 from app.registration.request_parser import read_registrations
 from app.registration.source_reader import laid_over
-from app.utcp.templates import read_template
 
 
 def variable(name, value=None, *, own=False):

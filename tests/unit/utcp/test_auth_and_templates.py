@@ -3,8 +3,9 @@
 import pytest
 
 from app.errors import InvalidInput
+from app.protocols.call_templates import read_template
+from app.protocols.registry import PROTOCOLS
 from app.utcp.auth import credential_from_auth
-from app.utcp.templates import PROTOCOLS, read_template
 
 OAUTH = {"auth_type": "oauth2", "token_url": "https://a.example/t", "client_id": "i", "client_secret": "s"}
 README = [
@@ -118,7 +119,7 @@ class TestTemplates:
         assert (again.protocol, again.model) == (protocol, template.model)
 
     def test_the_examples_cover_all_protocols(self):
-        assert {protocol for _, protocol in README} == PROTOCOLS
+        assert {protocol for _, protocol in README} == set(PROTOCOLS)
 
     def test_a_number_of_datagrams_is_one_unless_it_is_said(self):
         udp = {"provider_type": "udp", "host": "h", "port": 1}

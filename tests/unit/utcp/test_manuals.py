@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import InvalidDocument
-from app.utcp.manuals import detect, read_manual
+from app.protocols.manuals import detect, read_manual
 
 V0 = {"provider_type": "http", "url": "https://example.com/api/weather", "http_method": "GET"}
 V1 = {"call_template_type": "http", "url": "https://example.com/api/weather", "http_method": "GET"}

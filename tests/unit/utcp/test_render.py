@@ -4,7 +4,7 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from app.utcp.manuals import read_manual
+from app.protocols.manuals import read_manual
 from app.utcp.render import ManualEntry, render_manual, render_tool_v0, render_tool_v1
 
 ENTRY = ManualEntry(

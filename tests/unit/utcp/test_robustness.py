@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from app.errors import InvalidArguments, InvalidDocument, InvalidInput
 from app.http_requests.arguments import compile_plan
+from app.protocols.call_templates import read_template
+from app.protocols.manuals import detect, read_manual
 from app.utcp.auth import credential_from_auth
-from app.utcp.manuals import detect, read_manual
-from app.utcp.templates import read_template
 
 KEYS = [
     "name", "tools", "version", "utcp_version", "tool_provider", "tool_call_template", "provider_type",

@@ -1,6 +1,0 @@
-"""The one door to programs on this machine: those that the operator lists, bounded, and without a shell."""
-
-from app.outbound.programs.rules import ProgramRules
-from app.outbound.programs.running import Order, Running, start
-
-__all__ = ["Order", "ProgramRules", "Running", "start"]

@@ -1,0 +1,32 @@
+"""Command lines of `cli` templates, split into words."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from app.errors import Fault, InvalidInput
+from app.text import pointer
+
+
+def split_command(command: str, *, at: str) -> list[str]:
+    """Return the words of a command line as a POSIX shell would split it; none is ever given to a shell.
+
+    Raise InvalidInput for quotes that do not end, and for an empty one.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words:
+        fault = Fault(at, "Give a program and its arguments; quotes must end.")
+        raise InvalidInput("The command cannot be read.", errors=[fault])
+    return words
+
+
+def programs_of(fields: Mapping[str, Any]) -> list[str]:
+    """Return the programs that a template starts, each once; raise InvalidInput as `split_command`."""
+    steps: list[dict[str, Any]] = fields.get("commands") or []
+    commands = [(step["command"], pointer("/commands", n, "command")) for n, step in enumerate(steps)]
+    if fields.get("command_name"):
+        commands = [(fields["command_name"], "/command_name")]
+    return list(dict.fromkeys(split_command(text, at=at)[0] for text, at in commands))

@@ -1,0 +1,24 @@
+"""Call templates of `file`."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from app.utcp.auth import Auth
+from app.utcp.call_template import CallTemplate
+
+
+class FileTemplate(CallTemplate):
+    """UTCP's `file` (0.x: `text` with `file_path`): the same in a file below a folder that the operator has
+    opened.
+    """
+
+    call_template_type: Literal["file"] = "file"
+    file_path: str = Field(min_length=1, max_length=4096)
+    base_url: str | None = None
+    auth_tools: Auth | None = Field(default=None, repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """It reads files."""
+        return True

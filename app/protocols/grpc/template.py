@@ -1,0 +1,34 @@
+"""Call templates of `grpc`."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from app.utcp.call_template import CallTemplate
+
+
+class GrpcTemplate(CallTemplate):
+    """UTCP 0.x's `grpc`. Without `service_name` and `method_name` a discovery makes a tool of every method.
+
+    Of our own are `headers`, the metadata of each call, and `descriptors`, which a discovery writes: what the
+    method needs, as base64 of a FileDescriptorSet. Without it the server is asked before the first call.
+    """
+
+    call_template_type: Literal["grpc"] = "grpc"
+    host: str = Field(min_length=1, max_length=255)
+    port: int = Field(ge=1, le=65535)
+    service_name: str | None = Field(default=None, max_length=512)
+    method_name: str | None = Field(default=None, max_length=512)
+    use_ssl: bool = False
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    descriptors: str | None = Field(default=None, max_length=512 << 10, repr=False)
+
+    @field_validator("use_ssl", "headers", mode="before")
+    @classmethod
+    def _null_is_default(cls, value: Any, info: Any) -> Any:
+        return cls.default_of(info.field_name) if value is None else value
+
+    @field_validator("service_name", "method_name", "descriptors", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: Any) -> Any:
+        return value or None

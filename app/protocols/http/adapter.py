@@ -1,0 +1,99 @@
+"""HTTP: a placed request, credentials last, and an answer that is passed on or explained."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from app.http_requests.arguments import ArgumentPlan, compile_plan
+from app.outbound.framing import framed
+from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.shared.over_http import OverHttp, joined
+
+_SMALL_BODY = 64 * 1024
+_ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
+
+
+class HttpAdapter(OverHttp):
+    """Calls over HTTP(S) through the engine."""
+
+    name: ClassVar[str] = "http"
+
+    def __init__(self, context: AdapterContext) -> None:
+        super().__init__(context)
+        self._pass_undecodable = context.settings.undecodable_responses == "pass"
+
+    def prepare(self, template: Mapping[str, Any]) -> ArgumentPlan:
+        """Compile a template of `call_template_type` http; raises InvalidInput."""
+        return compile_plan(template)
+
+    def origin(self, target: ArgumentPlan) -> str:
+        """The scheme, host and port of the template's URL, which no argument can change."""
+        return target.origin
+
+    def safe(self, target: ArgumentPlan) -> bool:
+        """Whether the method is GET, HEAD or OPTIONS."""
+        return target.safe
+
+    def idempotent(self, target: ArgumentPlan) -> bool:
+        """Whether the method is a safe one, PUT or DELETE."""
+        return target.safe or target.method in ("PUT", "DELETE")
+
+    def exact(self, call: Call) -> bytes | None:
+        """Method, URL, headers and body as they are placed; None for a request that may have effects, or
+        that asks for a part of an answer or for one that has changed (RFC 9110 sections 13 and 14)."""
+        placed = call.target.place(call.arguments)
+        if placed.method.upper() not in ("GET", "HEAD"):
+            return None
+        pieces = [placed.method.upper(), placed.url]
+        for name, value in placed.headers:
+            lowered = name.lower()
+            if lowered in ("range", "cache-control", "pragma") or lowered.startswith("if-"):
+                return None
+            pieces += (lowered, value)
+        return joined([*(piece.encode() for piece in pieces), placed.body or b""])
+
+    def verb(self, target: ArgumentPlan) -> str:
+        """The method."""
+        return target.method
+
+    async def call(self, call: Call) -> Result:
+        """Send the request; small answers are read at once, others streamed within
+        `limits.response_bytes`."""
+        place = call.target.place
+        placed = await asyncio.to_thread(place, call.arguments) if call.large else place(call.arguments)
+        response = await self.send(placed, call)
+        status = response.status
+        if not (200 <= status < 300 or status == 304):
+            raise await self.rejection(response, call)
+        limit = call.limits.response_bytes
+        result = Result(
+            status=status,
+            headers=self.passed_on(response),
+            media_type=response.headers.get("Content-Type", ""),
+            body=None,
+            received=response.headers,
+        )
+        if response.undecodable and self._pass_undecodable and call.ends is None:
+            result.headers.append(("Content-Encoding", response.undecodable))
+            response.pass_coded()
+        length = response.length
+        if response.arrived or (length is not None and length <= _SMALL_BODY):
+            result.body = await response.read(limit)
+        else:
+            response.accept(limit)
+            result.stream = response.iterate(limit)
+            result.close_with(response.close)
+        if call.ends is not None:
+            response.extend(call.ends)
+            result.events = framed(result.iterate(), result.media_type, most=call.limits.event_bytes)
+        return result
+
+    async def discover(self, call: Call) -> Discovered:
+        """The document at the template's URL, asked for with its method, auth and headers."""
+        asked = replace(call, headers=(_ACCEPT,))
+        return await self.document(call.target.place(call.arguments), asked)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The request as JSON."""
+        return self.shown(call.target.place(call.arguments), call)

@@ -1,0 +1,206 @@
+"""httpx2 for the MCP SDK, over the engine: guarded, bounded, without redirects; failures go to who asked.
+
+An error that the SDK's tasks raised would end the session with all of its other calls. So a failure is told
+to its attempt, and the SDK is answered 202 without a body, which ends the request.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, Final
+
+import httpx2
+import orjson
+
+from app.errors import (
+    GatewayError,
+    UpstreamAnswer,
+    UpstreamMalformed,
+    UpstreamRejected,
+    UpstreamUnauthorized,
+    UpstreamUnreachable,
+)
+from app.outbound.egress import EgressSettings
+from app.outbound.http import Engine, OutboundRequest
+from app.outbound.limits import Limits
+from app.outbound.refusals import readable
+from app.outbound.response import OutboundResponse
+from app.protocols.mcp.attempts import CURRENT, Attempt, Forgotten
+from app.security.masking import Masker
+
+_DROPPED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "set-cookie"})
+_OF_THE_ENGINE: Final = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
+)
+_SESSION: Final = "mcp-session-id"
+_ERROR_BODY: Final = 64 * 1024
+_LONGEST_SECRET: Final = 8 * 1024
+_FOREVER: Final = 365 * 86400.0
+_UNBOUNDED: Final = 1 << 50
+
+
+class McpTransport(httpx2.AsyncBaseTransport):
+    """One session's. `opening` is the attempt of requests that nobody's call sends."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        egress: EgressSettings | None,
+        masker: Masker,
+        opening: Attempt,
+        scope: bytes = b"",
+    ) -> None:
+        self._engine = engine
+        self._egress = egress
+        self._scope = scope
+        self._masker = masker
+        self._opening = opening
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """GET listens as long as the session lives; POST has the time of its attempt."""
+        body = await request.aread()
+        attempt = CURRENT.get() or self._opening
+        asks = request.method == "POST" and b'"id"' in body and _asks(body)
+        if asks and attempt.closed:
+            return _accepted(request)
+        try:
+            response = await self._send(request, body, attempt, asks=asks)
+        except GatewayError as error:
+            return self._failed(request, attempt, error, asks=asks)
+        if asks:
+            attempt.responses.add(response)
+        try:
+            return await self._answered(request, response, attempt, asks=asks)
+        except GatewayError as error:
+            response.close()
+            return self._failed(request, attempt, error, asks=asks)
+
+    async def _send(
+        self, request: httpx2.Request, body: bytes, attempt: Attempt, *, asks: bool
+    ) -> OutboundResponse:
+        now = asyncio.get_running_loop().time()
+        limits, until = attempt.limits, attempt.until
+        if request.method == "GET":
+            limits, until = replace(limits, idle=_FOREVER), now + _FOREVER
+        elif not asks:
+            # A notification, an answer to the server, or the end of the session.
+            until = now + 5
+        else:
+            limits = replace(limits, first_byte=max(until - now, 0), idle=max(until - now, 0))
+        headers = [(name, value) for name, value in request.headers.items() if name not in _OF_THE_ENGINE]
+        present = {name for name, _ in headers}
+        headers += (pair for pair in attempt.headers if pair[0].lower() not in present)
+        return await self._engine.request(
+            OutboundRequest(
+                method=request.method,
+                url=str(request.url),
+                headers=headers,
+                body=body or None,
+                limits=limits,
+                deadline=until,
+                egress=self._egress,
+                scope=self._scope,
+            )
+        )
+
+    async def _answered(
+        self, request: httpx2.Request, response: OutboundResponse, attempt: Attempt, *, asks: bool
+    ) -> httpx2.Response:
+        headers = [pair for pair in response.headers.items() if pair[0].lower() not in _DROPPED]
+        media = response.headers.get("Content-Type", "").lower()
+        status = response.status
+        limit = attempt.limits.response_bytes
+        if request.method == "GET":
+            limit = _UNBOUNDED
+            if not 200 <= status < 300:
+                response.close()
+                attempt.fail(_refusal(status, None))
+                return httpx2.Response(status if status >= 400 else 502, request=request)
+        elif not 200 <= status < 300:
+            raw, complete = await response.read_some(_ERROR_BODY + _LONGEST_SECRET)
+            if asks and complete and "json" in media and _is_answer(raw):
+                return httpx2.Response(max(status, 400), headers=headers, content=raw, request=request)
+            if status == 404 and _SESSION in request.headers:
+                raise Forgotten("The MCP server does not know the session any more.")
+            masked = (
+                readable(raw, media, masker=self._masker, limit=_ERROR_BODY, complete=complete)
+                if raw
+                else None
+            )
+            raise _refusal(status, masked)
+        if "event-stream" in media:
+            stream = _Body(response, attempt, limit=limit)
+            return httpx2.Response(status, headers=headers, stream=stream, request=request)
+        content = await response.read(limit)
+        attempt.responses.discard(response)
+        if asks and status != 202 and "json" not in media:
+            raise UpstreamMalformed("The MCP server's answer is neither JSON nor an event stream.")
+        return httpx2.Response(status, headers=headers, content=content, request=request)
+
+    def _failed(
+        self, request: httpx2.Request, attempt: Attempt, error: GatewayError, *, asks: bool
+    ) -> httpx2.Response:
+        if asks or request.method == "GET":
+            attempt.fail(error)
+        return _accepted(request) if request.method == "POST" else httpx2.Response(502, request=request)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """An event stream; a break of it is told to its attempt."""
+
+    def __init__(self, response: OutboundResponse, attempt: Attempt, *, limit: int) -> None:
+        self._response = response
+        self._attempt = attempt
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._response.iterate(self._limit):
+                yield piece
+        except GatewayError as error:
+            if self._response in self._attempt.responses:
+                self._attempt.fail(error)
+
+    async def aclose(self) -> None:
+        self._attempt.responses.discard(self._response)
+        self._response.close()
+
+
+def _refusal(status: int, body: Any) -> GatewayError:
+    answer = UpstreamAnswer(status=status, body=body)
+    if status == 401:
+        return UpstreamUnauthorized("The MCP server refused the credential (status 401).", answer=answer)
+    if 300 <= status < 400:
+        detail = f"The MCP server answered with status {status}. Redirects are not followed."
+        return UpstreamRejected(detail, answer=answer)
+    return UpstreamRejected(f"The MCP server answered with status {status}.", answer=answer)
+
+
+def _accepted(request: httpx2.Request) -> httpx2.Response:
+    return httpx2.Response(202, request=request)
+
+
+def _asks(body: bytes) -> bool:
+    """Whether it is a request, to which there is an answer."""
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(message, dict) and "id" in message and "method" in message
+
+
+def _is_answer(raw: bytes) -> bool:
+    try:
+        message = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(message, dict) and "jsonrpc" in message and "error" in message
+
+
+def closed_early() -> UpstreamUnreachable:
+    """The error for a connection that ended before the answer."""
+    return UpstreamUnreachable("The connection to the MCP server ended before its answer came.")
+
+
+__all__ = ["Limits", "McpTransport", "closed_early"]

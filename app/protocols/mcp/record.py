@@ -1,0 +1,83 @@
+"""UTCP's `mcp`: servers of the Model Context Protocol, by HTTP or as programs."""
+
+from typing import Any
+from urllib.parse import quote
+
+from app.errors import Fault, InvalidInput
+from app.protocols.mcp.template import McpTemplate
+from app.protocols.record import DirectMode, Fields, NotDirect, ProtocolRecord, not_direct_here
+from app.text import pointer
+from app.utcp.paths import compile_url
+
+
+def origin_of(fields: Fields) -> str:
+    """Return the origin of the one server, `stdio:///usr/bin/x` of one that is a program; raise InvalidInput
+    where there are several, and for a URL that is not legal.
+    """
+    servers = _servers(fields)
+    if len(servers) != 1:
+        fault = Fault("/config/mcpServers", "The template of a tool names one server.")
+        raise InvalidInput("It cannot be told which server is meant.", errors=[fault])
+    name, server = next(iter(servers.items()))
+    at = pointer("/config/mcpServers", name)
+    if server.get("transport") == "stdio":
+        return f"stdio://{server['command']}"
+    return compile_url(str(server.get("url", "")), at=pointer(at, "url")).origin
+
+
+def _servers(fields: Fields) -> dict[str, dict[str, Any]]:
+    servers: dict[str, dict[str, Any]] = fields["config"]["mcpServers"]
+    return servers
+
+
+def _with_servers(fields: Fields, servers: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {**fields, "config": {**fields["config"], "mcpServers": servers}}
+
+
+def _parts(fields: Fields) -> list[dict[str, Any]]:
+    return [_with_servers(fields, {name: server}) for name, server in _servers(fields).items()]
+
+
+def _address(fields: Fields) -> str:
+    servers = (fields.get("config") or {}).get("mcpServers") or {}
+    return " ".join(server["url"] for server in servers.values() if server.get("url"))
+
+
+def _native(fields: Fields) -> dict[str, Any]:
+    if any(server.get("transport") == "stdio" for server in _servers(fields).values()):
+        return not_direct_here(fields)
+    if "tool_name" not in fields:
+        raise NotDirect("UTCP cannot name a resource.")
+    return dict(fields)
+
+
+def _with_whole_urls(fields: Fields) -> dict[str, Any]:
+    """UTCP's `mcp` has the parameters of a URL in the URL."""
+    servers: dict[str, dict[str, Any]] = {}
+    for name, server in _servers(fields).items():
+        rest = {key: value for key, value in server.items() if key != "query"}
+        pairs = [f"{quote(key)}={value}" for key, value in (server.get("query") or {}).items()]
+        servers[name] = rest | ({"url": f"{server['url']}?{'&'.join(pairs)}"} if pairs else {})
+    return _with_servers(fields, servers)
+
+
+def _tool_name(_name: str, fields: Fields) -> str:
+    """UTCP's plugin for MCP reads server and tool out of the name."""
+    (server,) = _servers(fields)
+    return f"{server}.{fields['tool_name']}"
+
+
+PROTOCOL = ProtocolRecord(
+    name="mcp",
+    template=McpTemplate,
+    adapter="app.protocols.mcp.adapter:McpAdapter",
+    extra="mcp",
+    libraries=("mcp", "mcp_types"),
+    origin=origin_of,
+    address=_address,
+    parts=_parts,
+    program_schemes=("stdio",),
+    is_introspected=True,
+    may_be_local=True,
+    direct=DirectMode(native=_native, finish=_with_whole_urls, tool_name=_tool_name),
+)

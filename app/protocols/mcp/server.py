@@ -1,0 +1,32 @@
+"""How an MCP server is reached."""
+
+from dataclasses import dataclass, field
+
+from app.outbound.egress import EgressSettings
+from app.protocols.shared.programs import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A `url` with `headers`, or a program. `key`: equal for equal ones of the same scope only; it tells no
+    secret.
+
+    `scope` is that of the engine's requests; b"" where each has a connection of its own.
+    """
+
+    key: bytes
+    transport: str
+    url: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    order: Order | None = None
+    egress: EgressSettings | None = None
+    terminate: bool = True
+    scope: bytes = b""
+
+
+class Rejected(Exception):
+    """A server's own error (JSON-RPC)."""
+
+    def __init__(self, code: int, message: str, told: object) -> None:
+        super().__init__(code)
+        self.code, self.message, self.told = code, message, told

@@ -1,0 +1,302 @@
+"""One session with an MCP server, owned by a task of its own: the SDK's task groups want to be left where
+they were entered.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import httpx2
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from pydantic import TypeAdapter, ValidationError
+
+from app.deadlines import Timer
+from app.errors import (
+    GatewayError,
+    InvalidInput,
+    UpstreamMalformed,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    again,
+)
+from app.outbound.http import Engine
+from app.outbound.limits import Limits
+from app.protocols.mcp.attempts import CURRENT, Attempt
+from app.protocols.mcp.http_transport import McpTransport, closed_early
+from app.protocols.mcp.program_transport import program_streams
+from app.protocols.mcp.sanitize import mended_tools
+from app.protocols.mcp.server import Rejected, Server
+from app.protocols.shared.programs import ProgramRules
+from app.security.masking import Masker
+
+# They write whole messages, addresses with their queries, and what libraries say of them.
+for _name in ("mcp", "client"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+Answer = TypeVar("Answer")
+
+_CLIENT: Final = types.Implementation(name="utcp-gateway", version="1")
+_MOST_PAGES: Final = 1000
+_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+_RESOURCE: Final[TypeAdapter[Any]] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
+HEADER_MISMATCH: Final = types.HEADER_MISMATCH
+
+
+class _Dispatcher(JSONRPCDispatcher[TransportContext]):
+    """Mends what servers list, so that one bad tool does not lose the others; and knows its end."""
+
+    over = False
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
+    ) -> dict[str, Any]:
+        raw = await super().send_raw_request(method, params, opts, **more)
+        return mended_tools(raw) if method == "tools/list" else raw
+
+    async def run(self, *handlers: Any, **more: Any) -> None:
+        try:
+            await super().run(*handlers, **more)
+        finally:
+            self.over = True
+
+
+class Session:
+    """Make it, wait for `opened`, use it, `close` it."""
+
+    def __init__(self, server: Server, engine: Engine, rules: ProgramRules, masker: Masker) -> None:
+        self.server = server
+        self.users = 0
+        self.resting: Timer | None = None
+        self._engine = engine
+        self._rules = rules
+        self._masker = masker
+        self._dispatcher: _Dispatcher | None = None
+        self._session: ClientSession | None = None
+        self._end = asyncio.Event()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner: asyncio.Task[None] | None = None
+
+    def open(self, limits: Limits, seconds: float) -> None:
+        """Begin to open it; the SDK's tasks get a context without this call's attempt."""
+        opening = Attempt(asyncio.get_running_loop().time() + seconds, limits)
+        owning = self._own(opening)
+        self._owner = asyncio.create_task(owning, context=contextvars.Context())
+
+    @property
+    def usable(self) -> bool:
+        """Whether a call may be sent over it, or it is still being opened."""
+        if self._end.is_set() or (self._ready.done() and self._session is None):
+            return False
+        return self._dispatcher is None or not self._dispatcher.over
+
+    async def opened(self) -> None:
+        """Wait until it is open; raises what became of that, `sent` False."""
+        try:
+            await asyncio.shield(self._ready)
+        except GatewayError as error:
+            raise again(error) from None
+
+    def close(self) -> None:
+        """End it; the server is told where its transport can. May be called again."""
+        self._end.set()
+        if self._owner is not None and not self._ready.done():
+            self._owner.cancel()
+
+    async def gone(self) -> None:
+        """Wait until nothing of it is left."""
+        if self._owner is not None:
+            await asyncio.wait([self._owner], timeout=10)
+            self._owner.cancel()
+            await asyncio.gather(self._owner, return_exceptions=True)
+
+    async def tools(self, attempt: Attempt) -> list[dict[str, Any]]:
+        """The server's tools, each as JSON."""
+        return await self._listed(attempt, "tools", lambda session, page: session.list_tools(params=page))
+
+    async def resources(self, attempt: Attempt) -> list[dict[str, Any]]:
+        """The server's resources, each as JSON."""
+        return await self._listed(
+            attempt, "resources", lambda session, page: session.list_resources(params=page)
+        )
+
+    async def resource_templates(self, attempt: Attempt) -> list[dict[str, Any]]:
+        """The server's resource templates, each as JSON."""
+        return await self._listed(
+            attempt, "resource_templates", lambda session, page: session.list_resource_templates(params=page)
+        )
+
+    async def call(
+        self, name: str, arguments: dict[str, Any], attempt: Attempt, progress: ProgressFnT | None
+    ) -> dict[str, Any]:
+        """A tool's result as JSON."""
+        params = types.CallToolRequestParams(name=name, arguments=arguments)
+        request = types.CallToolRequest(params=params)
+
+        async def send(session: ClientSession) -> Any:
+            try:
+                return await session.send_request(request, _RESULT, progress_callback=progress)
+            except MCPError as error:
+                if error.code != HEADER_MISMATCH:
+                    raise
+            # It wants headers that only its list tells of (MCP 2026-07-28, x-mcp-header).
+            await session.list_tools()
+            return await session.send_request(request, _RESULT, progress_callback=progress)
+
+        return _as_json(await self._asked(attempt, send))
+
+    async def read(self, uri: str, attempt: Attempt) -> dict[str, Any]:
+        """A resource's contents as JSON."""
+        request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
+        return _as_json(await self._asked(attempt, lambda session: session.send_request(request, _RESOURCE)))
+
+    async def _listed(
+        self, attempt: Attempt, kind: str, page: Callable[[ClientSession, Any], Awaitable[Any]]
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+            result = await self._asked(attempt, lambda session, params=params: page(session, params))  # type: ignore[misc]
+            found += (_as_json(entry) for entry in getattr(result, kind))
+            if not result.next_cursor or result.next_cursor == cursor:
+                break
+            cursor = result.next_cursor
+        return found
+
+    async def _asked(self, attempt: Attempt, ask: Callable[[ClientSession], Awaitable[Answer]]) -> Answer:
+        """The server's answer; raises Rejected, and what a call raises."""
+        if self._session is None:
+            raise closed_early()
+        token = CURRENT.set(attempt)
+        asking: asyncio.Future[Any] = asyncio.ensure_future(ask(self._session))
+        failing: asyncio.Future[Any] = asyncio.ensure_future(attempt.failed.wait())
+        try:
+            await asyncio.wait([asking, failing], return_when=asyncio.FIRST_COMPLETED)
+            if attempt.failure is not None:
+                raise attempt.failure
+            return cast("Answer", asking.result())
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise closed_early() from None
+            raise Rejected(error.code, error.message, error.data) from None
+        except ValidationError:
+            raise UpstreamMalformed("The MCP server's answer is not what its protocol says.") from None
+        finally:
+            CURRENT.reset(token)
+            failing.cancel()
+            asking.cancel()
+            # The server is told of the cancellation before its connection is let go.
+            await asyncio.gather(asking, failing, return_exceptions=True)
+            attempt.close()
+
+    async def _own(self, opening: Attempt) -> None:
+        CURRENT.set(None)
+        try:
+            async with self._streams(opening) as (reading, writing):
+                dispatcher = _Dispatcher(reading, writing)
+                async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
+                    async with asyncio.timeout_at(opening.until):
+                        await self._negotiate(session, opening)
+                    opening.failed.clear()
+                    opening.failure = None
+                    self._dispatcher, self._session = dispatcher, session
+                    self._ready.set_result(None)
+                    await self._end.wait()
+        except TimeoutError:
+            self._fail(UpstreamTimeout("The MCP server did not open a session in time.", sent=False))
+        except asyncio.CancelledError:
+            self._fail(UpstreamUnreachable("The session with the MCP server was closed.", sent=False))
+        except Exception as error:  # noqa: BLE001  (whatever the SDK's groups of tasks raise ends here)
+            self._fail(opening.failure or _cause(error))
+        finally:
+            self._end.set()
+
+    async def _negotiate(self, session: ClientSession, opening: Attempt) -> None:
+        if self.server.transport == "sse":
+            # A failure there leaves the SDK waiting.
+            negotiating = asyncio.ensure_future(session.initialize())
+            failing = asyncio.ensure_future(opening.failed.wait())
+            try:
+                await asyncio.wait([negotiating, failing], return_when=asyncio.FIRST_COMPLETED)
+                if opening.failure is not None:
+                    raise opening.failure
+                negotiating.result()
+            finally:
+                negotiating.cancel()
+                failing.cancel()
+                await asyncio.gather(negotiating, failing, return_exceptions=True)
+        else:
+            try:
+                await session.discover()
+            except (MCPError, RuntimeError, ValidationError):
+                # Whatever it says to the probe of 2026-07-28, it may know the handshake of before.
+                opening.failure = None
+                opening.failed.clear()
+                await session.initialize()
+
+    def _streams(self, opening: Attempt) -> contextlib.AbstractAsyncContextManager[Any]:
+        server = self.server
+        if server.order is not None:
+            return program_streams(
+                server.order, self._rules, longest=opening.limits.response_bytes, opening=opening
+            )
+
+        def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
+            transport = McpTransport(
+                self._engine, egress=server.egress, masker=self._masker, opening=opening, scope=server.scope
+            )
+            return httpx2.AsyncClient(transport=transport, headers=list(server.headers), trust_env=False)
+
+        if server.transport == "sse":
+            return sse_client(server.url, httpx_client_factory=client)
+        return self._over_http(client, opening.limits.response_bytes)
+
+    @contextlib.asynccontextmanager
+    async def _over_http(self, make: Callable[[], httpx2.AsyncClient], longest: int) -> AsyncIterator[Any]:
+        async with (
+            make() as client,
+            streamable_http_client(
+                self.server.url,
+                http_client=client,
+                terminate_on_close=self.server.terminate,
+                max_sse_event_size=longest,
+            ) as streams,
+        ):
+            yield streams
+
+    def _fail(self, error: GatewayError) -> None:
+        if not self._ready.done():
+            if hasattr(error, "sent"):
+                error.sent = False
+            self._ready.set_exception(error)
+            # Nobody may be waiting any more.
+            self._ready.exception()
+
+
+def _cause(error: BaseException) -> GatewayError:
+    """The gateway's own error within what the SDK raised."""
+    if isinstance(error, GatewayError):
+        return error
+    if isinstance(error, httpx2.InvalidURL):
+        return InvalidInput("The URL of the MCP server is none that can be called.")
+    if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+        return closed_early()
+    for inner in getattr(error, "exceptions", ()):
+        if isinstance(found := _cause(inner), GatewayError) and found.slug != "upstream-malformed":
+            return found
+    return UpstreamMalformed("The MCP server did not open a session as its protocol says.", sent=False)
+
+
+def _as_json(result: Any) -> dict[str, Any]:
+    dumped: dict[str, Any] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return dumped

@@ -1,0 +1,249 @@
+"""One running program: its group of processes, what it writes, and its end."""
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from app.errors import InvalidArguments, UpstreamUnreachable
+from app.processes import close_pipes, kill_group
+from app.protocols.shared.programs.rules import ProgramRules
+
+TAIL: Final = 16 * 1024
+"""What is kept of the end of standard error, in bytes."""
+
+_LAUNCHER: Final = str(Path(__file__).with_name("launch.py"))
+_READ_AHEAD: Final = 64 * 1024
+# Linux takes no longer word (MAX_ARG_STRLEN), its final NUL included.
+_LONGEST_WORD: Final = 128 * 1024 - 1
+_LAST_WORDS_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is run. `folder` is an absolute path without links; `talks`: it reads what `write` gives it, else
+    nothing. `cpu_seconds` None: as much as it likes.
+    """
+
+    words: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    folder: str = "/"
+    cpu_seconds: int | None = None
+    talks: bool = False
+
+
+class Running(asyncio.SubprocessProtocol):
+    """A program. Its processes are one group, which is killed with it; read it, or `kill` it."""
+
+    def __init__(self, report: int) -> None:
+        self._report = report
+        self._failure: str | None = None
+        self._transport: Any = None
+        self._pieces: deque[bytes] = deque()
+        self._held = 0
+        self._paused = False
+        self._over = False
+        self._killed = False
+        self._quiet = True
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._changed = asyncio.Event()
+        self.ended = asyncio.Event()
+        """Set when the program has ended."""
+        self.tail = b""
+        """The end of what it wrote to standard error."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        code: int | None = self._transport.get_returncode()
+        return code
+
+    @property
+    def failure(self) -> str | None:
+        """Why it could not be started, once it has ended."""
+        return self._failure
+
+    async def read(self) -> bytes:
+        """The next piece of standard output; empty at its end."""
+        while not self._pieces and not self._over:
+            self._changed.clear()
+            await self._changed.wait()
+        if not self._pieces:
+            return b""
+        piece = self._pieces.popleft()
+        self._held -= len(piece)
+        if self._paused and self._held < _READ_AHEAD:
+            self._paused = False
+            output = self._transport.get_pipe_transport(1)
+            if output is not None:
+                output.resume_reading()
+        return piece
+
+    async def write(self, data: bytes) -> None:
+        """Give it to read, and wait for it to take that. Raises BrokenPipeError where it does not read."""
+        source = self._transport.get_pipe_transport(0)
+        if source is None or self.ended.is_set() or source.is_closing():
+            raise BrokenPipeError
+        source.write(data)
+        await self._writable.wait()
+
+    def kill(self) -> None:
+        """End it and its group at once. May be called again."""
+        self._killed = True
+        self._end_output()
+        if self.ended.is_set():
+            self._close()
+        else:
+            kill_group(self._transport.get_pid())
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.tail = (self.tail + data)[-TAIL:]
+            return
+        if self._over:
+            return
+        self._quiet = False
+        self._pieces.append(data)
+        self._held += len(data)
+        if self._held >= _READ_AHEAD and not self._paused:
+            self._paused = True
+            self._transport.get_pipe_transport(1).pause_reading()
+        self._changed.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's.
+        if fd == 1:
+            self._over = True
+            self._changed.set()
+        elif fd == 0:
+            self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def process_exited(self) -> None:
+        # What it left behind ends with it. Its number is still the group's where anything is left in that.
+        kill_group(self._transport.get_pid())
+        with contextlib.suppress(OSError):
+            self._failure = os.read(self._report, 1024).decode("utf-8", "replace") or None
+        os.close(self._report)
+        self._writable.set()
+        self.ended.set()
+        if self._killed:
+            self._close()
+        else:
+            self._await_last_words()
+
+    def _await_last_words(self) -> None:
+        self._quiet = True
+        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._end_last_words)
+
+    def _end_last_words(self) -> None:
+        """A process that has left the group may keep the pipe open: once silent, it is no longer heard."""
+        if self._over or (self._quiet and not self._paused):
+            self._end_output()
+            self._close()
+        else:
+            self._await_last_words()
+
+    def _end_output(self) -> None:
+        self._over = True
+        if self._killed:
+            self._pieces.clear()
+        self._changed.set()
+
+    def _close(self) -> None:
+        # A process that has left the group may hold the other ends, and neither read nor write.
+        close_pipes(self._transport)
+        self._transport.close()
+
+
+async def start(order: Order, rules: ProgramRules) -> Running:
+    """Start a program, which is to be read to its end or killed.
+
+    Raises InvalidArguments for words that are too long or hold NUL, InvalidInput for PROGRAM_USER, and
+    UpstreamUnreachable where it is known at once that it cannot be started.
+    """
+    _check(order)
+    account = rules.account()
+    settings = rules.settings
+    limits = {
+        "AS": settings.program_memory_bytes,
+        "FSIZE": settings.program_file_bytes,
+        "NOFILE": settings.program_open_files,
+        "CORE": 0,
+    }
+    if order.cpu_seconds is not None:
+        limits["CPU"] = order.cpu_seconds
+    report, told = os.pipe()
+    os.set_blocking(report, False)
+    asked = {
+        "limits": limits,
+        "processes": settings.program_processes,
+        "user": None if account is None else account.user,
+        "group": None if account is None else account.group,
+        "folder": order.folder,
+        "report": told,
+    }
+    return await _spawned(order, json.dumps(asked), report, told)
+
+
+async def _spawned(order: Order, asked: str, report: int, told: int) -> Running:
+    loop = asyncio.get_running_loop()
+    starting = asyncio.ensure_future(
+        loop.subprocess_exec(
+            lambda: Running(report),
+            *(sys.executable, "-I", "-S", _LAUNCHER, asked, *order.words),
+            stdin=asyncio.subprocess.PIPE if order.talks else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(order.environment),
+            cwd="/",
+            start_new_session=True,
+            pass_fds=(told,),
+        )
+    )
+
+    def started(_: object) -> None:
+        os.close(told)
+        if starting.cancelled() or starting.exception() is not None:
+            os.close(report)
+
+    starting.add_done_callback(started)
+    try:
+        # A cancelled start would leave it to the loop, which knows nothing of groups.
+        _, running = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_kill_started)
+        raise
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            raise InvalidArguments("The arguments are too long for a command line.") from None
+        raise UpstreamUnreachable("The program could not be started.", sent=False) from None
+    return running
+
+
+def _kill_started(starting: "asyncio.Task[tuple[Any, Running]]") -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result()[1].kill()
+
+
+def _check(order: Order) -> None:
+    for word in (*order.words, *order.environment.values()):
+        if "\x00" in word:
+            raise InvalidArguments("A program's arguments and environment cannot hold U+0000.")
+        if len(word.encode("utf-8", "surrogateescape")) > _LONGEST_WORD:
+            raise InvalidArguments(f"A word of a command has at most {_LONGEST_WORD} bytes.")

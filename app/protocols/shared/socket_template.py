@@ -1,0 +1,52 @@
+"""What call templates of plain sockets share."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from app.utcp.call_template import CallTemplate
+
+Framing = Literal["stream", "length_prefix", "delimiter", "fixed_length"]
+
+
+class SocketTemplate(CallTemplate):
+    """A host, a port, and how arguments become bytes: as JSON, or as text with
+    `UTCP_ARG_name_UTCP_ARG` in it. `response_byte_format` None means raw bytes.
+
+    `enforce_message_boundaries` (our own) false: arguments may hold what ends a message.
+    """
+
+    may_be_secret: ClassVar[tuple[str, ...]] = ("/request_data_template",)
+
+    host: str = Field(min_length=1, max_length=255)
+    port: int = Field(ge=1, le=65535)
+    request_data_format: Literal["json", "text"] = "json"
+    request_data_template: str | None = None
+    response_byte_format: str | None = "utf-8"
+    timeout: int = Field(default=30_000, ge=1, le=86_400_000)
+    enforce_message_boundaries: bool | None = None
+
+    @field_validator("request_data_format", "timeout", mode="before")
+    @classmethod
+    def _null_is_default(cls, value: Any, info: Any) -> Any:
+        return cls.default_of(info.field_name) if value is None else value
+
+    @property
+    def framing(self) -> Framing:
+        """How messages are told apart in what is sent."""
+        return "stream"
+
+    @property
+    def frame_length(self) -> int:
+        """Bytes of each message where the framing is `fixed_length`."""
+        return 0
+
+    @property
+    def enforces_boundaries(self) -> bool:
+        """Whether arguments that could end a message are rejected; True unless the template says false."""
+        return self.enforce_message_boundaries is not False
+
+    def stored(self) -> dict[str, Any]:
+        """Raw bytes are said by null: the default is another."""
+        raw = {"response_byte_format": None} if self.response_byte_format is None else {}
+        return super().stored() | raw

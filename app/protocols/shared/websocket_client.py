@@ -1,0 +1,294 @@
+"""WebSocket connections (RFC 6455) over guarded sockets: one for each call.
+
+They follow no redirect of the upgrade, know no proxy of the environment and take no compression, so that
+what comes is as large as it says. Needs the library `websockets`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from websockets.asyncio.client import ClientConnection
+from websockets.client import ClientProtocol
+from websockets.exceptions import ConnectionClosed, InvalidState, InvalidStatus, WebSocketException
+from websockets.typing import Subprotocol
+from websockets.uri import WebSocketURI, parse_uri
+
+from app.deadlines import Bound, timers
+from app.errors import (
+    GatewayError,
+    ResponseTooLarge,
+    UpstreamAnswer,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnauthorized,
+    UpstreamUnreachable,
+)
+from app.outbound.egress import EgressSettings
+from app.outbound.http1.dialing import not_connected
+from app.outbound.network import Network, Place
+from app.outbound.refusals import readable
+from app.security.masking import Masker
+
+_PING_SECONDS: Final = 20.0
+_CLOSE_SECONDS: Final = 1.0
+_MOST_QUEUED: Final = 4
+"""Frames that wait to be read before the peer is slowed down."""
+
+_MOST_UNSENT: Final = 1 << 20
+_ERROR_BODY: Final = 64 * 1024
+_LONGEST_SECRET: Final = 8 * 1024
+# RFC 6455 section 7.4.1 and IANA's registry: what a peer finds wrong with what it was sent.
+_CALLERS_FAULT: Final = frozenset({1003, 1007, 1008, 1009, 1010})
+_UNAUTHORIZED: Final = frozenset({3000, 4401})
+
+# The library logs headers and messages, among them credentials, where its logger is at DEBUG.
+_LOGGER: Final = logging.getLogger(f"{__name__}.library")
+_LOGGER.setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """The request for a connection. `url` is ws(s), percent-encoded and without userinfo; `most` the bytes
+    that a message may have; with `keep_alive` the peer is pinged.
+    """
+
+    url: str
+    headers: Sequence[tuple[str, str]]
+    most: int
+    subprotocols: Sequence[str] = ()
+    keep_alive: bool = True
+
+
+class _Connection(ClientConnection):
+    """The library's, which answers every ping although the peer may never read the answers."""
+
+    sending = False
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.sending and self.transport.get_write_buffer_size() > _MOST_UNSENT:
+            self.transport.abort()
+
+
+class WebSocket:
+    """An open connection. `close` it, which may be done again, or leave the `with`."""
+
+    def __init__(self, connection: _Connection, masker: Masker, *, keep_alive: bool) -> None:
+        self._connection = connection
+        self._masker = masker
+        self._keep_alive = keep_alive
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        upgrade: Upgrade,
+        *,
+        network: Network,
+        egress: EgressSettings | None,
+        masker: Masker,
+        connect_by: float,
+        by: float,
+    ) -> "WebSocket":
+        """Connect by `connect_by` and be upgraded by `by` (`loop.time()`).
+
+        Raises BlockedAddress, InvalidInput and every UpstreamError; an answer other than 101 is an
+        UpstreamRejected, or UpstreamUnauthorized.
+        """
+        uri = parse_uri(upgrade.url)
+        connection = await _connected(uri, upgrade, network, egress, connect_by)
+        try:
+            with Bound(timers(), by):
+                await connection.handshake(list(upgrade.headers), None)
+        except BaseException as error:
+            connection.transport.abort()
+            refused = _refusal(error, masker, with_credential=bool(upgrade.headers))
+            if refused is None:
+                raise
+            raise refused from None
+        connection.start_keepalive()
+        return cls(connection, masker, keep_alive=upgrade.keep_alive)
+
+    @property
+    def subprotocol(self) -> str | None:
+        """The one that the peer chose."""
+        return self._connection.subprotocol
+
+    async def send(self, message: str, *, by: float) -> None:
+        """Send a text message, and wait until the peer takes it or closes. Raises what `receive` does."""
+        self._connection.sending = True
+        try:
+            with Bound(timers(), by):
+                await self._connection.send(message)
+        except TimeoutError:
+            raise UpstreamTimeout("The upstream did not take the message in time.") from None
+        except ConnectionClosed as closed:
+            # One that was closed as it should may have sent its messages before: `receive` tells.
+            if error := self._ended(closed):
+                raise error from None
+        finally:
+            self._connection.sending = False
+
+    async def receive(self, *, by: float, idle: float) -> str | bytes | None:
+        """The next message; None where the peer has closed the connection as it should.
+
+        Where the peer is pinged, it may be silent for longer than `idle` seconds if it answers those. Raises
+        UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed, UpstreamRejected, UpstreamUnauthorized and
+        ResponseTooLarge.
+        """
+        loop = asyncio.get_running_loop()
+        pong: asyncio.Future[float] | None = None
+        try:
+            while True:
+                quiet = loop.time() + idle
+                try:
+                    with Bound(timers(), min(by, quiet)):
+                        return await self._connection.recv()
+                except TimeoutError:
+                    if by <= quiet or not self._keep_alive or (pong is not None and not pong.done()):
+                        raise UpstreamTimeout("The upstream did not answer in time.") from None
+                # Of a connection that was closed this very moment, messages may be left to be read.
+                with contextlib.suppress(ConnectionClosed), Bound(timers(), by):
+                    pong = asyncio.ensure_future(await self._connection.ping())
+        except ConnectionClosed as closed:
+            error = self._ended(closed)
+            if error is not None:
+                raise error from None
+            return None
+        except TimeoutError:
+            raise UpstreamTimeout("The upstream did not answer in time.") from None
+
+    def close(self) -> None:
+        """Say goodbye if that takes no waiting, and close the connection. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        transport = self._connection.transport
+        try:
+            self._connection.protocol.send_close(1000)
+            self._connection.send_data()
+        except (InvalidState, WebSocketException, OSError, RuntimeError):
+            transport.abort()
+        # The peer may never take what is written, nor answer the goodbye.
+        if transport.get_write_buffer_size():
+            transport.abort()
+        else:
+            transport.close()
+
+    def _ended(self, closed: ConnectionClosed) -> UpstreamError | None:
+        """What the end of a connection means; None for an orderly one."""
+        received, sent = closed.rcvd, closed.sent
+        if sent is not None and not (received is not None and closed.rcvd_then_sent):
+            if sent.code == 1009:
+                return ResponseTooLarge("A message of the upstream is larger than allowed.")
+            if sent.code in (1002, 1007):
+                return UpstreamMalformed("The upstream's message is not well-formed.")
+        if received is None:
+            return _broken()
+        if received.code in (1000, 1005):
+            return None
+        body = {"code": received.code, "reason": self._masker.mask(received.reason)}
+        answer = UpstreamAnswer(status=_status(received.code), body=body)
+        detail = f"The upstream closed the connection with code {received.code}."
+        if received.code in _UNAUTHORIZED:
+            return UpstreamUnauthorized(detail, answer=answer)
+        if received.code in (1001, 1012):
+            return UpstreamUnreachable(detail, answer=answer)
+        return UpstreamRejected(detail, answer=answer)
+
+
+async def _connected(
+    uri: WebSocketURI, upgrade: Upgrade, network: Network, egress: EgressSettings | None, by: float
+) -> _Connection:
+    tls: dict[str, Any] = {}
+    if uri.secure:
+        tls = {"ssl": network.tls(egress), "server_hostname": uri.host.rstrip(".")}
+        tls["ssl_shutdown_timeout"] = _CLOSE_SECONDS
+    protocol = ClientProtocol(
+        uri,
+        subprotocols=[Subprotocol(name) for name in upgrade.subprotocols] or None,
+        max_size=upgrade.most,
+        logger=_LOGGER,
+    )
+
+    def made() -> _Connection:
+        # Pongs that do not come are for `receive` to miss: here they might just wait to be read.
+        return _Connection(
+            protocol,
+            ping_interval=_PING_SECONDS if upgrade.keep_alive else None,
+            ping_timeout=None,
+            close_timeout=_CLOSE_SECONDS,
+            max_queue=_MOST_QUEUED,
+        )
+
+    raw = await network.connected(Place(uri.host, uri.port), egress=egress, by=by)
+    try:
+        with Bound(timers(), by):
+            loop = asyncio.get_running_loop()
+            _, connection = await loop.create_connection(made, sock=raw, **tls)
+    except BaseException as error:
+        raw.close()
+        if isinstance(error, TimeoutError):
+            raise UpstreamTimeout("No connection to the upstream was made in time.", sent=False) from None
+        if isinstance(error, (OSError, ssl.SSLError)):
+            raise not_connected(error) from None
+        raise
+    return connection
+
+
+def _refusal(error: BaseException, masker: Masker, *, with_credential: bool) -> GatewayError | None:
+    """What a failed upgrade is; None for what is no failure of the upstream."""
+    if isinstance(error, InvalidStatus):
+        return _rejection(error, masker, with_credential=with_credential)
+    if isinstance(error, TimeoutError):
+        return UpstreamTimeout("The upstream did not upgrade the connection in time.")
+    if isinstance(error, (OSError, EOFError, ConnectionClosed)) or isinstance(error.__cause__, EOFError):
+        return _broken()
+    if isinstance(error, WebSocketException):
+        return UpstreamMalformed("The upstream's answer to the upgrade is not one of WebSocket.")
+    return None
+
+
+def _rejection(error: InvalidStatus, masker: Masker, *, with_credential: bool) -> UpstreamError:
+    response = error.response
+    status = response.status_code
+    raw = bytes(response.body or b"")
+    media_type = response.headers.get_all("Content-Type")
+    body = None
+    if raw:
+        body = readable(
+            raw[: _ERROR_BODY + _LONGEST_SECRET],
+            media_type[0] if media_type else "",
+            masker=masker,
+            limit=_ERROR_BODY,
+            complete=len(raw) <= _ERROR_BODY,
+        )
+    answer = UpstreamAnswer(status=status, body=body)
+    if status == 401:
+        sent = "the stored credential" if with_credential else "a call without a credential"
+        return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", answer=answer)
+    detail = f"The upstream answered the upgrade with status {status}."
+    if 300 <= status < 400:
+        detail += " Redirects are not followed: register the address that it points to."
+    return UpstreamRejected(detail, answer=answer)
+
+
+def _status(code: int) -> int:
+    """The status of HTTP that a close code means; private ones of 4400 to 4499 are such statuses."""
+    if 4400 <= code < 4500:
+        return code - 4000
+    if code in _UNAUTHORIZED:
+        return 401
+    # 4500 is what a subscription's server calls its own failure.
+    return 422 if code in _CALLERS_FAULT or (code >= 4000 and not 4500 <= code < 4600) else 502
+
+
+def _broken() -> UpstreamError:
+    return UpstreamUnreachable("The upstream closed the connection before its answer was complete.")

@@ -1,0 +1,205 @@
+"""Server-sent events (WHATWG HTML section 9.2): UTCP's `sse`.
+
+A call with an argument for `body_field` is a POST, any other a GET. A stream that ends is the answer; one
+that breaks is taken up again where it broke (`Last-Event-ID`), unless the call had a body or `reconnect` is
+false.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+from app.errors import UpstreamError, UpstreamMalformed, UpstreamUnreachable
+from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_plan
+from app.outbound.framing import SSE, Event, SseParser
+from app.outbound.response import OutboundResponse
+from app.protocols.base import Call, Discovered, Result
+from app.protocols.shared.answers import event_answer
+from app.protocols.shared.over_http import OverHttp
+from app.protocols.sse.template import SseTemplate
+from app.utcp.call_template import compile_template
+
+_ACCEPT: Final = ("Accept", SSE)
+_DOCUMENTS: Final = ("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5")
+_LONGEST_PAUSE: Final = 60.0
+_MOST_IN_VAIN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """`post` is for calls with a body; `event_type` None takes every event; `pause` in seconds."""
+
+    get: ArgumentPlan
+    post: ArgumentPlan | None
+    body_field: str | None
+    event_type: str | None
+    reconnect: bool
+    pause: float
+
+
+@dataclass(slots=True)
+class _Subscription:
+    """A stream that may be taken up again."""
+
+    placed: PlacedRequest
+    resumable: bool
+    pause: float
+    response: OutboundResponse
+    last_id: str = ""
+    in_vain: int = 0
+    """Times in a row that it broke without an event."""
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self.response.close()
+
+    def resuming(self) -> PlacedRequest:
+        """The request that goes on after the last event."""
+        if not self.last_id:
+            return self.placed
+        kept = [pair for pair in self.placed.headers if pair[0].lower() != "last-event-id"]
+        return self.placed._replace(headers=[*kept, ("Last-Event-ID", self.last_id)])
+
+
+class SseAdapter(OverHttp):
+    """Calls whose answer is an event stream."""
+
+    name: ClassVar[str] = "sse"
+
+    def prepare(self, template: Mapping[str, Any]) -> _Target:
+        """Compile a template of `call_template_type` sse; raises InvalidInput."""
+        sse = compile_template(template, SseTemplate)
+        plain = {name: value for name, value in sse.headers.items() if name.lower() != "accept"}
+        fields: dict[str, Any] = {
+            "url": sse.url, "headers": plain, "header_fields": sse.header_fields, "body_field": None,
+        }  # fmt: skip
+        with_body = {**fields, "http_method": "POST", "body_field": sse.body_field}
+        return _Target(
+            get=compile_plan(fields),
+            post=None if sse.body_field is None else compile_plan(with_body),
+            body_field=sse.body_field,
+            event_type=sse.event_type,
+            reconnect=sse.reconnect,
+            pause=sse.retry_timeout / 1000,
+        )
+
+    def origin(self, target: _Target) -> str:
+        """That of the URL."""
+        return target.get.origin
+
+    def safe(self, target: _Target) -> bool:
+        """Whether every call is a GET."""
+        return target.post is None
+
+    def idempotent(self, target: _Target) -> bool:
+        """As `safe`."""
+        return target.post is None
+
+    def exact(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
+        """Streams are not kept for other calls."""
+        return
+
+    def verb(self, target: _Target) -> str:
+        """The method."""
+        return "GET" if target.post is None else "POST"
+
+    async def discover(self, call: Call) -> Discovered:
+        """The document at the URL, which a GET that does not ask for events gives."""
+        placed = call.target.get.place({})
+        return await self.document(placed._replace(headers=[*placed.headers, _DOCUMENTS]), call)
+
+    async def call(self, call: Call) -> Result:
+        """Subscribe. The answer has begun when the upstream has said that events will come."""
+        target: _Target = call.target
+        placed = self._placed(call)
+        response = await self._subscribe(placed, call)
+        subscription = _Subscription(placed, target.reconnect and placed.body is None, target.pause, response)
+        events = self._events(subscription, call)
+        result = await event_answer(events, call, close=subscription.close)
+        result.status, result.headers = response.status, self.passed_on(response)
+        if call.ends is not None:
+            result.media_type = SSE
+        return result
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The request as JSON."""
+        return self.shown(self._placed(call), call)
+
+    def _placed(self, call: Call) -> PlacedRequest:
+        target: _Target = call.target
+        arguments = dict(call.arguments)
+        plan = target.get
+        if target.post is not None and target.body_field is not None:
+            if arguments.get(target.body_field) is not None:
+                plan = target.post
+            else:
+                arguments.pop(target.body_field, None)
+        placed: PlacedRequest = plan.place(arguments)
+        return placed._replace(headers=[*placed.headers, _ACCEPT])
+
+    async def _subscribe(self, placed: PlacedRequest, call: Call) -> OutboundResponse:
+        response = await self.send(placed, call)
+        if not 200 <= response.status < 300:
+            raise await self.rejection(response, call)
+        media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if media != SSE and response.status != 204:
+            # 204 says that nothing more will come (WHATWG HTML section 9.2.3).
+            response.close()
+            raise UpstreamMalformed("The upstream did not answer with an event stream.")
+        response.extend(call.deadline if call.ends is None else call.ends)
+        return response
+
+    async def _events(self, subscription: _Subscription, call: Call) -> AsyncGenerator[Event, None]:
+        """The events that count. A broken stream is taken up again; what then fails is raised."""
+        wanted = call.target.event_type
+        try:
+            while True:
+                try:
+                    async with contextlib.aclosing(_parsed(subscription, call)) as events:
+                        async for event in events:
+                            if wanted is None or (event.name or "message") == wanted:
+                                yield event
+                except (UpstreamUnreachable, UpstreamMalformed) as error:
+                    if not subscription.resumable or not await self._resumed(subscription, call, error):
+                        raise
+                else:
+                    return
+        finally:
+            subscription.close()
+
+    async def _resumed(self, subscription: _Subscription, call: Call, lost: UpstreamError) -> bool:
+        """Whether there is a new connection. Raises what refused it, or the last loss."""
+        loop = asyncio.get_running_loop()
+        until = call.deadline if call.ends is None else call.ends
+        while True:
+            subscription.in_vain += 1
+            pause = min(subscription.pause, _LONGEST_PAUSE)
+            if subscription.in_vain > _MOST_IN_VAIN or loop.time() + pause >= until:
+                raise lost
+            await asyncio.sleep(pause)
+            again = replace(call, deadline=min(until, loop.time() + call.limits.first_byte))
+            try:
+                response = await self._subscribe(subscription.resuming(), again)
+            except (UpstreamUnreachable, UpstreamMalformed) as error:
+                lost = error
+                continue
+            response.extend(until)
+            subscription.response = response
+            return True
+
+
+async def _parsed(subscription: _Subscription, call: Call) -> AsyncGenerator[Event, None]:
+    """The events of one connection; what they say of resuming is remembered."""
+    limits = call.limits
+    most = limits.response_bytes if call.ends is None else limits.event_bytes
+    parser = SseParser(most)
+    async for piece in subscription.response.iterate(limits.response_bytes):
+        for event in parser.feed(piece):
+            subscription.in_vain = 0
+            if event.id is not None and event.id.isprintable():
+                subscription.last_id = event.id if event.id.isascii() else ""
+            if event.retry is not None:
+                subscription.pause = event.retry / 1000
+            yield event

@@ -1,0 +1,13 @@
+"""UTCP's `sse`: server-sent events."""
+
+from app.protocols.record import DirectMode, ProtocolRecord
+from app.protocols.shared.origins import url_origin
+from app.protocols.sse.template import SseTemplate
+
+PROTOCOL = ProtocolRecord(
+    name="sse",
+    template=SseTemplate,
+    adapter="app.protocols.sse.adapter:SseAdapter",
+    origin=url_origin,
+    direct=DirectMode(by_default=True),
+)

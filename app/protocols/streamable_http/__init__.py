@@ -1,0 +1,1 @@
+"""UTCP's `streamable_http`."""

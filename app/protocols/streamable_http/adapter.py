@@ -1,0 +1,118 @@
+"""HTTP whose answers come in chunks: UTCP's `streamable_http` (0.x: `http_stream`).
+
+Lines of JSON are an event each, JSON is one, everything else comes in pieces of at most `chunk_size` bytes.
+Collected, lines of JSON and JSON become a list, as with the UTCP client; bytes stay what they are.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from app.http_requests.arguments import ArgumentPlan, compile_plan
+from app.outbound.framing import LINES, framed, is_json
+from app.outbound.response import OutboundResponse
+from app.protocols.base import Call, Discovered, Result
+from app.protocols.shared.answers import event_answer
+from app.protocols.shared.over_http import OverHttp
+from app.protocols.streamable_http.template import StreamableHttpTemplate
+from app.utcp.call_template import compile_template
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """`timeout` in seconds, from the call to the end of its answer; `chunk_size` in bytes."""
+
+    plan: ArgumentPlan
+    timeout: float
+    chunk_size: int
+
+
+class StreamableHttpAdapter(OverHttp):
+    """Calls whose answer comes in chunks."""
+
+    name: ClassVar[str] = "streamable_http"
+
+    def prepare(self, template: Mapping[str, Any]) -> _Target:
+        """Compile a template of `call_template_type` streamable_http; raises InvalidInput."""
+        streamable = compile_template(template, StreamableHttpTemplate)
+        fields = streamable.model_dump(
+            include={"url", "headers", "header_fields", "http_method", "body_field"}
+        )
+        plan = compile_plan({**fields, "content_type": _sent_as(streamable.content_type)})
+        return _Target(plan, streamable.timeout / 1000, streamable.chunk_size)
+
+    def origin(self, target: _Target) -> str:
+        """That of the URL."""
+        return target.plan.origin
+
+    def safe(self, target: _Target) -> bool:
+        """Whether the method is GET."""
+        return target.plan.safe
+
+    def idempotent(self, target: _Target) -> bool:
+        """As `safe`."""
+        return target.plan.safe
+
+    def exact(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
+        """Streams are not kept for other calls."""
+        return
+
+    def verb(self, target: _Target) -> str:
+        """The method."""
+        return target.plan.method
+
+    async def discover(self, call: Call) -> Discovered:
+        """The document at the URL, asked for with the template's method."""
+        placed = call.target.plan.place({})
+        kept = [pair for pair in placed.headers if pair[0].lower() != "accept"]
+        return await self.document(placed._replace(headers=[*kept, ("Accept", "application/json")]), call)
+
+    async def call(self, call: Call) -> Result:
+        """Send the request; the answer has begun when its headers are here."""
+        target: _Target = call.target
+        until = self._engine.clock.loop.time() + target.timeout
+        call.deadline = min(call.deadline, until)
+        response = await self.send(target.plan.place(call.arguments), call)
+        if not 200 <= response.status < 300:
+            raise await self.rejection(response, call)
+        response.accept(call.limits.response_bytes)
+        response.extend(until if call.ends is None else min(until, call.ends))
+        if call.ends is None:
+            response.extend(call.deadline)
+        media_type = response.headers.get("Content-Type", "")
+        result = await self._answer(response, media_type, target, call)
+        result.status, result.headers, result.received = (
+            response.status, self.passed_on(response), response.headers,
+        )  # fmt: skip
+        return result
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The request as JSON."""
+        return self.shown(call.target.plan.place(call.arguments), call)
+
+    async def _answer(
+        self, response: OutboundResponse, media_type: str, target: _Target, call: Call
+    ) -> Result:
+        media = media_type.partition(";")[0].strip().lower()
+        limits = call.limits
+        pieces = _chunks(response.iterate(limits.response_bytes), target.chunk_size)
+        if call.ends is None and (media in LINES or is_json(media)):
+            events = framed(pieces, media_type, most=limits.response_bytes)
+            return await event_answer(events, call, close=response.close)
+        result = Result(status=200, headers=[], media_type=media_type, body=None, stream=pieces)
+        result.close_with(response.close)
+        if call.ends is not None:
+            result.events = framed(result.iterate(), media_type, most=limits.event_bytes)
+        return result
+
+
+def _sent_as(content_type: str) -> str:
+    """The type of a body: the template's default is that of the answer, and of no argument."""
+    return "application/json" if content_type == "application/octet-stream" else content_type
+
+
+async def _chunks(pieces: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
+    """Pieces of at most `size` bytes, each as soon as it is here."""
+    async for piece in pieces:
+        for start in range(0, len(piece), size):
+            yield piece[start : start + size]

@@ -1,0 +1,208 @@
+"""UTCP's `udp`: one datagram asks, and as many answer as the template says.
+
+Nobody sends a lost datagram again. Where one is missing, the error says how many came, and what they held.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from app.errors import Fault, InvalidArguments, UpstreamTimeout, UpstreamUnreachable
+from app.outbound.framing import Event
+from app.outbound.network import Datagrams, Place
+from app.outbound.refusals import readable
+from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.shared.answers import BYTES, TEXT, refuse_large, timed
+from app.protocols.shared.effects import Opaque
+from app.protocols.shared.messages import DISCOVERY
+from app.protocols.shared.origins import socket_origin
+from app.protocols.shared.sockets import (
+    check_codec,
+    decoded_answer,
+    decoded_manual,
+    place_of,
+    refuse_tls,
+    request_of,
+    shown,
+    text_event,
+)
+from app.protocols.udp.template import UdpTemplate
+from app.security.masking import Masker
+from app.utcp.call_template import compile_template
+
+LARGEST: Final = 65_507
+"""Bytes that a datagram carries (RFC 768 over IPv4)."""
+
+_SHOWN: Final = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class UdpTarget:
+    """A compiled template."""
+
+    model: UdpTemplate
+    origin: str
+    place: Place
+
+
+class UdpAdapter(Opaque):
+    """Calls over UDP."""
+
+    name: ClassVar[str] = "udp"
+
+    def __init__(self, context: AdapterContext) -> None:
+        self._network = context.network
+        self._masker = context.masker
+
+    async def aclose(self) -> None:
+        """Nothing is held: a socket ends with its call."""
+
+    def prepare(self, template: Mapping[str, Any]) -> UdpTarget:
+        """Compile a template of `call_template_type` udp; raises InvalidInput."""
+        model = compile_template(template, UdpTemplate)
+        check_codec(model.response_byte_format)
+        origin = socket_origin("udp", template)
+        return UdpTarget(model, origin, place_of(origin))
+
+    def origin(self, target: UdpTarget) -> str:
+        """`udp://host:port`."""
+        return target.origin
+
+    def verb(self, target: UdpTarget) -> str:  # noqa: ARG002 - all are the same.
+        """SEND."""
+        return "SEND"
+
+    async def call(self, call: Call) -> Result:
+        """Send the datagram. Several answers are one after the other, or an event each.
+
+        Where the template waits for none, the answer is empty and comes at once.
+        """
+        target: UdpTarget = call.target
+        codec, count = target.model.response_byte_format, target.model.number_of_response_datagrams
+        request = request_of(target.model, call)
+        if len(request) > LARGEST:
+            fault = Fault("", f"Give less: a datagram carries {LARGEST} bytes.")
+            raise InvalidArguments("The arguments make the datagram too long.", errors=[fault])
+        answers = await self._asked(target, request, call, count)
+        if call.ends is not None and count > 1:
+            return await _streamed(answers, codec, call)
+        return await decoded_answer(await answers.joined(), codec, call)
+
+    async def discover(self, call: Call) -> Discovered:
+        """The manual, asked for with `{"type": "utcp"}`: at least one datagram."""
+        target: UdpTarget = call.target
+        refuse_tls(call, self.name)
+        count = max(1, target.model.number_of_response_datagrams)
+        answers = await self._asked(target, DISCOVERY, call, count)
+        raw = await decoded_manual(await answers.joined(), target.model.response_byte_format)
+        return Discovered(raw=raw, media_type="application/json", url=target.origin)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The datagram as JSON."""
+        return shown(call.target.model, call.target.origin, call, verb="SEND")
+
+    async def _asked(self, target: UdpTarget, request: bytes, call: Call, count: int) -> "_Answers":
+        """What comes after the datagram was sent."""
+        now = asyncio.get_running_loop().time()
+        by = min(call.deadline, now + target.model.timeout / 1000)
+        first_by = min(by, now + call.limits.first_byte)
+        datagrams = await self._network.datagrams(
+            target.place, egress=call.egress, by=min(first_by, now + call.limits.connect)
+        )
+        try:
+            datagrams.send(request)
+        except BaseException:
+            datagrams.close()
+            raise
+        return _Answers(datagrams, call, count, self._masker, first_by=first_by, by=by)
+
+
+class _Answers:
+    """The datagrams of one answer."""
+
+    def __init__(
+        self, datagrams: Datagrams, call: Call, count: int, masker: Masker, *, first_by: float, by: float
+    ) -> None:
+        self._datagrams = datagrams
+        self._most = call.limits.response_bytes
+        self._count = count
+        self._masker = masker
+        self._by = first_by
+        self._last_by = by
+        self._came: list[bytes] = []
+
+    def close(self) -> None:
+        """Close the socket; more than once does no harm."""
+        self._datagrams.close()
+
+    async def joined(self) -> bytes:
+        """All of them. Raises UpstreamTimeout, UpstreamUnreachable and ResponseTooLarge."""
+        async for _ in self.each():
+            pass
+        return b"".join(self._came)
+
+    async def each(self, *, keep: bool = True) -> AsyncGenerator[bytes, None]:
+        """One by one; without `keep` they are not held for an error."""
+        size = number = 0
+        try:
+            while number < self._count:
+                datagram = await self._next(number)
+                number += 1
+                self._by = self._last_by
+                size += len(datagram)
+                refuse_large(size, self._most)
+                if keep:
+                    self._came.append(datagram)
+                yield datagram
+        finally:
+            self.close()
+
+    async def _next(self, number: int) -> bytes:
+        try:
+            with timed(self._by):
+                return await self._datagrams.receive()
+        except UpstreamUnreachable as error:
+            # The one datagram found a closed port; had it been read, there would be no such message.
+            raise UpstreamUnreachable(error.detail, sent=number > 0) from None
+        except UpstreamTimeout:
+            raise self._missing(number) from None
+
+    def _missing(self, number: int) -> UpstreamTimeout:
+        error = UpstreamTimeout(f"{number} of {self._count} datagrams came in time.")
+        error.extra |= {"datagrams": number, "expected_datagrams": self._count}
+        raw = b"".join(self._came)[: _SHOWN * 2]
+        if raw:
+            text = readable(raw, "text/plain", masker=self._masker, limit=_SHOWN, complete=False)
+            error.extra["upstream_body"] = text
+        return error
+
+
+async def _streamed(answers: _Answers, codec: str | None, call: Call) -> Result:
+    """An event for each datagram, once the first is here."""
+    each = answers.each(keep=False)
+    first = await anext(each)
+    result = Result(
+        status=200,
+        headers=[],
+        media_type=BYTES if codec is None else TEXT,
+        body=None,
+    )
+    result.events = _events(first, each, codec, call, result)
+    result.close_with(answers.close)
+    return result
+
+
+async def _events(
+    first: bytes, rest: AsyncGenerator[bytes, None], codec: str | None, call: Call, result: Result
+) -> AsyncGenerator[Event, None]:
+    try:
+        event, masked = text_event(first, codec, call)
+        result.masked = result.masked or masked
+        yield event
+        async for datagram in rest:
+            event, masked = text_event(datagram, codec, call)
+            result.masked = result.masked or masked
+            yield event
+    finally:
+        await rest.aclose()

@@ -1,0 +1,84 @@
+"""Variables in call templates, where the protocol's own language has a `$`, too.
+
+A template with `parameters` came from OpenAPI and has none (`/$count` is a path). In the text of a GraphQL
+operation `$name` is GraphQL's, and in a text that is the answer itself `$schema` is a word, so that only
+`${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is what an earlier command wrote.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from app.protocols.call_templates import protocol_of
+from app.protocols.registry import PROTOCOLS
+from app.utcp.call_template import CallTemplate, replaced, texts_at
+from app.utcp.variables import BRACED, Lookup, find_variables, substitute
+
+
+def variables_of(value: Any) -> list[str]:
+    """The names of all variables in a template in 1.x spelling, or in any other JSON value, each once."""
+    if not _is_template(value):
+        return find_variables(value)
+    if "parameters" in value:
+        return []
+    texts = _own_texts(value)
+    names = find_variables(replaced(value, dict.fromkeys(texts, "")))
+    names = [name for name in names if not _has_meaning(name, value)]
+    return list(
+        dict.fromkeys([*names, *(found for text in texts.values() for found in BRACED.findall(text))])
+    )
+
+
+def places_of(value: Any) -> Iterator[tuple[str, str]]:
+    """The pointer of each text that names a variable, and the name."""
+    is_template = _is_template(value)
+    if is_template and "parameters" in value:
+        return
+    own = _own_texts(value) if is_template else {}
+    for at, text in texts_at(value, ("/**",)):
+        for name in BRACED.findall(text) if at in own else find_variables(text):
+            if not (is_template and _has_meaning(name, value)):
+                yield at, name
+
+
+def with_variables(value: Any, lookup: Lookup) -> Any:
+    """The template, or other JSON value, with its variables replaced, as `substitute` does."""
+    if not _is_template(value):
+        return substitute(value, lookup)
+    if "parameters" in value:
+        return value
+    texts = _own_texts(value)
+    find = lookup.get if isinstance(lookup, Mapping) else lookup
+
+    def found(name: str) -> str | None:
+        return f"${{{name}}}" if _has_meaning(name, value) else find(name)
+
+    done = substitute(replaced(value, dict.fromkeys(texts, "")), found)
+    if not texts:
+        return done
+    return replaced(done, {at: _braced(text, find) for at, text in texts.items()})
+
+
+def _braced(text: str, find: Callable[[str], str | None]) -> str:
+    # One that has no value is not raised for: `${` may be a part of a string of that language.
+    return BRACED.sub(lambda found: found[0] if (value := find(found[1])) is None else value, text)
+
+
+def _is_template(value: Any) -> bool:
+    return isinstance(value, dict) and "call_template_type" in value
+
+
+def _own_texts(value: dict[str, Any]) -> dict[str, str]:
+    model = _model(value)
+    return {} if model is None else dict(texts_at(value, model.braced_only))
+
+
+def _has_meaning(name: str, value: dict[str, Any]) -> bool:
+    """Whether the protocol's own language gives `$name` a meaning."""
+    model = _model(value)
+    pattern = None if model is None else model.not_variables
+    return pattern is not None and pattern.fullmatch(name) is not None
+
+
+def _model(value: dict[str, Any]) -> type[CallTemplate] | None:
+    record = PROTOCOLS.get(protocol_of(value))
+    return None if record is None else record.template

@@ -1,0 +1,268 @@
+"""Data channels of WebRTC to peers whose every address the guard allows. Needs the library `aiortc`.
+
+There is no STUN or TURN server: a peer is reached at its own addresses. Nothing is ever sent to an address
+that the guard does not allow, whoever named it: the answer's candidates, or a packet from elsewhere.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from aioice.ice import get_host_addresses
+from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+
+from app.deadlines import Bound, timers
+from app.errors import (
+    BlockedAddress,
+    GatewayError,
+    ResponseTooLarge,
+    UpstreamMalformed,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.outbound.network import Network
+
+MOST_MESSAGE: Final = 4 << 20
+"""Bytes of a message that a peer may send, which its own library keeps to (RFC 8841 section 6)."""
+
+_WINDOW: Final = MOST_MESSAGE + (1 << 20)
+_MOST_UNSENT: Final = 1 << 20
+_MOST_CANDIDATES: Final = 64
+_MOST_CHANNELS: Final = 8
+_MOST_ADDRESSES: Final = 8
+_LONGEST_SDP: Final = 64 << 10
+_CLOSE_SECONDS: Final = 5.0
+_ANY_PORT: Final = 49_152
+
+for _name in ("aiortc", "aioice"):
+    # They log what peers send; what goes wrong is told by errors.
+    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+
+class Peer:
+    """A connection with one data channel, reliable and ordered. `close` it; that may be done again.
+
+    `heard` is called with each message, `lost` once when the connection ends otherwise than by `close`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        label: str,
+        heard: Callable[[str | bytes], None],
+        lost: Callable[[GatewayError], None],
+    ) -> None:
+        self._network = network
+        self._heard = heard
+        self._lost = lost
+        self._held = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._drained = asyncio.Event()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self._channels = 0
+        self._channel = self._connection.createDataChannel(label)
+        self._channel.bufferedAmountLowThreshold = _MOST_UNSENT // 2
+        self._channel.on("open", self._is_open)
+        self._channel.on("message", heard)
+        self._channel.on("close", self._broken)
+        self._channel.on("bufferedamountlow", self._drained.set)
+        self._connection.on("connectionstatechange", self._state_changed)
+        self._connection.on("datachannel", self._another_channel)
+        sctp: Any = self._connection.sctp
+        self._sctp = sctp
+        sctp._advertised_rwnd = _WINDOW  # noqa: SLF001 - the library has no option for it.
+        self._receive_chunk = sctp._receive_data_chunk  # noqa: SLF001
+        sctp._receive_data_chunk = self._bounded  # noqa: SLF001
+
+    async def offer(self) -> str:
+        """The session description (RFC 8866), with all candidates."""
+        ice: Any = self._sctp.transport.transport.iceGatherer._connection  # noqa: SLF001
+        addresses = get_host_addresses(use_ipv4=True, use_ipv6=True)[:_MOST_ADDRESSES]
+        if self._network.allows("127.0.0.1", _ANY_PORT):
+            addresses.append("127.0.0.1")
+
+        async def gather() -> None:
+            ice._local_candidates_start = True  # noqa: SLF001
+            found = await ice.get_component_candidates(component=1, addresses=addresses)
+            for protocol in ice._protocols:  # noqa: SLF001
+                protocol.transport = _Guarded(protocol.transport, self._network)
+            ice._local_candidates += found  # noqa: SLF001
+            ice._local_candidates_end = True  # noqa: SLF001
+
+        ice.gather_candidates = gather
+        await self._connection.setLocalDescription(await self._connection.createOffer())
+        lines = self._connection.localDescription.sdp.splitlines()
+        kept = [line for line in lines if not line.startswith("a=max-message-size:")]
+        return "\r\n".join([*kept, f"a=max-message-size:{MOST_MESSAGE}", ""])
+
+    async def accept(self, sdp: str, *, by: float) -> None:
+        """Take the peer's answer, and wait until the channel is open.
+
+        Raises BlockedAddress where none of its candidates may be spoken to, UpstreamMalformed,
+        UpstreamUnreachable and UpstreamTimeout, before anything was sent on the channel.
+        """
+        description = RTCSessionDescription(sdp=self._allowed(sdp), type="answer")
+        try:
+            with Bound(timers(), by):
+                try:
+                    await self._connection.setRemoteDescription(description)
+                except Exception:  # noqa: BLE001 - the library's parser raises whatever a line makes it.
+                    raise UpstreamMalformed(
+                        "The peer's answer is no session description.", sent=False
+                    ) from None
+                await self._opened
+        except TimeoutError:
+            raise UpstreamTimeout("No connection to the peer was made in time.", sent=False) from None
+
+    @property
+    def usable(self) -> bool:
+        """Whether messages may be sent."""
+        return self._closing is None and self._channel.readyState == "open"
+
+    async def send(self, message: str, *, by: float) -> None:
+        """Send a text. Raises UpstreamUnreachable, UpstreamTimeout, and ValueError for too long a one."""
+        try:
+            with Bound(timers(), by):
+                while self.usable and self._channel.bufferedAmount > _MOST_UNSENT:
+                    self._drained.clear()
+                    await self._drained.wait()
+        except TimeoutError:
+            raise UpstreamTimeout("The peer did not take the call in time.", sent=False) from None
+        self.tell(message)
+
+    def tell(self, message: str) -> None:
+        """Send a text at once, whatever waits already."""
+        if not self.usable:
+            raise UpstreamUnreachable("The connection to the peer is closed.", sent=False)
+        self._channel.send(message)
+
+    def hold(self, size: int) -> None:
+        """So many bytes of messages wait to be taken: the peer may send the less."""
+        self._held += size
+        self._sctp._advertised_rwnd -= size  # noqa: SLF001
+
+    def release(self, size: int) -> None:
+        """They were taken."""
+        self._held -= size
+        shut = self._sctp._advertised_rwnd <= 0  # noqa: SLF001
+        self._sctp._advertised_rwnd += size  # noqa: SLF001
+        if shut and self.usable:
+            # The peer learns at once that it may go on (RFC 9260 section 6.2).
+            telling = asyncio.ensure_future(self._sctp._send_sack())  # noqa: SLF001
+            telling.add_done_callback(_looked_at)
+
+    def close(self) -> "asyncio.Task[None]":
+        """Close everything; the task ends when that is done."""
+        if self._closing is None:
+            self._channel.remove_all_listeners()
+            self._connection.remove_all_listeners()
+            self._drained.set()
+            self._opened.cancel()
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+            self._closing.add_done_callback(_looked_at)
+        return self._closing
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._connection.close()
+        except (TimeoutError, ConnectionError):
+            pass
+
+    def _allowed(self, sdp: str) -> str:
+        """The answer without candidates that are names, TCP, or at addresses that are not allowed."""
+        if len(sdp) > _LONGEST_SDP:
+            raise UpstreamMalformed(f"The peer's answer has more than {_LONGEST_SDP} characters.", sent=False)
+        lines: list[str] = []
+        candidates = 0
+        for line in sdp.splitlines():
+            if line.startswith("a=candidate:"):
+                if not self._is_allowed(line.split()) or candidates >= _MOST_CANDIDATES:
+                    continue
+                candidates += 1
+            if line != "a=end-of-candidates":
+                lines.append(line)
+        if not candidates:
+            raise BlockedAddress("The peer names no address that the gateway's network policy allows.")
+        # No more will come, whether the answer says so or not.
+        return "\r\n".join([*lines, "a=end-of-candidates", ""])
+
+    def _is_allowed(self, words: list[str]) -> bool:
+        """`candidate:foundation component transport priority address port typ ...` (RFC 8839, 5.1)."""
+        if len(words) < 8 or words[2].lower() != "udp" or not words[5].isdecimal() or len(words[5]) > 5:
+            return False
+        return self._network.allows(words[4], int(words[5]))
+
+    async def _bounded(self, chunk: Any) -> None:
+        """Data beyond the window is dropped, to be sent again (RFC 9260 section 6.2).
+
+        Not every sender looks at the window that it is told.
+        """
+        if self._sctp._advertised_rwnd <= 0:  # noqa: SLF001
+            if self._held <= 0:
+                self._end(ResponseTooLarge(f"A message of the peer has more than {MOST_MESSAGE} bytes."))
+            self._sctp._sack_needed = True  # noqa: SLF001
+            return
+        await self._receive_chunk(chunk)
+
+    def _is_open(self) -> None:
+        if not self._opened.done():
+            self._opened.set_result(None)
+
+    def _state_changed(self) -> None:
+        if self._connection.connectionState in ("failed", "closed"):
+            self._broken()
+
+    def _another_channel(self, channel: Any) -> None:
+        """The peer opens one of its own, which nobody listens to."""
+        self._channels += 1
+        if self._channels > _MOST_CHANNELS:
+            self._end(UpstreamMalformed("The peer opens channel after channel."))
+        else:
+            channel.close()
+
+    def _broken(self) -> None:
+        self._end(UpstreamUnreachable("The connection to the peer broke."))
+
+    def _end(self, error: GatewayError) -> None:
+        if self._closing is not None:
+            return
+        if not self._opened.done():
+            self._opened.set_exception(
+                UpstreamUnreachable("No connection to the peer could be made.", sent=False)
+            )
+            self._opened.add_done_callback(lambda opened: opened.exception())
+        lost = self._lost
+        self.close()
+        lost(error)
+
+
+class _Guarded:
+    """A socket of ICE that sends to allowed addresses only."""
+
+    def __init__(self, transport: asyncio.DatagramTransport, network: Network) -> None:
+        self._transport = transport
+        self._network = network
+        self._known: dict[tuple[str, int], bool] = {}
+
+    def sendto(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Send, or drop."""
+        place = (addr[0], addr[1])
+        allowed = self._known.get(place)
+        if allowed is None:
+            allowed = self._network.allows(*place)
+            if len(self._known) < _MOST_CANDIDATES:
+                self._known[place] = allowed
+        if allowed:
+            self._transport.sendto(data, addr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _looked_at(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,24 @@
+"""UTCP's `websocket`."""
+
+from app.protocols.record import Fields, ProtocolRecord
+from app.protocols.shared.origins import WEBSOCKET_SCHEMES
+from app.protocols.websocket.template import WebsocketTemplate
+from app.utcp.paths import compile_url
+
+
+def origin_of(fields: Fields) -> str:
+    """Return `wss://host[:port]` of the URL; raise InvalidInput where none is fixed and legal."""
+    return compile_url(str(fields.get("url", "")), schemes=WEBSOCKET_SCHEMES).origin
+
+
+PROTOCOL = ProtocolRecord(
+    name="websocket",
+    aliases=("ws",),
+    template=WebsocketTemplate,
+    adapter="app.protocols.websocket.adapter:WebsocketAdapter",
+    extra="websocket",
+    libraries=("websockets",),
+    origin=origin_of,
+    socket_schemes=WEBSOCKET_SCHEMES,
+    inherits_template=True,
+)

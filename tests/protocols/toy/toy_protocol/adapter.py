@@ -1,0 +1,92 @@
+"""The adapter, which the gateway imports when a template of the protocol is first read."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import orjson
+
+from app.errors import UpstreamMalformed
+from app.outbound.network import Place
+from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.shared.answers import JSON, timed, value_answer
+from app.protocols.shared.effects import Opaque
+from app.protocols.shared.fields import field_values
+from app.utcp.call_template import compile_template
+from toy_protocol.record import PROTOCOL, ToyTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class ToyTarget:
+    """A compiled template."""
+
+    model: ToyTemplate
+    origin: str
+
+
+class ToyAdapter(Opaque):
+    """Calls over a connection of their own."""
+
+    name: ClassVar[str] = "toy"
+
+    def __init__(self, context: AdapterContext) -> None:
+        self._network = context.network
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def prepare(self, template: Mapping[str, Any]) -> ToyTarget:
+        """Compile a template; raise InvalidInput."""
+        return ToyTarget(compile_template(template, ToyTemplate), PROTOCOL.origin(template))
+
+    def origin(self, target: ToyTarget) -> str:
+        """`toy://host:port`."""
+        return target.origin
+
+    def verb(self, target: ToyTarget) -> str:
+        """SEND."""
+        return "SEND"
+
+    async def discover(self, call: Call) -> Discovered:
+        """A manual of the methods that the upstream lists."""
+        names = await self._asked(call)
+        tools = [
+            {"name": name, "tool_call_template": {"call_template_type": "toy", "method": name}}
+            for name in names["methods"]
+        ]
+        raw = orjson.dumps({"utcp_version": "1.0.1", "tools": tools})
+        return Discovered(raw=raw, media_type=JSON, url=call.target.origin, made=True)
+
+    async def call(self, call: Call) -> Result:
+        """The line that comes back."""
+        return value_answer(await self._asked(call), call)
+
+    def describe(self, call: Call) -> dict[str, Any]:
+        """The line as JSON, the password as `***`."""
+        return {
+            "method": "SEND",
+            "url": call.target.origin,
+            "headers": {},
+            "body": _request(call, masked=True),
+        }
+
+    async def _asked(self, call: Call) -> Any:
+        model = call.target.model
+        now = asyncio.get_running_loop().time()
+        by = min(call.deadline, now + call.limits.connect)
+        stream = await self._network.stream(Place(model.host, model.port), egress=call.egress, by=by)
+        async with stream:
+            with timed(call.deadline):
+                await stream.write(orjson.dumps(_request(call)) + b"\n")
+                raw = await stream.reader.readline()
+        try:
+            return orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            raise UpstreamMalformed("The upstream's line is no JSON.") from None
+
+
+def _request(call: Call, *, masked: bool = False) -> dict[str, Any]:
+    model = call.target.model
+    password = field_values(call.credentials, masked=masked).get("/password", model.password)
+    return {"method": model.method, "arguments": call.arguments, "password": password}
