@@ -11,7 +11,7 @@ from app.registration.result import Imported
 from app.registration.service import Registry
 from app.security.principal import Principal
 
-Verdict = Literal["registered", "previewed", "unchanged", "refused"]
+Verdict = Literal["registered", "previewed", "unchanged", "failed"]
 _AT_ONCE: Final = 4
 
 
@@ -73,4 +73,4 @@ async def _one(
 
 
 async def _refused(name: str | None, error: GatewayError) -> EntryVerdict:
-    return EntryVerdict(name, "refused", error.status, error=error)
+    return EntryVerdict(name, "failed", error.status, error=error)

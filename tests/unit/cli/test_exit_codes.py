@@ -44,7 +44,7 @@ def test_3_when_nobody_answers(spawn: Run) -> None:
 def test_4_when_some_entries_failed(spawn: Run, stub: Any) -> None:
     entries = [
         {"name": "a", "verdict": "registered"},
-        {"name": "b", "verdict": "refused", "problem": {"title": "No", "detail": "No such host."}},
+        {"name": "b", "verdict": "failed", "problem": {"title": "No", "detail": "No such host."}},
     ]
     stub.on("POST", "/providers", {"entries": entries})
     assert spawn("providers", "import", "-", stdin=b"[{},{}]").code == 4
