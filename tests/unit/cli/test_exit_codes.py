@@ -46,7 +46,7 @@ def test_unreachable_gateway_exits_with_3(spawn: Run) -> None:
 def test_partly_failed_import_exits_with_4(spawn: Run, stub: Any) -> None:
     entries = [
         {"name": "a", "verdict": "registered"},
-        {"name": "b", "verdict": "refused", "problem": {"title": "No", "detail": "No such host."}},
+        {"name": "b", "verdict": "failed", "problem": {"title": "No", "detail": "No such host."}},
     ]
     stub.on("POST", "/providers", {"entries": entries})
     assert spawn("providers", "import", "-", stdin=b"[{},{}]").code == 4

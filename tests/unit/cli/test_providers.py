@@ -180,7 +180,7 @@ def entries(*verdicts: str) -> dict[str, Any]:
                 "verdict": verdict,
                 "status": 201,
                 "problem": {"title": "The upstream cannot be reached", "detail": "No such host."}
-                if verdict == "refused"
+                if verdict == "failed"
                 else None,
             }
             for number, verdict in enumerate(verdicts)
@@ -193,9 +193,9 @@ def entries(*verdicts: str) -> dict[str, Any]:
     ("verdicts", "code"),
     [
         (("registered", "unchanged"), 0),
-        (("registered", "refused"), 4),
-        (("unchanged", "refused"), 4),
-        (("refused", "refused"), 1),
+        (("registered", "failed"), 4),
+        (("unchanged", "failed"), 4),
+        (("failed", "failed"), 1),
         (("previewed",), 0),
     ],
 )
@@ -210,7 +210,7 @@ def test_a_list_gives_a_verdict_for_each_entry(
     for number, verdict in enumerate(verdicts):
         line = next(line for line in ran.out.splitlines() if f"p{number}" in line)
         assert line.startswith(verdict)
-        assert ("No such host." in line) == (verdict == "refused")
+        assert ("No such host." in line) == (verdict == "failed")
     ran = run(*words, "--json", stdin="[]")
     assert (ran.code, ran.json()) == (code, entries(*verdicts))
 
