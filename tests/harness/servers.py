@@ -1,4 +1,4 @@
-"""A PostgreSQL and a Redis for the whole run: the embedded pair, or TEST_DATABASE_URL and TEST_REDIS_URL."""
+"""A PostgreSQL and a Redis for the whole run: the embedded servers, or TEST_DATABASE_URL and TEST_REDIS_URL."""
 
 import asyncio
 import os
@@ -18,13 +18,13 @@ from app.embedded import EmbeddedServers
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """DSNs of two servers."""
+    """The DSNs of the two servers."""
 
     database_url: str
     redis_url: str
 
     def create_database(self, *, migrated: bool = True) -> str:
-        """The DSN of a new database on the server."""
+        """Create a database on the server and return its DSN."""
         name = f"t_{uuid.uuid4().hex[:16]}"
         asyncio.run(_execute(self.database_url, f'CREATE DATABASE "{name}"'))
         dsn = with_database(self.database_url, name)
@@ -33,13 +33,13 @@ class Pair:
         return dsn
 
     def drop_database(self, dsn: str) -> None:
-        """Drops it, whoever is connected."""
+        """Drop a database, even while clients are connected."""
         name = urlsplit(dsn).path.lstrip("/")
         asyncio.run(_execute(self.database_url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
 
 
 def with_database(dsn: str, name: str) -> str:
-    """The same server, another database."""
+    """Return the DSN of another database on the same server."""
     parts = urlsplit(dsn)
     rest = urlunsplit(("", parts.netloc, f"/{name}", parts.query, ""))
     return f"{parts.scheme}:{rest if rest.startswith('//') else '//' + rest}"
@@ -55,7 +55,7 @@ async def _execute(dsn: str, statement: str) -> None:
 
 @contextmanager
 def pair() -> Iterator[Pair]:
-    """The servers that the environment names, else the embedded ones in a temporary folder."""
+    """Return the servers of the environment, else run embedded ones in a temporary folder."""
     named = os.environ.get("TEST_DATABASE_URL"), os.environ.get("TEST_REDIS_URL")
     if named[0] and named[1]:
         yield Pair(named[0], named[1])
