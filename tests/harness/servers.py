@@ -1,4 +1,4 @@
-"""A PostgreSQL and a Redis for the whole run: the embedded pair, or TEST_DATABASE_URL and TEST_REDIS_URL."""
+"""A PostgreSQL and a Redis for the whole run: the embedded servers, or TEST_DATABASE_URL and TEST_REDIS_URL."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from app.embedded import EmbeddedServers
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """DSNs of two servers."""
+    """The DSNs of the two servers."""
 
     database_url: str
     redis_url: str
@@ -47,7 +47,7 @@ class Pair:
         return with_database(self.database_url, name)
 
     def drop_database(self, dsn: str) -> None:
-        """Drop it, whoever is connected."""
+        """Drop a database, even while clients are connected."""
         asyncio.run(_execute(self.database_url, f'DROP DATABASE IF EXISTS "{_name(dsn)}" WITH (FORCE)'))
 
     def drop_template(self) -> None:
@@ -61,7 +61,7 @@ def _name(dsn: str) -> str:
 
 
 def with_database(dsn: str, name: str) -> str:
-    """The same server, another database."""
+    """Return the DSN of another database on the same server."""
     parts = urlsplit(dsn)
     rest = urlunsplit(("", parts.netloc, f"/{name}", parts.query, ""))
     return f"{parts.scheme}:{rest if rest.startswith('//') else '//' + rest}"
@@ -77,7 +77,7 @@ async def _execute(dsn: str, statement: str) -> None:
 
 @contextmanager
 def pair() -> Iterator[Pair]:
-    """The servers that the environment names, else the embedded ones in a temporary folder."""
+    """Return the servers of the environment, else run embedded ones in a temporary folder."""
     named = os.environ.get("TEST_DATABASE_URL"), os.environ.get("TEST_REDIS_URL")
     if named[0] and named[1]:
         given = Pair(named[0], named[1])
