@@ -1,4 +1,4 @@
-"""What a caller takes: its Accept header, read once for each that is seen (RFC 9110 section 12.5.1)."""
+"""What a client accepts: its Accept header, parsed once for each that is seen (RFC 9110 section 12.5.1)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,23 +11,23 @@ _JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """The media ranges with a weight, and the media type for an answer as events, "" where none is taken."""
+class AcceptedTypes:
+    """The media ranges with a weight, and the media type for a response as events, "" for none."""
 
     ranges: frozenset[str]
     events: str
 
     def only_json(self, media: str) -> bool:
-        """Whether the caller names application/json, and neither everything nor what the upstream sent."""
+        """Whether the client names application/json, and neither everything nor what the upstream sent."""
         if _JSON not in self.ranges or "*/*" in self.ranges:
             return False
-        # An answer that says it is JSON goes the way that makes sure of it.
+        # A response that says it is JSON goes the way that makes sure of it.
         return media == _JSON or self.ranges.isdisjoint((media, f"{media.partition('/')[0]}/*"))
 
     def as_events(self, media: str) -> bool:
-        """Whether an answer of this media type goes out as events, to a caller that takes events.
+        """Whether a response of this media type is sent as events, to a client that accepts events.
 
-        What is not made of events does not, where the caller takes it (or JSON) as an ordinary answer, too.
+        What is not made of events is not, where the client accepts it (or JSON) as an ordinary response, too.
         """
         return media in STREAMED or self.ranges.isdisjoint(
             (_JSON, "*/*", media, f"{media.partition('/')[0]}/*")
@@ -35,8 +35,8 @@ class Accepted:
 
 
 @lru_cache(maxsize=256)
-def accepted(accept: str) -> Accepted:
-    """Reads an Accept header; of several forms of events, the greatest weight wins, then the first."""
+def parse_accept(accept: str) -> AcceptedTypes:
+    """Return what an Accept header accepts; of several forms of events the heaviest wins, then the first."""
     weights: dict[str, float] = {}
     for item in accept.lower().split(","):
         media, *parameters = (part.strip() for part in item.split(";"))
@@ -44,7 +44,7 @@ def accepted(accept: str) -> Accepted:
         if media and weight > 0:
             weights[media] = weight
     forms = [media for media in weights if media in _FORMS]
-    return Accepted(frozenset(weights), max(forms, key=lambda media: weights[media], default=""))
+    return AcceptedTypes(frozenset(weights), max(forms, key=lambda media: weights[media], default=""))
 
 
 def _weight(parameters: list[str]) -> float:

@@ -1,29 +1,32 @@
-"""A tool's answer -> the response: the upstream's own bytes, or JSON where the caller takes nothing else."""
+"""A tool's result -> the HTTP response: the upstream's own bytes, or JSON where nothing else is accepted."""
 
 import asyncio
 import base64
 import codecs
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from app.call_api.content_negotiation import Accepted
-from app.calls.connection import Headers, cancel_when_gone, gone
-from app.calls.event_formats import form_of
-from app.calls.event_stream import EventStream, Streams
-from app.calls.recording import Attempt
+from app.call_api.connection import Headers, ResponseWriter, until_disconnected
+from app.call_api.content_negotiation import AcceptedTypes
+from app.call_api.event_formats import event_format
+from app.call_api.event_stream import EventStreamResponse
+from app.calls import CallOutcome, ClientDisconnected
+from app.calls.disconnect import DisconnectWatch
+from app.calls.streams import StreamRegistry
 from app.errors import ResponseTooLarge
 from app.outbound.charsets import charset_of, decoded
 from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
 
-_MOST_WRAPPED: Final = 16 << 20
-"""Bytes of text or binary that are turned into JSON; a longer answer must be taken as it is."""
+_MAX_CONVERTED: Final = 16 << 20
+"""Bytes of text or binary that are converted into JSON; a longer response must be taken as it is."""
 
-_MADE_SURE: Final = 64 << 10
+_MAX_VERIFIED: Final = 64 << 10
 _UTF8: Final = (None, "utf-8", "utf8", "us-ascii", "ascii")
 _QUICK: Final = 256 << 10
 _JSON: Final = b"application/json"
@@ -35,9 +38,10 @@ _GUARDS: Final = (
 )
 # What nginx obeys: events must not wait in a proxy until there are enough of them.
 _UNBUFFERED: Final = ((b"x-accel-buffering", b"no"),)
+_REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 
-class Answer:
+class BytesResponse:
     """An ASGI response of one body that is here already."""
 
     __slots__ = ("body", "headers", "status_code")
@@ -48,123 +52,134 @@ class Answer:
         self.status_code = status_code
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI.
-        """Sends it."""
+        """Send the head and the body."""
         headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
-class Streamed:
-    """An ASGI response that passes an upstream's answer on as it arrives, and lets go when the caller
-    leaves. `beginning` is what was read of it already.
+class StreamedResponse:
+    """An ASGI response that passes an upstream's body on as it arrives, and closes it when the client leaves.
+
+    `beginning` is what was read of it already.
     """
 
-    __slots__ = ("attempt", "beginning", "headers", "result", "streams")
+    __slots__ = ("_beginning", "_outcome", "_result", "_streams", "headers")
     status_code = 200
 
     def __init__(
-        self, result: Result, headers: Headers, attempt: Attempt, *, streams: Streams, beginning: bytes = b""
+        self,
+        result: Result,
+        headers: Headers,
+        outcome: CallOutcome,
+        *,
+        streams: StreamRegistry,
+        beginning: bytes = b"",
     ) -> None:
-        self.beginning = beginning
-        self.result = result
+        self._result = result
         self.headers = headers
-        self.attempt = attempt
-        self.streams = streams
+        self._outcome = outcome
+        self._streams = streams
+        self._beginning = beginning
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI.
-        """Sends it; raises what the stream raises, so that the server cuts the connection."""
-        attempt = self.attempt
-        watcher = asyncio.create_task(cancel_when_gone(receive, asyncio.current_task()))
-        writer = self.streams.writer(send)
+        """Send the response; raise what its stream raises, so that the server cuts the connection."""
+        outcome = self._outcome
+        result = self._result
+        clock = self._streams.clock
+        writer = ResponseWriter(send, clock=clock, stall=self._streams.stall)
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.headers})
-            if self.beginning:
-                if attempt.bodies is not None:
-                    attempt.bodies.result.add(self.beginning)
-                await writer.write(self.beginning)
-                self.beginning = b""
-            async for piece in self.result.iterate():
-                if attempt.bodies is not None:
-                    attempt.bodies.result.add(piece)
-                await writer.write(piece)
-            if attempt.durable:
-                await attempt.conclude(upstream_status=self.result.status, response_bytes=writer.sent)
-            await writer.write(b"", more=False)
+            with DisconnectWatch(partial(until_disconnected, receive), clock) as watch:
+                watch.begin(after=0)
+                await send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": self.headers}
+                )
+                if self._beginning:
+                    beginning, self._beginning = self._beginning, b""
+                    outcome.add_result(beginning)
+                    await writer.write(beginning)
+                async for piece in result.iterate():
+                    outcome.add_result(piece)
+                    await writer.write(piece)
+                if outcome.durable:
+                    await outcome.conclude(upstream_status=result.status, response_bytes=writer.sent)
+                await writer.write(b"", more=False)
         except BaseException as caught:  # noqa: BLE001 - it is recorded, and raised again.
-            error = writer.at_fault(caught, seconds=attempt.seconds())
-            attempt.fail(error, response_bytes=writer.sent, upstream_status=self.result.status)
-            if not (isinstance(error, asyncio.CancelledError) and gone(watcher)):
+            error = writer.attribute(caught, seconds=outcome.seconds())
+            await outcome.fail(error, response_bytes=writer.sent, upstream_status=result.status)
+            if not isinstance(error, ClientDisconnected):
                 raise error from None
         else:
-            attempt.settle(upstream_status=self.result.status, response_bytes=writer.sent)
+            outcome.complete(upstream_status=result.status, response_bytes=writer.sent)
         finally:
-            watcher.cancel()
-            await self.result.aclose()
+            await result.aclose()
 
 
 async def respond(
-    result: Result, *, accept: Accepted, attempt: Attempt, streams: Streams
-) -> Answer | Streamed | EventStream:
-    """The response to a call that succeeded.
+    result: Result, *, accept: AcceptedTypes, outcome: CallOutcome, streams: StreamRegistry
+) -> BytesResponse | StreamedResponse | EventStreamResponse:
+    """Return the response to a call that succeeded with `result`.
 
-    JSON of at most 64 KiB is made sure to be JSON for a caller that takes nothing else; of more, the
-    beginning is waited for and the rest is passed on as it arrives, on the upstream's word that it is JSON.
+    JSON of at most 64 KiB is verified for a client that takes nothing else; of more, the beginning is waited
+    for and the rest is passed on as it arrives, on the upstream's word that it is JSON.
 
-    Without a body on the way, the attempt is settled here. Raises ResponseTooLarge for text or binary of more
-    than 16 MiB that would have to be wrapped into JSON, and what the stream raises.
+    A stream that is read to its end here is recorded here. Raises ResponseTooLarge for text or binary of more
+    than 16 MiB that would have to be converted into JSON, and what the stream raises.
     """
-    if attempt.bodies is not None:
-        attempt.bodies.result.media_type = result.media_type
     media = result.media_type.partition(";")[0].strip().lower()
-    # Of a protocol that has only events, there is no other answer.
-    only_events = result.events is not None and result.stream is None and result.body is None
-    if accept.events and (only_events or accept.as_events(media)):
-        form = form_of(accept.events)
-        headers = _headers(result, attempt)
-        headers += [(b"content-type", form.media_type.encode()), *_UNBUFFERED]
-        return EventStream(result, headers, attempt, form=form, streams=streams)
+    if accept.events and result.events is not None:
+        # Of a protocol that has only events, there is no other response.
+        only_events = result.stream is None and result.body is None
+        if only_events or accept.as_events(media):
+            form = event_format(accept.events)
+            headers = [
+                *_headers(result, outcome), (b"content-type", form.media_type.encode()), *_UNBUFFERED,
+            ]  # fmt: skip
+            return EventStreamResponse(result, headers, outcome, event_format=form, streams=streams)
     if accept.only_json("application/octet-stream") and result.coded:
         media = "application/octet-stream"
         result.headers = [pair for pair in result.headers if pair[0] != "Content-Encoding"]
+    streamed = result.stream is not None or result.events is not None
     if accept.only_json(media):
         body, complete = b"", False
         if is_json(media) and charset_of(result.media_type) in _UTF8:
-            body, complete = await result.begin(_MADE_SURE)
+            body, complete = await result.begin(_MAX_VERIFIED)
             if not complete:
                 beginning = body.removeprefix(codecs.BOM_UTF8)
                 # Read first: what was masked in the beginning stands in the headers.
-                headers = [*_headers(result, attempt), (b"content-type", _JSON)]
-                return Streamed(result, headers, attempt, streams=streams, beginning=beginning)
+                headers = [*_headers(result, outcome), (b"content-type", _JSON)]
+                return StreamedResponse(result, headers, outcome, streams=streams, beginning=beginning)
         if not complete:
             body = await _collected(result)
         body = await _converted(body, media, result.media_type)
-        headers = [*_headers(result, attempt), (b"content-type", _JSON)]
+        headers = [*_headers(result, outcome), (b"content-type", _JSON)]
     elif result.stream is not None:
-        headers = [*_headers(result, attempt), *_content_type(result.media_type)]
-        return Streamed(result, headers, attempt, streams=streams)
+        headers = [*_headers(result, outcome), *_content_type(result.media_type)]
+        return StreamedResponse(result, headers, outcome, streams=streams)
     else:
         body = result.body or b""
-        headers = _headers(result, attempt)
+        headers = _headers(result, outcome)
         if body:
             headers += _content_type(result.media_type)
-    if attempt.bodies is not None:
-        attempt.bodies.result.add(body)
-    attempt.settle(upstream_status=result.status, response_bytes=len(body))
-    if attempt.stored is not None:
-        await attempt.kept()
-    return Answer(body, headers)
+    if streamed:
+        outcome.add_result(body)
+        await outcome.conclude(upstream_status=result.status, response_bytes=len(body))
+    return BytesResponse(body, headers)
 
 
-def _headers(result: Result, attempt: Attempt) -> Headers:
-    total = attempt.seconds() * 1000
-    upstream = attempt.upstream_seconds * 1000
-    timing = b"gateway;dur=%.2f, upstream;dur=%.2f" % (max(total - upstream, 0.0), upstream)
+def _headers(result: Result, outcome: CallOutcome) -> Headers:
     headers: Headers = [
-        (b"x-call-id", attempt.call_id.encode()),
+        (b"x-call-id", outcome.call_id.encode()),
         (b"x-upstream-status", b"%d" % result.status),
-        (b"server-timing", timing),
         *_GUARDS,
     ]
+    if outcome.replayed:
+        headers.append(_REPLAYED)
+    else:
+        total = outcome.seconds() * 1000
+        upstream = outcome.upstream_seconds * 1000
+        timing = b"gateway;dur=%.2f, upstream;dur=%.2f" % (max(total - upstream, 0.0), upstream)
+        headers.append((b"server-timing", timing))
     headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in result.headers]
     return headers
 
@@ -184,11 +199,11 @@ async def _collected(result: Result) -> bytes:
     async with contextlib.aclosing(result.iterate()) as stream:  # type: ignore[type-var]
         async for piece in stream:
             size += len(piece)
-            if size > _MOST_WRAPPED:
+            if size > _MAX_CONVERTED:
                 await result.aclose()
                 raise ResponseTooLarge(
-                    f"The answer has more than {_MOST_WRAPPED} bytes and is not JSON: "
-                    "ask for it with `Accept: */*`, then it is passed on as it is."
+                    f"The response has more than {_MAX_CONVERTED} bytes and is not JSON: "
+                    "request it with `Accept: */*`, then it is passed on as it is."
                 )
             pieces.append(piece)
     return b"".join(pieces)

@@ -1,153 +1,167 @@
-"""The natural way of a call: plan, arguments, deadline, a place at the upstream, and its answer."""
+"""The execution of a call, whichever interface it came in by; nothing here knows a web framework.
+
+    find the tool -> validate the arguments -> rate limits -> [idempotency key] -> [response cache]
+        -> permit of the upstream -> [intent on record] -> credentials, upstream, retries -> record
+
+`execute` returns a CallOutcome for whatever may be expected to happen, errors included: its interface writes
+that in its own form. Only a cancellation from elsewhere is raised.
+"""
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
+
+import orjson
 
 from app.call_log.bodies import BodyKeeper
 from app.call_log.entries import Recorder
 from app.calls.arguments import LARGE
-from app.calls.cached_calls import remembered
-from app.calls.event_stream import Streams
-from app.calls.quota import Quota
-from app.calls.rate_limits import allowed
-from app.calls.recording import Attempt
-from app.calls.sending import prepared, send
+from app.calls.context import CallContext, CallOutcome
+from app.calls.disconnect import DisconnectWatch
+from app.calls.idempotency_store import IdempotencyStore
+from app.calls.idempotent_call import IdempotentCall
+from app.calls.rate_limiter import RateLimiter
+from app.calls.recorder import CallRecorder
+from app.calls.request import CallRequest
+from app.calls.response_cache import CacheKey, ResponseCache, credential_identity
+from app.calls.retries import prepare_call, send
 from app.catalog import Catalog
 from app.catalog.plan import Plan, Uncallable
 from app.deadlines import Bound, Timers
-from app.errors import AuditUnavailable, NotFound, TimeOver, again
+from app.errors import AuditUnavailable, GatewayError, NotFound, TimeOver, again
 from app.outbound.credentials import CredentialResolver
 from app.protocols.base import Result
+from app.schemas import TOOL_NAME
+from app.security.identity import travelled
 from app.security.principal import Principal
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracer
 
+_NAME: Final = re.compile(TOOL_NAME)
+
 
 @dataclass(slots=True)
-class Rooms:
-    """What a call goes through; one for the whole application.
+class CallServices:
+    """What calls go through; one for the whole application.
 
-    `body_bytes` bounds the arguments, `longest_wait` (seconds) a Retry-After that is waited for. `tracer` is
-    None while calls are not traced.
+    `call_log` stores the records, and bodies by `bodies` (None: they are not recorded). `max_retry_after`
+    (seconds) bounds a Retry-After that is waited for, `max_stored_bytes` a result that is stored under an
+    idempotency key. `tracer` is None while calls are not traced. `identity` is this gateway in CDN-Loop.
     """
 
     catalog: Catalog
     resolver: CredentialResolver
     clock: Timers
-    calls: Recorder
+    call_log: Recorder
     metrics: Metrics
-    body_bytes: int
-    longest_wait: float
-    streams: Streams
-    quota: Quota
+    rate_limiter: RateLimiter
+    idempotency: IdempotencyStore
+    response_cache: ResponseCache
+    max_retry_after: float
+    max_stored_bytes: int
+    identity: str = ""
     tracer: Tracer | None = None
     bodies: BodyKeeper | None = None
-    argument_values: int = 400_000
-    """How many values arguments may have, see `parse_arguments`."""
-    identity: str = ""
-    """Who this gateway is in CDN-Loop."""
 
 
-async def admitted(
-    name: str, arguments: Any, *, principal: Principal, rooms: Rooms, attempt: Attempt
-) -> Plan:
-    """The plan of a tool by canonical name or alias, whose arguments fit and which may be called now.
+async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
+    """Call a tool, and return its result or the error that it failed with.
 
-    Raises NotFound (unknown, invisible or disabled), InvalidArguments and RateLimited.
+    The error is one of `describe`'s, RateLimited, LoopDetected, CircuitOpen, OriginBusy, TimeOver,
+    AuditUnavailable, one of `IdempotentCall.result`, of resolving credentials or of an adapter
+    (`protocols.base`), or what `request.read` raised.
     """
-    plan = attempt.plan = await _plan(name, principal, rooms.catalog)
-    if attempt.request_bytes > LARGE:
-        await asyncio.to_thread(plan.validate, arguments)
-    else:
-        plan.validate(arguments)
-    if principal.rate is not None or plan.rate is not None:
-        attempt.standing = await allowed(plan, principal, rooms.quota.rates)
-    return plan
-
-
-async def call(
-    plan: Plan,
-    arguments: dict[str, Any],
-    *,
-    principal: Principal,
-    rooms: Rooms,
-    attempt: Attempt,
-    by: float | None = None,
-    events: bool = False,
-) -> Result:
-    """Calls what was `admitted`; the result must be read or closed, then the attempt ended.
-
-    `by` is the `loop.time()` at which the caller wants its answer; the tool's own limit may come before.
-    `events` asks for the answer as events, which may last for the limit `stream`. Raises CircuitOpen,
-    OriginBusy, TimeOver, AuditUnavailable, what resolving credentials raises, and what an adapter raises
-    (`protocols.base`).
-    """
-    # Waiting for a place, a token and further attempts all count.
-    began = rooms.clock.loop.time()
-    deadline = began + plan.limits.total
-    ends = began + plan.limits.stream if events else None
-    if by is not None:
-        if by < (deadline if ends is None else ends):
-            attempt.hurried = by
-        deadline = min(deadline, by)
-        ends = None if ends is None else min(ends, by)
-    if plan.cache is None or events:
-        return await _placed(plan, arguments, rooms=rooms, attempt=attempt, deadline=deadline, ends=ends)
-    fetch = partial(_placed, plan, arguments, rooms=rooms, attempt=attempt, deadline=deadline, ends=None)
-    return await remembered(
-        plan, arguments, answers=rooms.quota.answers, caller=principal.key_id, fetch=fetch, deadline=deadline,
-        attempt=attempt,
-    )  # fmt: skip
-
-
-async def _placed(
-    plan: Plan,
-    arguments: dict[str, Any],
-    *,
-    rooms: Rooms,
-    attempt: Attempt,
-    deadline: float,
-    ends: float | None,
-) -> Result:
-    """The upstream's answer, once there is a place for the call; TimeOver where there is no time for it."""
-    if rooms.clock.loop.time() >= deadline:
-        raise TimeOver("The call's time was over before it could be sent.")
-    if not attempt.permit:
-        attempt.permit = plan.upstream.enter() or await plan.upstream.wait(deadline)
-    if rooms.calls.durable and not plan.safe and not attempt.on_record:
-        try:
-            with Bound(rooms.clock, deadline):
-                await attempt.intend((ends or deadline) - rooms.clock.loop.time())
-        except TimeoutError:
-            raise AuditUnavailable("The call was not on record in its time. It was not made.") from None
-    return await send(
-        plan,
-        arguments,
-        resolver=rooms.resolver,
-        deadline=deadline,
-        ends=ends,
-        longest_wait=rooms.longest_wait,
-        attempt=attempt,
+    recorder = CallRecorder(
+        request,
+        call_log=services.call_log,
+        metrics=services.metrics,
+        tracer=services.tracer,
+        body_keeper=services.bodies,
     )
+    context = CallContext(request, recorder)
+    outcome = CallOutcome(context)
+    try:
+        with DisconnectWatch(request.disconnected, services.clock) as watch:
+            _check_name(request.tool)
+            if request.read is not None:
+                await request.read(request)
+            body = request.body
+            recorder.add_arguments(orjson.dumps(request.arguments) if body is None else body)
+            if request.cdn_loop:
+                context.headers = travelled(request.cdn_loop, services.identity)
+            watch.begin()
+            await _admit(context, services)
+            if request.idempotency_key is not None:
+                outcome.result = await _perform_once(context, services, request.idempotency_key)
+            else:
+                result = outcome.result = await _perform(context, services, events=request.accepts_events)
+                recorder.begin_result(result.media_type)
+                if result.stream is None and result.events is None:
+                    whole = result.body or b""
+                    recorder.add_result(whole)
+                    context.complete(upstream_status=result.status, response_bytes=len(whole))
+                    if recorder.stored is not None:
+                        await recorder.wait_recorded()
+    except Exception as error:  # noqa: BLE001 - it is recorded, and the interface gets it.
+        outcome.result, outcome.error = None, error
+        if not context.detached:
+            context.fail(error)
+        if recorder.stored is not None and isinstance(error, GatewayError):
+            await recorder.wait_recorded()
+    except BaseException as error:
+        if not context.detached:
+            context.fail(error)
+        raise
+    return outcome
 
 
-def begin(name: str, principal: Principal, *, rooms: Rooms, head: Mapping[bytes, bytes]) -> Attempt:
-    """A call that has come in; `head` are its headers."""
-    return Attempt(name, principal, calls=rooms.calls, metrics=rooms.metrics, head=head, keeper=rooms.bodies)
+async def describe(request: CallRequest, services: CallServices) -> dict[str, Any]:
+    """Return the exact upstream request that `execute` would send, secrets as `***`; nothing is sent.
+
+    No token is requested, and nothing is counted or recorded. Raises NotFound (unknown, invisible or
+    disabled), InvalidArguments, InvalidInput where the tool's own schema is unusable, and what `request.read`
+    raises.
+    """
+    _check_name(request.tool)
+    if request.read is not None:
+        await request.read(request)
+    plan = await _find_plan(request.tool, request.principal, services.catalog)
+    plan.validate(request.arguments)
+    credentials = services.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
+    return plan.adapter.describe(prepare_call(plan, request.arguments, credentials, call_id="", deadline=0.0))
 
 
-async def describe(name: str, arguments: Any, *, principal: Principal, rooms: Rooms) -> dict[str, Any]:
-    """The exact upstream request that `call` would send, secrets as `***`; no token is asked for."""
-    plan = await _plan(name, principal, rooms.catalog)
-    plan.validate(arguments)
-    credentials = rooms.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
-    return plan.adapter.describe(prepared(plan, arguments, credentials, call_id="", deadline=0.0))
+async def _admit(context: CallContext, services: CallServices) -> None:
+    """Set the plan of the tool, whose arguments fit, and count the call against the rate limits."""
+    request = context.request
+    principal = request.principal
+    plan = await _find_plan(request.tool, principal, services.catalog)
+    context.plan = context.recorder.plan = plan
+    if context.recorder.request_bytes > LARGE:
+        await asyncio.to_thread(plan.validate, request.arguments)
+    else:
+        plan.validate(request.arguments)
+    if principal.rate is not None or plan.rate is not None:
+        context.rate_limit_state = await services.rate_limiter.admit(
+            principal.tenant_id,
+            key_id=principal.key_id,
+            key=principal.rate,
+            provider_id=plan.provider_id,
+            provider=plan.rate,
+        )
 
 
-async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
+def _check_name(name: str) -> None:
+    """No tool has another kind of name, and PostgreSQL could not even be queried for some of them."""
+    if _NAME.fullmatch(name) is None:
+        raise NotFound("There is no tool of this name.")
+
+
+async def _find_plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
+    """The plan of a tool by canonical name or alias, which the principal may call."""
     try:
         plan = await catalog.plan(name)
     except Uncallable as unusable:
@@ -160,3 +174,73 @@ async def _plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
     if not plan.enabled:
         raise NotFound(f"The tool {plan.name} is disabled.")
     return plan
+
+
+def _perform(context: CallContext, services: CallServices, *, events: bool = False) -> Awaitable[Result]:
+    """The result of a call that may be made, from the cache or from the upstream, within its deadlines.
+
+    Waiting for a permit, for a token and for retries all count.
+    """
+    context.set_deadlines(services.clock.loop.time(), events=events)
+    if context.plan.cache is None or events:
+        return _send(context, services)
+    return _cached(context, services)
+
+
+async def _perform_once(context: CallContext, services: CallServices, key: str) -> Result:
+    """The result of the one call that is made under an idempotency key."""
+    deadline = context.request.deadline
+    seconds = context.plan.limits.total
+    if deadline is not None:
+        seconds = min(max(deadline - services.clock.loop.time(), 0.0), seconds)
+    once = IdempotentCall(
+        context,
+        services.idempotency,
+        perform=partial(_perform, context, services),
+        max_bytes=services.max_stored_bytes,
+    )
+    return await once.result(key, seconds=seconds)
+
+
+async def _cached(context: CallContext, services: CallServices) -> Result:
+    """The result from the response cache, or that of a call with the headers of a conditional request."""
+    plan = context.plan
+    rule = plan.cache
+    request = context.request
+    exact = plan.adapter.exact(prepare_call(plan, request.arguments, (), call_id="", deadline=0.0))
+    if rule is None or exact is None:
+        return await _send(context, services)
+    key = CacheKey(
+        exact,
+        identity=credential_identity(plan),
+        client=request.principal.key_id,
+        rule=rule,
+        cache_control=request.cache_control,
+        deadline=context.deadline,
+    )
+    headers = context.headers
+
+    async def fetch(conditions: tuple[tuple[str, str], ...]) -> Result:
+        context.headers = headers + conditions
+        return await _send(context, services)
+
+    return await services.response_cache.get(key, fetch)
+
+
+async def _send(context: CallContext, services: CallServices) -> Result:
+    """The upstream's response, once there is a permit for the call; TimeOver where no time is left."""
+    plan = context.plan
+    recorder = context.recorder
+    deadline = context.deadline
+    if services.clock.loop.time() >= deadline:
+        raise TimeOver("The call's time was over before it could be sent.")
+    if not context.permit:
+        context.permit = plan.upstream.enter() or await plan.upstream.wait(deadline)
+    if recorder.durable and not plan.safe and not recorder.on_record:
+        try:
+            with Bound(services.clock, deadline):
+                ends = context.events_deadline or deadline
+                await recorder.record_intent(ends - services.clock.loop.time())
+        except TimeoutError:
+            raise AuditUnavailable("The call was not on record in its time. It was not made.") from None
+    return await send(context, resolver=services.resolver, max_retry_after=services.max_retry_after)

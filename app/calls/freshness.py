@@ -1,8 +1,8 @@
-"""How long an answer may be used again: RFC 9111 (HTTP caching), as the one client that the gateway is.
+"""How long a response may be reused: RFC 9111 (HTTP caching), as the one client that the gateway is.
 
-For the upstream all callers are one user agent with one credential, and answers are only shared among calls
+For the upstream all clients are one user agent with one credential, and responses are only shared among calls
 that would be the same request with the same credential. So the cache is a private one in the sense of the
-RFC, that obeys `s-maxage` too, and keeps what is marked `private` for each caller apart. An upstream's word
+RFC, that obeys `s-maxage` too, and keeps what is marked `private` for each client apart. An upstream's word
 can only shorten what the registrar allows (`limits.cache`).
 """
 
@@ -16,19 +16,19 @@ from typing import Final
 from app.catalog.rules import CacheRule
 
 _DIRECTIVE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,;]*)))?")
-# What decides about an answer's life; a later 304 may change each of these.
-_DECISIVE: Final = frozenset(
+# What decides about the freshness of a response; a later 304 may change each of these.
+_RELEVANT: Final = frozenset(
     {"cache-control", "pragma", "expires", "date", "age", "vary", "etag", "last-modified"}
 )
 _FOREVER: Final = 10 * 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """What an answer's own headers say about its use; times in seconds."""
+class Freshness:
+    """What a response's own headers say about its reuse; times in seconds."""
 
-    fresh: float
-    """Until this age it may be used without asking."""
+    lifetime: float
+    """Until this age it may be used without a request to the upstream."""
     age: float
     """Its age when it arrived."""
     private: bool
@@ -40,8 +40,7 @@ class Life:
     """The headers that this came from, by lower-case name."""
 
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """The headers that ask whether it is still so (RFC 9110 section 13.1); none where it cannot be
-        asked."""
+        """Return the headers of a conditional request (RFC 9110 section 13.1), where it can be made."""
         found = []
         if self.etag:
             found.append(("If-None-Match", self.etag))
@@ -50,33 +49,38 @@ class Life:
         return tuple(found)
 
     def confirms(self, headers: Mapping[str, str]) -> bool:
-        """Whether a 304 with these headers speaks of this very answer."""
-        etag = decisive(headers).get("etag", "")
+        """Whether a 304 with these headers confirms this very response."""
+        etag = relevant_headers(headers).get("etag", "")
         return not etag or not self.etag or _opaque(etag) == _opaque(self.etag)
 
 
-def decisive(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those headers that decide, by lower-case name; repeated ones as one (RFC 9110 section 5.3)."""
+def relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that decide, by lower-case name; repeated ones as one (RFC 9110 section 5.3)."""
     found: dict[str, str] = {}
     for name, value in headers.items():
         lowered = name.lower()
-        if lowered in _DECISIVE:
+        if lowered in _RELEVANT:
             found[lowered] = f"{found[lowered]}, {value}" if lowered in found else value
     return found
 
 
-def life_of(headers: Mapping[str, str], rule: CacheRule) -> Life | None:
-    """The life of an answer with these headers (`decisive` ones); None where it must not be kept at all."""
-    said = directives(headers.get("cache-control", ""))
-    if "no-store" in said or "*" in headers.get("vary", ""):
+def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | None:
+    """Return the freshness of a response with these `relevant_headers`; None where it must not be cached."""
+    directives = parse_cache_control(headers.get("cache-control", ""))
+    if "no-store" in directives or "*" in headers.get("vary", ""):
         return None
-    private = "private" in said
-    fresh = min(_freshness(headers, said, shared=not private, assumed=rule.assumed), rule.seconds)
-    grace = min(rule.stale_if_error, _seconds(said.get("stale-if-error"), otherwise=rule.stale_if_error))
-    if "must-revalidate" in said or "no-cache" in said or ("proxy-revalidate" in said and not private):
+    private = "private" in directives
+    lifetime = min(_lifetime(headers, directives, shared=not private, assumed=rule.assumed), rule.seconds)
+    grace = min(
+        rule.stale_if_error, _seconds(directives.get("stale-if-error"), otherwise=rule.stale_if_error)
+    )
+    strict = (
+        {"must-revalidate", "no-cache"} if private else {"must-revalidate", "no-cache", "proxy-revalidate"}
+    )
+    if not strict.isdisjoint(directives):
         grace = 0.0
-    life = Life(
-        fresh=fresh,
+    found = Freshness(
+        lifetime=lifetime,
         age=_age(headers),
         private=private,
         stale_if_error=grace,
@@ -84,14 +88,14 @@ def life_of(headers: Mapping[str, str], rule: CacheRule) -> Life | None:
         last_modified=_sendable(headers.get("last-modified", "")),
         headers=headers,
     )
-    if life.fresh + life.stale_if_error <= life.age and not life.conditions():
+    if found.lifetime + found.stale_if_error <= found.age and not found.conditions():
         return None
-    return life
+    return found
 
 
-def directives(text: str) -> dict[str, str | None]:
-    """The members of a Cache-Control header, names in lower case. Of one that is said twice with numbers, the
-    smaller counts (RFC 9111 section 4.2.1 leaves it to us)."""
+def parse_cache_control(text: str) -> dict[str, str | None]:
+    """Return the directives of a Cache-Control header, names in lower case. Of one that is given twice with
+    numbers, the smaller counts (RFC 9111 section 4.2.1 leaves it to us)."""
     found: dict[str, str | None] = {}
     for match in _DIRECTIVE.finditer(text):
         name = match[1].lower()
@@ -102,25 +106,27 @@ def directives(text: str) -> dict[str, str | None]:
     return found
 
 
-def longest_age(said: Mapping[str, str | None]) -> float:
-    """How old an answer a caller takes that sent these directives."""
-    if "no-cache" in said:
+def max_age(directives: Mapping[str, str | None]) -> float:
+    """Return how old, in seconds, a response a client takes that sent these directives."""
+    if "no-cache" in directives:
         return 0.0
-    return _seconds(said["max-age"], otherwise=0) if "max-age" in said else _FOREVER
+    return _seconds(directives["max-age"], otherwise=0) if "max-age" in directives else _FOREVER
 
 
-def _freshness(
-    headers: Mapping[str, str], said: Mapping[str, str | None], *, shared: bool, assumed: float
+def _lifetime(
+    headers: Mapping[str, str], directives: Mapping[str, str | None], *, shared: bool, assumed: float
 ) -> float:
     """Section 4.2.1, but for heuristics, in whose place the registrar's word stands."""
-    if "no-cache" in said:
+    if "no-cache" in directives:
         return 0.0
     for name in ("s-maxage", "max-age") if shared else ("max-age",):
-        if name in said:
-            return _seconds(said[name], otherwise=0)
+        if name in directives:
+            return _seconds(directives[name], otherwise=0)
     if "expires" in headers:
-        expires = _moment(headers["expires"])
-        return 0.0 if expires is None else max(expires - (_moment(headers.get("date")) or time.time()), 0.0)
+        expires = _parse_date(headers["expires"])
+        return (
+            0.0 if expires is None else max(expires - (_parse_date(headers.get("date")) or time.time()), 0.0)
+        )
     if "no-cache" in headers.get("pragma", "").lower():
         return 0.0
     return assumed
@@ -128,7 +134,7 @@ def _freshness(
 
 def _age(headers: Mapping[str, str]) -> float:
     """Section 4.2.3; the time of the transfer is left out, which is at most the call's."""
-    date = _moment(headers.get("date"))
+    date = _parse_date(headers.get("date"))
     apparent = 0.0 if date is None else max(time.time() - date, 0.0)
     # A date has whole seconds: what has just been made would look up to one second old.
     apparent = max(apparent - 1.0, 0.0)
@@ -142,7 +148,7 @@ def _seconds(value: str | None, *, otherwise: float) -> float:
     return float(min(int(value[:12]), _FOREVER))
 
 
-def _moment(value: str | None) -> float | None:
+def _parse_date(value: str | None) -> float | None:
     if value is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Outcomes under an Idempotency-Key (draft-ietf-httpapi-idempotency-key-header): a call is carried out once.
+"""Calls under an Idempotency-Key (draft-ietf-httpapi-idempotency-key-header) are carried out once.
 
-    begin ---> Lease      the call may be made; then keep(), release() or nothing
-          |--> Kept       it was made: here is how it ended
-          '--> an error   it runs, nobody knows how it ended, or the key was used for another call
+    begin ---> IdempotencyLease   the call may be made; then store(), release() or nothing
+          |--> StoredOutcome      it was made: here is how it ended
+          '--> an error           it runs, nobody knows how it ended, or the key was used for another call
 
 Rows live in PostgreSQL, because the promise must outlast a restart of everything else. A process that dies in
 the middle leaves a row without an outcome; when the call's time is over, nobody can know any more whether the
@@ -19,7 +19,7 @@ from sqlalchemy import text
 
 from app.background import Reports, Watched, end_tasks, repeat
 from app.call_log.entries import CallEntry
-from app.calls.outcome_store import Beginning, Ending, OutcomeStore, Place
+from app.calls.idempotency_table import IdempotencyTable, LeaseEnd, LeaseRequest, RowKey
 from app.database import Database
 from app.errors import IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown, TimeOver
 from app.security.vault import Vault
@@ -28,7 +28,7 @@ from app.security.vault import Vault
 _GRACE_SECONDS: Final = 15.0
 _SWEEP_SECONDS: Final = 300.0
 _STOP_SECONDS: Final = 30.0
-_LONGEST_PAUSE: Final = 5
+_MAX_RETRY_AFTER: Final = 5
 _SWEEPING: Final = Reports(
     away="expired idempotency keys stay for now: the database is away",
     failed="expired idempotency keys could not be deleted",
@@ -41,8 +41,8 @@ _SWEEP = text(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A call under a key. `text` is the caller's own, `content` is what must be the same each time (tool and
+class IdempotentRequest:
+    """A call under a key. `text` is the client's own, `content` is what must be the same each time (tool and
     arguments), `seconds` is how long it may take."""
 
     tenant: UUID
@@ -55,25 +55,25 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class IdempotencyLease:
     """The right to make the call. `until` is a `loop.time()`."""
 
-    asked: Asked
+    request: IdempotentRequest
     until: float
-    place: Place
+    row_key: RowKey
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """How the call `call_id` ended; `outcome` is what `keep` was given."""
+class StoredOutcome:
+    """How the call `call_id` ended; `outcome` is what `store` was given."""
 
     call_id: UUID
     outcome: bytes = field(repr=False)
 
 
-class Outcomes:
+class IdempotencyStore:
     """The outcomes of this gateway, and the calls under way that will have one. `seconds` is how long each is
-    kept from its beginning."""
+    stored, from its beginning."""
 
     def __init__(self, database: Database, vault: Vault, *, seconds: float = 86_400.0) -> None:
         self._database = database
@@ -81,87 +81,91 @@ class Outcomes:
         self._seconds = seconds
         self._watched = Watched()
         self._tasks: list[asyncio.Task[None]] = []
-        self.store = OutcomeStore(database.dsn, watched=self._watched)
+        self.table = IdempotencyTable(database.dsn, watched=self._watched)
         self.begun = 0
         self.replayed = 0
-        self.refused = 0
+        self.rejected = 0
         """Keys of another call, of one that runs, and of one that nobody knows the end of. All count since
         the start."""
 
     @property
     def lost(self) -> int:
         """Outcomes that could not be stored, since the start."""
-        return self.store.lost
+        return self.table.lost
 
-    async def begin(self, asked: Asked, *, record: CallEntry | None = None) -> Lease | Kept:
-        """Takes the key for a call, or tells how that one ended. With the key, and only with it, the call is
-        put on `record`.
+    async def begin(
+        self, request: IdempotentRequest, *, record: CallEntry | None = None
+    ) -> IdempotencyLease | StoredOutcome:
+        """Acquire the key for a call, or return how that one ended. With the key, and only with it, the
+        `record` of the call is stored.
 
         Raises IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown (both with the `call_id` of that
         call), Unavailable without PostgreSQL, Overloaded where too many calls wait for it, or TimeOver where
         the call's own time is over first: then nothing may be sent.
         """
-        if asked.seconds <= 0:
+        if request.seconds <= 0:
             raise _time_over()
-        lasts = asked.seconds + _GRACE_SECONDS
-        place = self._place(asked)
-        beginning = Beginning(
-            place, self._fingerprint(asked), asked.call_id, lease=lasts, life=max(self._seconds, lasts),
-            safe=asked.safe, record=record,
+        lasts = request.seconds + _GRACE_SECONDS
+        row_key = self._row_key(request)
+        lease_request = LeaseRequest(
+            row_key, self._fingerprint(request), request.call_id, lease=lasts, life=max(self._seconds, lasts),
+            safe=request.safe, record=record,
         )  # fmt: skip
         until = asyncio.get_running_loop().time() + lasts
         try:
-            if await self.store.take(beginning, seconds=asked.seconds):
+            if await self.table.acquire(lease_request, seconds=request.seconds):
                 self.begun += 1
-                return Lease(asked, until, place)
-            found = await self.store.read(place, seconds=asked.seconds)
+                return IdempotencyLease(request, until, row_key)
+            found = await self.table.read(row_key, seconds=request.seconds)
         except TimeoutError:
             raise _time_over() from None
         if found is None:
             # Released between the two statements.
-            self.refused += 1
+            self.rejected += 1
             raise _running(None, 1.0)
-        return self._judge(asked, found, beginning.fingerprint)
+        return self._judge(request, found, lease_request.fingerprint)
 
-    async def keep(self, lease: Lease, outcome: bytes, *, record: CallEntry | None = None) -> bool:
-        """Stores how the call ended, with its `record`; says whether that is done. While PostgreSQL is away
-        it goes on trying beside, without the record, for as long as the lease lasts."""
-        asked = lease.asked
-        sealed = self._vault.seal(outcome, context=_context(lease.place, asked.call_id))
-        return await self.store.end(Ending(lease.place, asked.call_id, sealed, lease.until, record))
+    async def store(
+        self, lease: IdempotencyLease, outcome: bytes, *, record: CallEntry | None = None
+    ) -> bool:
+        """Store how the call ended, with its `record`; return whether that is done. While PostgreSQL is away
+        it is retried in the background, without the record, for as long as the lease lasts."""
+        request = lease.request
+        sealed = self._vault.seal(outcome, context=_context(lease.row_key, request.call_id))
+        return await self.table.end(LeaseEnd(lease.row_key, request.call_id, sealed, lease.until, record))
 
-    async def release(self, lease: Lease, *, record: CallEntry | None = None) -> bool:
-        """Gives the key free, since nothing was carried out; as `keep`."""
-        return await self.store.end(Ending(lease.place, lease.asked.call_id, None, lease.until, record))
+    async def release(self, lease: IdempotencyLease, *, record: CallEntry | None = None) -> bool:
+        """Release the key, since nothing was carried out; as `store`."""
+        return await self.table.end(LeaseEnd(lease.row_key, lease.request.call_id, None, lease.until, record))
 
-    def upstream_key(self, asked: Asked, provider_id: UUID) -> str:
-        """The key under which an upstream may know the call: the same for each try, a UUID in form, and
-        nothing by which one could guess the caller's own."""
-        parts = (asked.tenant.bytes, asked.key_id.encode(), provider_id.bytes, asked.text.encode())
+    def upstream_key(self, request: IdempotentRequest, provider_id: UUID) -> str:
+        """Return the key under which an upstream may know the call: the same for each try, a UUID in form,
+        and nothing by which one could guess the client's own."""
+        parts = (request.tenant.bytes, request.key_id.encode(), provider_id.bytes, request.text.encode())
         return str(UUID(bytes=self._vault.digest("idempotency-upstream", *parts)[:16], version=4))
 
     def watch(self, task: "asyncio.Task[Any]") -> None:
-        """Keeps a task that must come to its end though nobody waits for it."""
+        """Hold a task that must come to its end though nobody waits for it."""
         self._watched.add(task)
 
     def __len__(self) -> int:
         """Tasks that are being watched, and rows that are being read or written."""
-        return len(self._watched) + len(self.store)
+        return len(self._watched) + len(self.table)
 
     async def start(self) -> None:
-        """Starts deleting what has expired."""
+        """Start deleting what has expired."""
         sweeping = repeat(self.sweep, every=_SWEEP_SECONDS, reports=_SWEEPING)
         self._tasks.append(asyncio.create_task(sweeping, name="idempotency-sweep"))
 
     async def aclose(self) -> None:
-        """Waits for the calls under way and their outcomes, for at most 30 seconds."""
+        """Wait for the calls under way and their outcomes, for at most 30 seconds."""
         await end_tasks(self._tasks)
-        await self.store.settle()
+        await self.table.settle()
         await self._watched.aclose(seconds=_STOP_SECONDS)
-        await self.store.aclose()
+        await self.table.aclose()
 
     async def sweep(self) -> int:
-        """Deletes what has expired; gives the number. Raises Unavailable."""
+        """Delete what has expired; return the number. Raises Unavailable."""
         total = 0
         while True:
             async with self._database.writing() as session:
@@ -170,22 +174,22 @@ class Outcomes:
             if number < 5000:
                 return total
 
-    def _judge(self, asked: Asked, row: Any, fingerprint: bytes) -> Kept:
+    def _judge(self, request: IdempotentRequest, row: Any, fingerprint: bytes) -> StoredOutcome:
         if row["fingerprint"] != fingerprint:
-            self.refused += 1
+            self.rejected += 1
             raise IdempotencyMismatch(
                 "This Idempotency-Key was used for another tool or other arguments: take a new one."
             )
         call_id = UUID(int=row["call_id"].int)
         if row["sealed"] is not None:
-            place = self._place(asked)
-            opened = self._vault.open(row["sealed"], context=_context(place, call_id))
+            row_key = self._row_key(request)
+            opened = self._vault.open(row["sealed"], context=_context(row_key, call_id))
             self.replayed += 1
-            return Kept(call_id, opened)
-        self.refused += 1
+            return StoredOutcome(call_id, opened)
+        self.rejected += 1
         if row["left"] > 0:
             raise _running(call_id, row["left"])
-        if asked.safe:
+        if request.safe:
             # It expired between the two statements, and the next try takes it over.
             raise _running(call_id, 1.0)
         raise IdempotencyUnknown(
@@ -194,15 +198,17 @@ class Outcomes:
             extra={"call_id": str(call_id)},
         )
 
-    def _place(self, asked: Asked) -> Place:
-        return Place(asked.tenant, asked.key_id, self._vault.digest("idempotency-key", asked.text.encode()))
+    def _row_key(self, request: IdempotentRequest) -> RowKey:
+        return RowKey(
+            request.tenant, request.key_id, self._vault.digest("idempotency-key", request.text.encode())
+        )
 
-    def _fingerprint(self, asked: Asked) -> bytes:
-        return self._vault.digest("idempotency-content", asked.content)
+    def _fingerprint(self, request: IdempotentRequest) -> bytes:
+        return self._vault.digest("idempotency-content", request.content)
 
 
-def _context(place: Place, call_id: UUID) -> tuple[str, ...]:
-    return ("outcome", place.tenant.hex, place.key_id, place.digest.hex(), call_id.hex)
+def _context(row_key: RowKey, call_id: UUID) -> tuple[str, ...]:
+    return ("outcome", row_key.tenant.hex, row_key.key_id, row_key.digest.hex(), call_id.hex)
 
 
 def _time_over() -> TimeOver:
@@ -210,9 +216,9 @@ def _time_over() -> TimeOver:
 
 
 def _running(call_id: UUID | None, left: float) -> IdempotencyRunning:
-    pause = min(max(math.ceil(left), 1), _LONGEST_PAUSE)
+    retry_after = min(max(math.ceil(left), 1), _MAX_RETRY_AFTER)
     return IdempotencyRunning(
         "The call with this Idempotency-Key has not ended yet: ask again with the same key.",
-        headers={"Retry-After": str(pause)},
+        headers={"Retry-After": str(retry_after)},
         extra={} if call_id is None else {"call_id": str(call_id)},
     )

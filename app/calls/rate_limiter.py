@@ -25,12 +25,12 @@ from app.security.vault import Vault
 __all__ = ["RateLimiter", "Standing"]
 
 _SHA: Final = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
-_BEAT_SECONDS: Final = 10.0
+_HEARTBEAT_SECONDS: Final = 10.0
 _SEEN_SECONDS: Final = 60
 
 
 class RateLimiter:
-    """Admits calls or refuses them; one per worker.
+    """Admits calls or rejects them; one per worker.
 
     `workers` is how many there are at least (the processes of this replica); `capacity` bounds the limits
     that are remembered in this process.
@@ -47,18 +47,18 @@ class RateLimiter:
     ) -> None:
         self._cache = cache
         self._vault = vault
-        self._least = workers
+        self._min_workers = workers
         self._prefix = prefix
         self._capacity = capacity
         self._buckets: OrderedDict[tuple[str, RateLimit], Bucket] = OrderedDict()
-        self._me = os.urandom(8).hex()
-        self._beat_at = 0.0
+        self._worker_id = os.urandom(8).hex()
+        self._heartbeat_at = 0.0
         self._seen_at = 0.0
         self.workers = workers
         """Workers of all replicas that had limited calls lately."""
         self.admitted = 0
-        self.refused = 0
-        self.alone = 0
+        self.rejected = 0
+        self.without_redis = 0
         """Calls that were judged without Redis. These three count since the start."""
 
     async def admit(
@@ -70,9 +70,9 @@ class RateLimiter:
         provider_id: UUID,
         provider: RateLimit | None,
     ) -> Standing:
-        """Counts a call against the limit of its key, of its provider, or of both and then of both or none.
+        """Count a call against the limit of its key, of its provider, or of both and then of both or none.
 
-        Raises RateLimited with Retry-After. Never fails because of Redis.
+        Return what the limits leave. Raises RateLimited with Retry-After. Never fails because of Redis.
         """
         found = []
         if key is not None:
@@ -81,42 +81,44 @@ class RateLimiter:
             found.append(self._bucket(tenant, "provider", provider_id.hex, provider))
         buckets = tuple(found)
         redis = self._cache.redis()
-        standing = None if redis is None else await self._ask(redis, tenant, buckets)
+        standing = None if redis is None else await self._count_in_redis(redis, tenant, buckets)
         if standing is None:
-            self.alone += 1
+            self.without_redis += 1
             standing = admit(buckets, time.monotonic() * MICROS, share=self.workers)
         if not standing.admitted:
-            self.refused += 1
-            raise _refusal(standing)
+            self.rejected += 1
+            raise _rate_limited(standing)
         self.admitted += 1
         return standing
 
-    async def _ask(self, redis: "Redis", tenant: UUID, buckets: tuple[Bucket, ...]) -> Standing | None:
-        """What Redis says; None where it says nothing."""
+    async def _count_in_redis(
+        self, redis: "Redis", tenant: UUID, buckets: tuple[Bucket, ...]
+    ) -> Standing | None:
+        """What the limits leave by Redis; None where it does not respond."""
         now = time.monotonic()
         keys = [bucket.name for bucket in buckets]
         arguments: list[Any] = [len(buckets)]
         for bucket in buckets:
             arguments += (repr(bucket.interval), repr(bucket.tolerance))
-        if now >= self._beat_at:
-            self._beat_at = now + _BEAT_SECONDS
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + _HEARTBEAT_SECONDS
             keys.append(f"{self._prefix}{_slot(tenant)}workers")
-            arguments += (self._me, _SEEN_SECONDS)
+            arguments += (self._worker_id, _SEEN_SECONDS)
         with self._cache:
             fits, workers, *micros = await _run(redis, keys, arguments)
             aheads = [float(ahead) for ahead in micros]
             if workers:
-                self._count(workers, now)
+                self._set_workers(workers, now)
             at = time.monotonic() * MICROS
             for bucket, ahead in zip(buckets, aheads, strict=True):
                 bucket.tat = at + ahead
             return Standing(buckets, aheads, admitted=bool(fits))
         return None
 
-    def _count(self, workers: int, now: float) -> None:
+    def _set_workers(self, workers: int, now: float) -> None:
         """Fewer are believed only after a while: Redis may have been emptied."""
         if workers >= self.workers or now - self._seen_at > _SEEN_SECONDS:
-            self.workers = max(workers, self._least)
+            self.workers = max(workers, self._min_workers)
             self._seen_at = now
 
     def _bucket(self, tenant: UUID, kind: str, owner: str, limit: RateLimit) -> Bucket:
@@ -149,7 +151,7 @@ async def _run(redis: "Redis", keys: list[str], arguments: list[Any]) -> list[in
     return cast("list[int]", reply)
 
 
-def _refusal(standing: Standing) -> RateLimited:
+def _rate_limited(standing: Standing) -> RateLimited:
     whose = {"key": "this API key", "provider": "the tool's provider"}
     bucket = standing.refusing()
     seconds = standing.retry_after()

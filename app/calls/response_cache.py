@@ -1,12 +1,12 @@
-"""Answers kept in the memory of a worker, for tools without effects whose provider opted in (`limits.cache`).
+"""Responses cached in the memory of a worker, for tools without effects of providers with `limits.cache`.
 
     look up --> fresh: hit
        |------> being fetched by another call: wait for that
        '------> fetch, with If-None-Match where an older one is there: miss or revalidated
 
-Nothing is written anywhere, and nothing outlives the process. An answer belongs to the exact request with
-the exact credential, and where it is `private` to its caller, too. One call fetches for all that wait; when
-its caller leaves, one of the others goes on.
+Nothing is written anywhere, and nothing outlives the process. A response belongs to the exact request with
+the exact credential, and where it is `private` to its client, too. One call fetches for all that wait; when
+its client leaves, one of the others goes on.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal
 
-from app.calls.freshness import Life, decisive, directives, life_of, longest_age
+from app.calls.freshness import Freshness, freshness_of, max_age, parse_cache_control, relevant_headers
+from app.catalog.plan import Plan
 from app.catalog.rules import CacheRule
 from app.deadlines import Bound, Timers
 from app.errors import (
@@ -34,40 +35,40 @@ from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Result
 
 Verdict = Literal["hit", "miss", "revalidated", "bypass", "stale"]
 Fetch = Callable[[tuple[tuple[str, str], ...]], Awaitable[Result]]
-"""Makes the call with these headers added, and gives its answer."""
+"""Make the call with these headers added, and return its result."""
 
-_LARGEST_SHARE: Final = 8
+_MAX_ENTRY_SHARE: Final = 8
 _OVERHEAD: Final = 1_024
-# For so long calls do not wait for one another where the last answer could not be shared.
-_PASS_SECONDS: Final = 10.0
-_MOST_PASSES: Final = 10_000
-_KEPT: Final = frozenset({200, 203})
+# For so long calls do not wait for one another where the last response could not be shared.
+_UNSHARED_SECONDS: Final = 10.0
+_MAX_UNSHARED: Final = 10_000
+_CACHEABLE_STATUSES: Final = frozenset({200, 203})
 
 
-class Wanted:
-    """A call whose answer may come from memory.
+class CacheKey:
+    """What a call's response is cached under, and by which rules it may be.
 
-    `exact` is the request without its credentials, `identity` names these; `cache_control` is the caller's
-    header, `deadline` a `loop.time()`.
+    `exact` is the request without its credentials, `identity` names these (`credential_identity`);
+    `cache_control` holds the client's directives, `deadline` is a `loop.time()`.
     """
 
-    __slots__ = ("cache_control", "deadline", "own", "rule", "shared")
+    __slots__ = ("cache_control", "deadline", "private", "rule", "shared")
 
     def __init__(
         self,
         exact: bytes,
         *,
         identity: bytes,
-        caller: str,
+        client: str,
         rule: CacheRule,
         cache_control: str,
         deadline: float,
     ) -> None:
         digest = blake2b(len(identity).to_bytes(4, "big") + identity + exact, digest_size=32).digest()
         self.shared = digest
-        """What an answer for everybody is kept under."""
-        self.own = digest + caller.encode()
-        """What a private one is kept under."""
+        """Of a response that may be shared by clients."""
+        self.private = digest + client.encode()
+        """Of one that is private to this client."""
         self.rule = rule
         self.cache_control = cache_control
         self.deadline = deadline
@@ -79,15 +80,15 @@ class _Entry:
     headers: list[tuple[str, str]]
     media_type: str
     body: bytes = field(repr=False)
-    life: Life
+    freshness: Freshness
     at: float
     """Monotonic, when it arrived or was confirmed."""
 
     def age(self) -> float:
-        return self.life.age + time.monotonic() - self.at
+        return self.freshness.age + time.monotonic() - self.at
 
     def size(self) -> int:
-        held = (*self.headers, *self.life.headers.items())
+        held = (*self.headers, *self.freshness.headers.items())
         return len(self.body) + sum(len(name) + len(value) for name, value in held) + _OVERHEAD
 
     def result(self, verdict: Verdict) -> Result:
@@ -95,63 +96,63 @@ class _Entry:
         return Result(status=self.status, headers=headers, media_type=self.media_type, body=self.body)
 
 
-class Answers:
-    """The answers of a worker, at most `capacity` bytes; those longest unused leave first."""
+class ResponseCache:
+    """The cached responses of a worker, at most `capacity` bytes; the least recently used goes first."""
 
     def __init__(self, clock: Timers, *, capacity: int = 32 << 20) -> None:
         self._clock = clock
         self._capacity = capacity
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._flights: dict[bytes, asyncio.Future[GatewayError | None]] = {}
-        self._passing: OrderedDict[bytes, float] = OrderedDict()
+        self._unshared: OrderedDict[bytes, float] = OrderedDict()
         self.bytes = 0
         self.verdicts: dict[Verdict, int] = dict.fromkeys(
             ("hit", "miss", "revalidated", "bypass", "stale"), 0
         )
-        """How calls were answered, since the start."""
+        """How many calls got which verdict, since the start."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def answer(self, wanted: Wanted, fetch: Fetch) -> Result:
-        """The answer, from memory or from `fetch`. Raises what `fetch` raises, and UpstreamTimeout."""
-        said = directives(wanted.cache_control) if wanted.cache_control else {}
-        if "no-store" in said or not self._capacity:
-            return self._counted("bypass", await self._fetched(fetch))
-        oldest = longest_age(said)
-        if oldest <= 0:
-            return await self._fetch(wanted, fetch, "bypass")
+    async def get(self, key: CacheKey, fetch: Fetch) -> Result:
+        """Return the response, cached or from `fetch`; raise what `fetch` raises, and UpstreamTimeout."""
+        directives = parse_cache_control(key.cache_control) if key.cache_control else {}
+        if "no-store" in directives or not self._capacity:
+            return self._count("bypass", await self._bypass(fetch))
+        limit = max_age(directives)
+        if limit <= 0:
+            return await self._fetch(key, fetch, "bypass")
         while True:
-            entry = self._found(wanted)
-            if entry is not None and entry.age() < min(entry.life.fresh, wanted.rule.seconds, oldest):
-                return self._counted("hit", entry.result("hit"))
-            flight = self._flights.get(wanted.shared)
+            entry = self._find(key)
+            if entry is not None and entry.age() < min(entry.freshness.lifetime, key.rule.seconds, limit):
+                return self._count("hit", entry.result("hit"))
+            flight = self._flights.get(key.shared)
             if flight is None:
-                return await self._lead(wanted, fetch)
-            if self._passing.get(wanted.shared, 0.0) > time.monotonic():
-                return await self._fetch(wanted, fetch, "miss")
-            error = await self._wait(flight, wanted.deadline)
+                return await self._lead(key, fetch)
+            if self._unshared.get(key.shared, 0.0) > time.monotonic():
+                return await self._fetch(key, fetch, "miss")
+            error = await self._wait_for_leader(flight, key.deadline)
             if error is not None:
-                return self._stale(wanted, again(error))
+                return self._stale_or_raise(key, again(error))
 
-    async def _lead(self, wanted: Wanted, fetch: Fetch) -> Result:
-        """Fetches for all that want the same meanwhile."""
-        flight = self._flights[wanted.shared] = self._clock.loop.create_future()
+    async def _lead(self, key: CacheKey, fetch: Fetch) -> Result:
+        """Fetch for all that wait for the same response meanwhile."""
+        flight = self._flights[key.shared] = self._clock.loop.create_future()
         outcome: GatewayError | None = None
         try:
-            return await self._fetch(wanted, fetch, "miss")
+            return await self._fetch(key, fetch, "miss")
         except GatewayError as error:
             # Who had less time than the others says nothing about how long the upstream takes.
             if not (
-                isinstance(error, (UpstreamTimeout, TimeOver)) and self._clock.loop.time() >= wanted.deadline
+                isinstance(error, (UpstreamTimeout, TimeOver)) and self._clock.loop.time() >= key.deadline
             ):
                 outcome = again(error)
             raise
         finally:
-            del self._flights[wanted.shared]
+            del self._flights[key.shared]
             flight.set_result(outcome)
 
-    async def _wait(
+    async def _wait_for_leader(
         self, flight: "asyncio.Future[GatewayError | None]", deadline: float
     ) -> GatewayError | None:
         try:
@@ -160,70 +161,74 @@ class Answers:
         except TimeoutError:
             raise UpstreamTimeout("The upstream did not answer in time.", sent=False) from None
 
-    async def _fetch(self, wanted: Wanted, fetch: Fetch, verdict: Verdict) -> Result:
-        """Asks the upstream, by the way whether an older answer still holds, and keeps what may be kept."""
-        entry = self._found(wanted)
-        conditions = entry.life.conditions() if entry is not None else ()
+    async def _fetch(self, key: CacheKey, fetch: Fetch, verdict: Verdict) -> Result:
+        """Send the call, conditionally where an older response is cached; cache the response if it may be."""
+        entry = self._find(key)
+        conditions = entry.freshness.conditions() if entry is not None else ()
         try:
             result = await fetch(conditions)
         except GatewayError as error:
             if verdict == "bypass":
                 raise
-            return self._stale(wanted, error)
+            return self._stale_or_raise(key, error)
         if result.status == 304 and entry is not None and conditions:
             await result.aclose()
-            if entry.life.confirms(result.received) and self._renew(wanted, entry, result):
-                return self._counted("revalidated", entry.result("revalidated"))
-            self._drop(wanted)
+            if entry.freshness.confirms(result.received) and self._renew(key, entry, result):
+                return self._count("revalidated", entry.result("revalidated"))
+            self._drop(key)
             result = await fetch(())
-        await self._keep(wanted, result)
-        return self._counted(verdict, _marked(result, verdict))
+        await self._store(key, result)
+        return self._count(verdict, _with_verdict(result, verdict))
 
-    async def _fetched(self, fetch: Fetch) -> Result:
-        return _marked(await fetch(()), "bypass")
+    async def _bypass(self, fetch: Fetch) -> Result:
+        return _with_verdict(await fetch(()), "bypass")
 
-    def _stale(self, wanted: Wanted, error: GatewayError) -> Result:
-        """An older answer in the place of an error that says that the upstream fails; raises the error where
-        there is none (RFC 5861 section 4)."""
-        entry = self._found(wanted) if _is_failing(error) else None
-        if entry is None or entry.age() >= entry.life.fresh + entry.life.stale_if_error:
+    def _stale_or_raise(self, key: CacheKey, error: GatewayError) -> Result:
+        """An older response in the place of an error that says that the upstream fails; raises the error
+        where there is none (RFC 5861 section 4)."""
+        entry = self._find(key) if _is_failing(error) else None
+        if entry is None or entry.age() >= entry.freshness.lifetime + entry.freshness.stale_if_error:
             raise error
-        return self._counted("stale", entry.result("stale"))
+        return self._count("stale", entry.result("stale"))
 
-    def _found(self, wanted: Wanted) -> _Entry | None:
-        for key in (wanted.shared, wanted.own):
-            entry = self._entries.get(key)
+    def _find(self, key: CacheKey) -> _Entry | None:
+        for name in (key.shared, key.private):
+            entry = self._entries.get(name)
             if entry is not None:
-                self._entries.move_to_end(key)
+                self._entries.move_to_end(name)
                 return entry
         return None
 
-    async def _keep(self, wanted: Wanted, result: Result) -> None:
-        """Keeps the answer if it may be; otherwise those who come next do not wait for one another."""
-        life = None
-        if result.status in _KEPT:
-            life = life_of(decisive(result.received), wanted.rule)
-        largest = self._capacity // _LARGEST_SHARE
-        self._drop(wanted)
-        if life is None or not await result.gather(largest - _OVERHEAD):
-            self._pass(wanted.shared)
+    async def _store(self, key: CacheKey, result: Result) -> None:
+        """Cache the response if it may be; otherwise the next calls do not wait for one another."""
+        freshness = None
+        if result.status in _CACHEABLE_STATUSES:
+            freshness = freshness_of(relevant_headers(result.received), key.rule)
+        max_bytes = self._capacity // _MAX_ENTRY_SHARE
+        self._drop(key)
+        if freshness is None or not await result.gather(max_bytes - _OVERHEAD):
+            self._set_unshared(key.shared)
             return
         entry = _Entry(
-            result.status, list(result.headers), result.media_type, result.body or b"", life, time.monotonic()
+            result.status,
+            list(result.headers),
+            result.media_type,
+            result.body or b"",
+            freshness,
+            time.monotonic(),
         )
-        if life.private:
-            self._pass(wanted.shared)
-        key = wanted.own if life.private else wanted.shared
-        self._entries[key] = entry
+        if freshness.private:
+            self._set_unshared(key.shared)
+        self._entries[key.private if freshness.private else key.shared] = entry
         self.bytes += entry.size()
         while self.bytes > self._capacity:
-            self._forget(next(iter(self._entries)))
+            self._remove(next(iter(self._entries)))
 
-    def _renew(self, wanted: Wanted, entry: _Entry, result: Result) -> bool:
-        """Takes over what a 304 says (RFC 9111 section 4.3.4); False where the answer may not be kept now."""
-        old = {name: value for name, value in entry.life.headers.items() if name not in ("age", "date")}
-        life = life_of(old | decisive(result.received), wanted.rule)
-        if life is None or life.private != entry.life.private:
+    def _renew(self, key: CacheKey, entry: _Entry, result: Result) -> bool:
+        """Apply the headers of a 304 (RFC 9111 section 4.3.4); False where it may not be cached any more."""
+        old = {name: value for name, value in entry.freshness.headers.items() if name not in ("age", "date")}
+        freshness = freshness_of(old | relevant_headers(result.received), key.rule)
+        if freshness is None or freshness.private != entry.freshness.private:
             return False
         # A 304 is about the upstream's own bytes, which are not those of a masked body.
         masked = any(name == MASKED_HEADER and "body" in value for name, value in entry.headers)
@@ -236,29 +241,44 @@ class Answers:
         newer = {name.lower() for name, _ in added}
         before = entry.size()
         entry.headers = [*(pair for pair in entry.headers if pair[0].lower() not in newer), *added]
-        entry.life = life
+        entry.freshness = freshness
         entry.at = time.monotonic()
-        if any(entry is self._entries.get(key) for key in (wanted.shared, wanted.own)):
+        if any(entry is self._entries.get(name) for name in (key.shared, key.private)):
             self.bytes += entry.size() - before
         return True
 
-    def _pass(self, key: bytes) -> None:
-        self._passing[key] = time.monotonic() + _PASS_SECONDS
-        while len(self._passing) > _MOST_PASSES:
-            self._passing.popitem(last=False)
+    def _set_unshared(self, name: bytes) -> None:
+        self._unshared[name] = time.monotonic() + _UNSHARED_SECONDS
+        while len(self._unshared) > _MAX_UNSHARED:
+            self._unshared.popitem(last=False)
 
-    def _drop(self, wanted: Wanted) -> None:
-        for key in (wanted.shared, wanted.own):
-            self._forget(key)
+    def _drop(self, key: CacheKey) -> None:
+        for name in (key.shared, key.private):
+            self._remove(name)
 
-    def _forget(self, key: bytes) -> None:
-        entry = self._entries.pop(key, None)
+    def _remove(self, name: bytes) -> None:
+        entry = self._entries.pop(name, None)
         if entry is not None:
             self.bytes -= entry.size()
 
-    def _counted(self, verdict: Verdict, result: Result) -> Result:
+    def _count(self, verdict: Verdict, result: Result) -> Result:
         self.verdicts[verdict] += 1
         return result
+
+
+def credential_identity(plan: Plan) -> bytes:
+    """Return whose responses those of a plan are: the tool, its egress, the slots it needs, each credential
+    and variable in its version, and whether they are masked in it.
+    """
+    parts = [plan.tool_id.bytes, repr(plan.needs).encode(), b"\x01" if plan.mask_responses else b"\x00"]
+    if plan.egress is not None:
+        parts.append(plan.egress.key)
+    for slot in sorted(plan.credentials):
+        credential = plan.credentials[slot]
+        parts += (credential.id.bytes, credential.version.to_bytes(8, "big"))
+        for variable in credential.variables:
+            parts += (variable.id.bytes, variable.version.to_bytes(8, "big"))
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def _is_failing(error: GatewayError) -> bool:
@@ -268,6 +288,6 @@ def _is_failing(error: GatewayError) -> bool:
     return isinstance(error, (Unavailable, UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed))
 
 
-def _marked(result: Result, verdict: Verdict) -> Result:
+def _with_verdict(result: Result, verdict: Verdict) -> Result:
     result.headers.append(("X-Cache", verdict))
     return result

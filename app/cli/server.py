@@ -130,15 +130,15 @@ class Server(uvicorn.Server):
         )
         return made
 
-    def _state(self, name: str) -> Any:
-        """What the lifespan of the application gave; None before it has begun."""
+    def _services(self) -> Any:
+        """The services of the application; None before its lifespan has begun."""
         lifespan = getattr(self, "lifespan", None)
-        return None if lifespan is None else lifespan.state.get(name)
+        return None if lifespan is None else lifespan.state.get("services")
 
     def _not_ready(self) -> None:
-        readiness = self._state("readiness")
-        if readiness is not None:
-            readiness.open = False
+        services = self._services()
+        if services is not None:
+            services.readiness.open = False
 
     async def _wait(self, seconds: float, *, while_busy: bool = False) -> None:
         """For so long, or until a second signal or (`while_busy`) the end of the last call."""
@@ -154,9 +154,9 @@ class Server(uvicorn.Server):
     async def _end_calls(self) -> None:
         last = min(_LAST_EVENT_SECONDS, self._shutdown_seconds / 2)
         await self._wait(self._shutdown_seconds - last, while_busy=True)
-        stopping = self._state("stopping")
-        if stopping is not None:
-            stopping.set()
+        services = self._services()
+        if services is not None:
+            services.stopping.set()
         await self._wait(last, while_busy=True)
         tasks = set(self.server_state.tasks)
         if tasks:

@@ -1,15 +1,17 @@
-"""The control plane: registering providers, their credentials, variables and tools by hand."""
+"""The HTTP resource `/providers`: providers, credentials, variables, imports, exports and custom tools."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 
 from app.providers import routes, routes_credentials, routes_imports, routes_tools, routes_variables
 from app.providers.dependencies import registry_of
-from app.registration.converter import Converter
-from app.registration.providers_file import import_file
-from app.registration.service import Registry
 
 router = APIRouter()
 for _part in (routes, routes_credentials, routes_variables, routes_tools, routes_imports):
     router.include_router(_part.router)
 
-__all__ = ["Converter", "Registry", "import_file", "registry_of", "router"]
+__all__ = ["install", "registry_of", "router"]
+
+
+def install(app: FastAPI) -> None:
+    """Add the routes of providers, credentials, variables and imports."""
+    app.include_router(router)

@@ -1,79 +1,78 @@
-"""What the routes of the control plane take from the state, typed. Coroutines, as in `access`."""
+"""FastAPI dependencies of the control plane's routes. Coroutines, as in `app.dependencies`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends
 
-from app.database import Database
-from app.providers.approving import Approvals
-from app.providers.changes import ProviderChanges
-from app.providers.credentials import CredentialStore
-from app.providers.exports import Exporter
-from app.providers.hand import HandTools
-from app.providers.variables import VariableStore
-from app.registration.converter import Converter
+from app.dependencies import UsesServices
+from app.providers.approvals import Approvals
+from app.providers.credential_store import CredentialStore
+from app.providers.custom_tools import CustomTools
+from app.providers.export import Exporter
+from app.providers.provider_store import ProviderStore
+from app.providers.variable_store import VariableStore
 from app.registration.fetch import Fetcher
 from app.registration.jobs import ImportJobs
 from app.registration.service import Registry
 from app.registration.source_reader import SourceReader
+from app.services import Services
 
 
-def registry_of(state: Any) -> Registry:
-    """The registry over a lifespan state (`request.state`, or anything with its attributes)."""
-    fetcher = Fetcher(state.adapters, state.resolver, state.settings.max_document_bytes)
-    reader = SourceReader.of(state.settings, state.vault, fetcher, state.converter)
-    return Registry(state.settings, state.database, state.vault, state.feed, reader)
+def registry_of(services: Services) -> Registry:
+    """Return the registry over these services."""
+    settings = services.settings
+    fetcher = Fetcher(services.adapters, services.resolver, settings.max_document_bytes)
+    reader = SourceReader.of(settings, services.vault, fetcher, services.converter)
+    return Registry(settings, services.database, services.vault, services.feed, reader)
 
 
-async def registry(request: Request) -> Registry:
-    """The registry of this application."""
-    return registry_of(request.state)
+async def registry(services: UsesServices) -> Registry:
+    """Return the registry of this application."""
+    return registry_of(services)
 
 
 UsesRegistry = Annotated[Registry, Depends(registry)]
 
 
-async def jobs(request: Request) -> ImportJobs:
-    """Imports that run beside the requests."""
-    database: Database = request.state.database
-    converter: Converter = request.state.converter
-    return ImportJobs(database, converter)
+async def jobs(services: UsesServices) -> ImportJobs:
+    """Return the runner of background imports."""
+    return ImportJobs(services.database, services.converter)
 
 
-async def changes(of: UsesRegistry) -> ProviderChanges:
-    """Changes of providers."""
-    return ProviderChanges(of)
+async def providers(of: UsesRegistry) -> ProviderStore:
+    """Return the store of providers."""
+    return ProviderStore(of)
 
 
 async def approvals(of: UsesRegistry) -> Approvals:
-    """Approvals of what a refresh held back."""
+    """Return the approvals of pending changes."""
     return Approvals(of)
 
 
 async def credentials(of: UsesRegistry) -> CredentialStore:
-    """Credentials of providers."""
+    """Return the store of credentials."""
     return CredentialStore(of)
 
 
 async def variables(of: UsesRegistry) -> VariableStore:
-    """Variables."""
+    """Return the store of variables."""
     return VariableStore(of)
 
 
-async def hand_tools(of: UsesRegistry) -> HandTools:
-    """Tools written by hand."""
-    return HandTools(of)
+async def custom_tools(of: UsesRegistry) -> CustomTools:
+    """Return the writer of custom tools."""
+    return CustomTools(of)
 
 
 async def exporter(of: UsesRegistry) -> Exporter:
-    """The export."""
+    """Return the exporter of definitions."""
     return Exporter(of)
 
 
 UsesJobs = Annotated[ImportJobs, Depends(jobs)]
-UsesChanges = Annotated[ProviderChanges, Depends(changes)]
+UsesProviders = Annotated[ProviderStore, Depends(providers)]
 UsesApprovals = Annotated[Approvals, Depends(approvals)]
 UsesCredentials = Annotated[CredentialStore, Depends(credentials)]
 UsesVariables = Annotated[VariableStore, Depends(variables)]
-UsesHandTools = Annotated[HandTools, Depends(hand_tools)]
+UsesCustomTools = Annotated[CustomTools, Depends(custom_tools)]
 UsesExporter = Annotated[Exporter, Depends(exporter)]

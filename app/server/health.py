@@ -6,7 +6,7 @@ import math
 import time
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from pydantic import BaseModel
 from redis.asyncio import Redis
 from sqlalchemy import text
@@ -18,8 +18,15 @@ from app.errors import Overloaded, Unavailable
 from app.redis_client import AWAY, PoolBusy
 from app.schemas import problems
 from app.security.principal import Principal
+from app.services import Services
 
 router = APIRouter(tags=["operation"])
+
+
+def install(app: FastAPI) -> None:
+    """Add the routes of health and metrics."""
+    app.include_router(router)
+
 
 Part = Literal["ok", "away"]
 _PROBE_SECONDS: Final = 0.5
@@ -53,7 +60,8 @@ async def live() -> Live:
 )
 async def ready(request: Request) -> Ready:
     """503 while starting and stopping; afterwards the state of both servers."""
-    if not request.state.readiness.open:
+    services: Services = request.state.services
+    if not services.readiness.open:
         raise Unavailable("The gateway is starting or stopping.")
     database, redis = await request.state.probes.parts()
     return Ready(status="ready" if database == "ok" else "degraded", database=database, redis=redis)
@@ -127,13 +135,14 @@ async def metrics(
 
     A key that is limited to providers or tags is shown the figures by provider of its own providers only.
     """
-    body, media_type = await request.state.metrics.render(await _shown(request, principal))
+    services: Services = request.state.services
+    body, media_type = await services.metrics.render(await _shown(services, principal))
     return Response(body, media_type=media_type)
 
 
-async def _shown(request: Request, principal: Principal) -> frozenset[str] | None:
+async def _shown(services: Services, principal: Principal) -> frozenset[str] | None:
     """The providers of which figures are shown, None for all. Only a limit to tags takes a look at tools."""
     if principal.tags is None:
         return principal.providers
-    async with request.state.database.reading() as session:
+    async with services.database.reading() as session:
         return await providers_seen(session, principal)

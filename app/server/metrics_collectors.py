@@ -5,13 +5,13 @@ somebody asks, and so is the only one that knows both.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from app.access import KeyVerifier
 from app.call_log.entries import Recorder
 from app.call_log.strict import StrictRecorder
-from app.calls.quota import Quota
+from app.calls import CallServices
 from app.catalog import Catalog
 from app.catalog.feed import Feed
 from app.database import Database
@@ -22,30 +22,29 @@ from app.redis_client import Cache
 from app.resilience import BreakerState, Origins
 from app.server.admission import Admission
 from app.server.connections import Connections
+from app.services import Services
 from app.telemetry import families as of
 from app.telemetry.families import Sample
 from app.telemetry.metrics import Metrics
 from app.telemetry.pulse import Pulse
 
 
-def start(metrics: Metrics, state: Mapping[str, Any], admission: Admission) -> Callable[[], None]:
-    """Lets `metrics` read what the rooms of the lifespan's `state` count, and begins to publish; gives what
-    ends that."""
-    catalog, keys, tokens = state["catalog"], state["keys"], state["tokens"]
-    metrics.source(lambda: _caches(catalog, keys, tokens))
+def start(services: Services, admission: Admission, connections: Connections) -> Callable[[], None]:
+    """Let the metrics of the services read what these count, and begin to publish; return what ends that."""
+    metrics, keys = services.metrics, services.keys
+    metrics.source(lambda: _caches(services.catalog, keys, services.tokens))
     metrics.source(lambda: _lookups(keys))
-    metrics.source(lambda: _records(state["calls"]))
-    metrics.source(lambda: _feed(state["feed"]))
-    metrics.source(lambda: _database(state["database"]))
-    metrics.source(lambda: _redis(state["cache"]))
-    metrics.source(lambda: _connections(state["engine"].pool))
-    metrics.source(lambda: _origins(state["origins"], metrics))
-    metrics.source(lambda: _quota(state["quota"]))
-    tracer = state["tracer"]
-    if tracer is not None:
-        metrics.source(tracer.samples)
+    metrics.source(lambda: _records(services.call_log))
+    metrics.source(lambda: _feed(services.feed))
+    metrics.source(lambda: _database(services.database))
+    metrics.source(lambda: _redis(services.cache))
+    metrics.source(lambda: _connections(services.engine.pool))
+    metrics.source(lambda: _origins(services.origins, metrics))
+    metrics.source(lambda: _calls(services.calls))
+    if services.tracer is not None:
+        metrics.source(services.tracer.samples)
     metrics.source(lambda: _admission(admission))
-    metrics.source(lambda: _edge(state["connections"]))
+    metrics.source(lambda: _edge(connections))
     pulse = Pulse(metrics)
     pulse.start()
     return pulse.aclose
@@ -151,18 +150,18 @@ def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
     yield of.QUEUE_REJECTED, (name,), queue.rejected
 
 
-def _quota(quota: Quota) -> Iterator[Sample]:
-    rates, outcomes, answers = quota.rates, quota.outcomes, quota.answers
+def _calls(calls: CallServices) -> Iterator[Sample]:
+    rates, idempotency, responses = calls.rate_limiter, calls.idempotency, calls.response_cache
     yield of.RATE_CHECKS, ("admitted",), rates.admitted
-    yield of.RATE_CHECKS, ("refused",), rates.refused
-    yield of.RATE_ALONE, (), rates.alone
-    yield of.KEPT_OUTCOMES, ("begun",), outcomes.begun
-    yield of.KEPT_OUTCOMES, ("replayed",), outcomes.replayed
-    yield of.KEPT_OUTCOMES, ("refused",), outcomes.refused
-    yield of.KEPT_OUTCOMES, ("lost",), outcomes.lost
-    store = outcomes.store
-    for name, queue in (("begin", store.begins), ("read", store.reads), ("end", store.ends)):
+    yield of.RATE_CHECKS, ("refused",), rates.rejected
+    yield of.RATE_ALONE, (), rates.without_redis
+    yield of.KEPT_OUTCOMES, ("begun",), idempotency.begun
+    yield of.KEPT_OUTCOMES, ("replayed",), idempotency.replayed
+    yield of.KEPT_OUTCOMES, ("refused",), idempotency.rejected
+    yield of.KEPT_OUTCOMES, ("lost",), idempotency.lost
+    table = idempotency.table
+    for name, queue in (("begin", table.begins), ("read", table.reads), ("end", table.ends)):
         yield from _queue(f"idempotency-{name}", queue)
-    for verdict, number in answers.verdicts.items():
+    for verdict, number in responses.verdicts.items():
         yield of.ANSWERS, (verdict,), number
-    yield of.ANSWERS_BYTES, (), answers.bytes
+    yield of.ANSWERS_BYTES, (), responses.bytes

@@ -10,17 +10,27 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from app.call_api.content_negotiation import accepted
+from app.call_api.content_negotiation import parse_accept
 from app.call_api.responses import respond
+from app.call_log.batch_writer import CallWriter
+from app.calls import CallOutcome, CallRequest
+from app.calls.context import CallContext
 from app.calls.masking import mask_result, masked
+from app.calls.recorder import CallRecorder
+from app.calls.streams import StreamRegistry
+from app.database import Database
+from app.deadlines import timers
 from app.errors import UpstreamError, UpstreamMalformed
+from app.models import TENANT
 from app.protocols.base import AdapterContext, Result
 from app.protocols.cli.adapter import CliAdapter
 from app.protocols.http.adapter import HttpAdapter
 from app.protocols.registry import Adapters
 from app.security.masking import Masker
+from app.security.principal import Principal
 from app.security.response_masking import ResponseMasker
 from app.settings import Settings
+from app.telemetry.metrics import Metrics
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import Kit, Upstream
@@ -324,9 +334,9 @@ async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine
         result = await masked(adapter.call(call_of(adapter, template)), call)
         answer = await respond(
             result,
-            accept=accepted("application/json"),
-            attempt=_Settled(),
-            streams=None,  # type: ignore[arg-type]
+            accept=parse_accept("application/json"),
+            outcome=_outcome(),
+            streams=StreamRegistry(timers(), asyncio.Event()),
         )
         told = json.loads(answer.body)
         assert told["media_type"] == "application/octet-stream"
@@ -336,15 +346,10 @@ async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine
             await events_of(await adapter.call(call_of(adapter, template, streaming=True)))
 
 
-class _Settled:
-    """What a response asks of the record of its call."""
-
-    bodies = stored = None
-    call_id = "01a0-test"
-    upstream_seconds = 0.0
-
-    def seconds(self) -> float:
-        return 0.0
-
-    def settle(self, **counts: int) -> None:
-        """It is over."""
+def _outcome() -> CallOutcome:
+    """The outcome of a call whose record is never stored."""
+    database = Database("postgresql://nobody@127.0.0.1:1/none")
+    principal = Principal(key_id="k", name="k", tenant_id=TENANT, scopes=frozenset())
+    request = CallRequest(principal, "p.t", "test")
+    recorder = CallRecorder(request, call_log=CallWriter(database), metrics=Metrics())
+    return CallOutcome(CallContext(request, recorder))

@@ -4,25 +4,12 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
-import httpx2
 import pytest
-import uvicorn
 from aiohttp import web
 
-from app.access.repository import create_key
-from app.cli.server import server_config
-from app.database import Database
-from app.main import create_app
 from app.security.vault import KeyRing
 from app.settings import Settings
-
-
-class Served(uvicorn.Server):
-    """A server that leaves the signals of the test run alone."""
-
-    @contextlib.contextmanager
-    def capture_signals(self):
-        yield
+from tests.harness.application import run_application
 
 
 @dataclass
@@ -87,24 +74,6 @@ async def elsewhere():
         yield running
 
 
-@dataclass
-class Gateway:
-    """The running application, an admin's client, and its database."""
-
-    url: str
-    database: Database
-    vault: object
-    clients: list = field(default_factory=list)
-
-    async def client(self, *scopes, **limits):
-        async with self.database.writing() as session:
-            minted = await create_key(session, self.vault, name="t", scopes=scopes, actor="test", **limits)
-        headers = {"Authorization": f"Bearer {minted.text.reveal()}"}
-        made = httpx2.AsyncClient(base_url=self.url, headers=headers, trust_env=False, timeout=30)
-        self.clients.append(made)
-        return made
-
-
 @contextlib.asynccontextmanager
 async def served(servers, **changed):
     """The application with these settings, in this very event loop."""
@@ -121,21 +90,8 @@ async def served(servers, **changed):
         "log_level": "error",
         **changed,
     })  # fmt: skip
-    app = create_app(settings)
-    server = Served(server_config(app, settings, port=0, lifespan="on", timeout_graceful_shutdown=2))
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        if task.done():
-            task.result()
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    state = server.lifespan.state
-    running = Gateway(f"http://127.0.0.1:{port}", state["database"], state["vault"])
-    yield running
-    for client in running.clients:
-        await client.aclose()
-    server.should_exit = True
-    await task
+    async with run_application(settings) as running:
+        yield running
     await asyncio.to_thread(servers.drop_database, dsn)
 
 

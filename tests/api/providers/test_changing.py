@@ -161,7 +161,7 @@ async def test_a_provider_takes_everything_along_but_the_audit(admin, upstream, 
     assert (await admin.delete("/providers/pets", headers={"If-Match": '"5"'})).status_code == 412
     assert (await admin.delete("/providers/pets")).status_code == 204
     assert (await admin.get("/providers/pets")).status_code == 404
-    async with gateway_app.database.reading() as session:
+    async with gateway_app.services.database.reading() as session:
         for table in ("providers", "sources", "revisions", "tools", "overrides", "credentials", "variables"):
             count = (await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one()
             assert (table, count) == (table, 0)
@@ -274,7 +274,7 @@ async def test_no_connection_is_held_while_the_upstream_is_awaited(admin, upstre
     async with asyncio.timeout(20):
         while len(upstream.seen) < 20:  # noqa: ASYNC110 - the upstream counts, and tells nobody.
             await asyncio.sleep(0.01)
-    assert gateway_app.database.engine.pool.checkedout() == 0
+    assert gateway_app.services.database.engine.pool.checkedout() == 0
     gate.set()
     assert {(await one).status_code for one in asked} == {201}
 

@@ -1,93 +1,44 @@
 """The routes of `tools` and `discovery` behind a real server, with real upstreams, PostgreSQL and Redis."""
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
-import httpx2
 import pytest
-import uvicorn
 from aiohttp import web
-from fastapi import FastAPI
 
-from app import redis_client
-from app.access import KeyVerifier
-from app.access.data_keys import open_vault
-from app.access.repository import create_key
-from app.call_api.endpoint import CALL_ROUTE
-from app.call_log.batch_writer import CallWriter
-from app.calls.event_stream import Streams
-from app.calls.execution import Rooms
-from app.calls.quota import Quota
-from app.catalog import Catalog
-from app.catalog.feed import Change, Feed, record_change
-from app.catalog.loader import Loader
-from app.cli.server import server_config
-from app.database import Database
-from app.discovery import Manuals
-from app.discovery import router as discovery_router
+from app.catalog.feed import Change, record_change
 from app.models import Credential, Variable, new_id
-from app.outbound.credentials import CredentialResolver
-from app.outbound.guard import Guard
-from app.outbound.http import Engine
-from app.outbound.oauth2 import TokenEndpoint
-from app.outbound.tokens import TokenCache
-from app.protocols.base import AdapterContext
-from app.protocols.registry import Adapters
-from app.resilience import Origins
-from app.search import SearchIndex
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
-from app.security.masking import Masker
 from app.security.vault import KeyRing
-from app.server import problems
 from app.settings import Settings
-from app.telemetry.metrics import Metrics
-from app.tools import router as tools_router
+from tests.harness.application import Application, run_application
 from tests.stored import clear, store_provider, store_tool
 
 BASE_URL = "https://gateway.example"
 
 
-@dataclass
 class Api:
     """A running gateway and what is behind it."""
 
-    url: str
-    state: SimpleNamespace
-    app: FastAPI
-    opened: list[httpx2.AsyncClient] = field(default_factory=list)
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self.services = application.services
+        self.url = application.url
 
     async def client(self, *scopes, **limits):
         """A client with a new key; the scopes default to reading and calling."""
-        async with self.state.database.writing() as session:
-            minted = await create_key(
-                session,
-                self.state.vault,
-                name="test",
-                scopes=scopes or ("tools:read", "tools:call"),
-                actor="test",
-                **limits,
-            )
-        await self.state.feed.catch_up()
-        made = httpx2.AsyncClient(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {minted.text.reveal()}"},
-            trust_env=False,
-            timeout=20,
-        )
-        self.opened.append(made)
-        return made
+        scopes = scopes or ("tools:read", "tools:call")
+        return await self.application.client(*scopes, seconds=20, **limits)
 
     async def provider(self, name="api", **fields):
-        row = await store_provider(self.state.database, name, **fields)
-        await self.state.feed.catch_up()
+        row = await store_provider(self.services.database, name, **fields)
+        await self.services.feed.catch_up()
         return row
 
     async def tool(self, provider, name, template, **fields):
         template = {"call_template_type": "http", "http_method": "GET", **template}
-        row = await store_tool(self.state.database, provider, name, call_template=template, **fields)
-        await self.state.feed.catch_up()
+        row = await store_tool(self.services.database, provider, name, call_template=template, **fields)
+        await self.services.feed.catch_up()
         return row
 
     async def credential(self, provider, slot, kind, fields, *, origins, public=None, variables=()):
@@ -95,10 +46,10 @@ class Api:
             SealedCredential(
                 new_id(), provider.tenant_id, provider.id, slot, 1, kind, public or {}, tuple(origins), b""
             ),
-            vault=self.state.vault,
+            vault=self.services.vault,
             fields=fields,
         )
-        async with self.state.database.writing() as session:
+        async with self.services.database.writing() as session:
             session.add(
                 Credential(
                     id=sealed.id,
@@ -114,16 +65,16 @@ class Api:
             )
             await session.flush()
             await record_change(session, kind="credential", provider_id=provider.id, object_id=slot)
-        await self.state.feed.catch_up()
+        await self.services.feed.catch_up()
 
     async def variable(self, name, value, *, provider=None, secret=True):
         owner = None if provider is None else provider.id
         made = seal_variable(
             SealedVariable(new_id(), Variable(name="x").tenant_id, name, secret, None, None, 1, owner),
-            vault=self.state.vault,
+            vault=self.services.vault,
             value=value,
         )
-        async with self.state.database.writing() as session:
+        async with self.services.database.writing() as session:
             session.add(
                 Variable(
                     id=made.id,
@@ -136,131 +87,47 @@ class Api:
             )
             await session.flush()
             await record_change(session, kind="variable", provider_id=owner, object_id=name)
-        await self.state.feed.catch_up()
+        await self.services.feed.catch_up()
 
     async def calls(self):
         """The stored call records, the newest first."""
-        await self.state.calls.flush()
+        await self.services.call_log.flush()
         reader = await self.client("calls:read")
         return (await reader.get("/calls")).json()["items"]
 
 
-async def _state(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        public_base_url=BASE_URL,
-        max_request_bytes=64 * 1024,
-        variable_env_names=("FROM_ENV",),
-        breaker_open_seconds=2,
-    )
-    database = Database(database_url, pool_size=5)
-    redis = redis_client.connect(redis_url)
-    masker = Masker()
-    vault = await open_vault(database, KeyRing.parse(KeyRing.generate("test")))
-    engine = Engine(Guard(allow_networks=("127.0.0.0/8",), allow_ports=None, own_addresses=()), probation=0)
-    shared = redis_client.Cache(redis)
-    tokens = TokenCache(vault, TokenEndpoint(engine), shared)
-    adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
-    metrics = Metrics()
-    origins = Origins(engine.clock)
-    quota = Quota.of(settings, database=database, cache=shared, vault=vault, clock=engine.clock)
-    streams = Streams(engine.clock, asyncio.Event())
-    loader = Loader(
-        database, vault, adapters, origins, settings,
-        environment={"FROM_ENV": "env-value", "OTHER": "no"},
-    )  # fmt: skip
-    catalog = Catalog(loader.load, capacity=1000)
-    resolver = CredentialResolver(vault, tokens, masker)
-    calls = CallWriter(database, flush_seconds=30)
-    return SimpleNamespace(
-        settings=settings,
-        database=database,
-        redis=redis,
-        vault=vault,
-        engine=engine,
-        tokens=tokens,
-        feed=Feed(database, listen_dsn=None, poll_seconds=30),
-        catalog=catalog,
-        resolver=resolver,
-        search=SearchIndex(database, base_url=settings.base_url),
-        manuals=Manuals(database, base_url=settings.base_url),
-        keys=KeyVerifier(database, vault),
-        calls=calls,
-        metrics=metrics,
-        origins=origins,
-        rooms=Rooms(
-            catalog=catalog,
-            resolver=resolver,
-            clock=engine.clock,
-            calls=calls,
-            metrics=metrics,
-            body_bytes=settings.max_request_bytes,
-            longest_wait=settings.retry_after_most,
-            streams=streams,
-            quota=quota,
-        ),
-        quota=quota,
-        streams=streams,
-    )
-
-
-@contextlib.asynccontextmanager
-async def _served(app):
-    server = uvicorn.Server(
-        server_config(app, Settings(_env_file=None), port=0, log_level="error", lifespan="on")
-    )
-    running = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it.
-        await asyncio.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    await running
-
-
 @pytest.fixture(scope="module")
-async def gateway_state(database_url, redis_url):
-    state = await _state(database_url, redis_url)
-    for room in (state.catalog, state.search, state.manuals):
-        state.feed.subscribe(room.on_changes)
-    await state.feed.start()
-    await state.search.start()
-    yield state
-    await state.quota.aclose()
-    await state.search.aclose()
-    await state.feed.aclose()
-    await state.tokens.aclose()
-    await state.engine.aclose()
-    await state.redis.aclose()
-    await state.redis.connection_pool.disconnect()
-    await state.database.aclose()
-
-
-@pytest.fixture(scope="module")
-async def served(gateway_state):
-    @contextlib.asynccontextmanager
-    async def lifespan(_app):
-        yield dict(vars(gateway_state))
-
-    app = FastAPI(lifespan=lifespan, openapi_url=None)
-    problems.install(app)
-    app.router.routes.append(CALL_ROUTE)
-    app.include_router(tools_router)
-    app.include_router(discovery_router)
-    async with _served(app) as url:
-        yield Api(url, gateway_state, app)
+async def served(database_url, redis_url):
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("FROM_ENV", "env-value")
+        environment.setenv("OTHER", "no")
+        settings = Settings(
+            _env_file=None,
+            database_url=database_url,
+            redis_url=redis_url,
+            sealing_keys=KeyRing.generate("test"),
+            allow_networks=("127.0.0.0/8",),
+            public_base_url=BASE_URL,
+            max_request_bytes=64 * 1024,
+            variable_env_names=("FROM_ENV",),
+            breaker_open_seconds=2,
+            log_level="error",
+        )
+        async with run_application(settings) as application:
+            # Upstreams on probation rest after each response, which would hide how connections are shared.
+            application.services.engine.pool._probation = 0.0
+            yield Api(application)
 
 
 @pytest.fixture
 async def api(served):
-    await served.state.calls.flush()
-    await clear(served.state.database)
-    await served.state.search.on_changes([Change("all")])
-    await served.state.manuals.on_changes([Change("all")])
-    await served.state.catalog.on_changes([Change("all")])
+    services = served.services
+    await services.call_log.flush()
+    await clear(services.database)
+    for reader in (services.search, served.application.manuals, services.catalog):
+        await reader.on_changes([Change("all")])
     yield served
-    for client in served.opened:
-        await client.aclose()
-    served.opened.clear()
+    await served.application.close_clients()
 
 
 @dataclass

@@ -29,7 +29,7 @@ async def recorded(api):
 
 
 async def test_a_caller_that_stops_sending_does_not_keep_its_place(api, upstream, monkeypatch):
-    monkeypatch.setattr(api.state.streams, "stall", 0.2)
+    monkeypatch.setattr(api.services.streams, "stall", 0.2)
     async with beginning(api, upstream) as (reader, _):
         answer = await asyncio.wait_for(reader.read(), 10)
     assert answer.startswith(b"HTTP/1.1 408 ")

@@ -11,10 +11,10 @@ def keeping(api):
     """Sets which bodies are kept."""
 
     def keep(which, most_bytes=1000):
-        api.state.rooms.bodies = BodyKeeper(api.state.vault, which=which, most_bytes=most_bytes)
+        api.services.calls.bodies = BodyKeeper(api.services.vault, which=which, most_bytes=most_bytes)
 
     yield keep
-    api.state.rooms.bodies = None
+    api.services.calls.bodies = None
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ async def tools(api, upstream):
 
 
 async def rows(api):
-    await api.state.calls.flush()
-    async with api.state.database.reading() as session:
+    await api.services.call_log.flush()
+    async with api.services.database.reading() as session:
         found = await session.execute(text("SELECT id, arguments, result FROM calls WHERE provider = 'kept'"))
         return {str(row.id): row for row in found}
 
@@ -66,10 +66,10 @@ async def test_every_reading_leaves_an_event(api, tools, keeping):
     keeping("all")
     made = await tools.post("/tools/kept.echo/call", json={"body": 1})
     call_id = made.headers["x-call-id"]
-    await api.state.calls.flush()
+    await api.services.call_log.flush()
     for _ in range(2):
         assert (await bodies(api, call_id)).status_code == 200
-    async with api.state.database.reading() as session:
+    async with api.services.database.reading() as session:
         found = await session.execute(
             text("SELECT actor, action, detail FROM events WHERE object_type = 'call' AND object_name = :id"),
             {"id": call_id},
@@ -84,7 +84,7 @@ async def test_only_keys_with_the_scope_and_within_their_limits_read_them(api, t
     keeping("all")
     made = await tools.post("/tools/kept.echo/call", json={"body": 1})
     call_id = made.headers["x-call-id"]
-    await api.state.calls.flush()
+    await api.services.call_log.flush()
     assert (await bodies(api, call_id, "calls:read", "tools:call")).status_code == 403
     assert (await bodies(api, call_id, providers=["other"])).status_code == 404
     assert (await bodies(api, call_id, providers=["kept"])).status_code == 200
@@ -106,7 +106,7 @@ async def test_of_a_long_answer_its_beginning_is_kept(api, tools, keeping):
     keeping("all", most_bytes=300)
     made = await tools.post("/tools/kept.drip/call", json={})
     assert len(made.content) == 400
-    await api.state.calls.flush()
+    await api.services.call_log.flush()
     result = (await bodies(api, made.headers["x-call-id"])).json()["result"]
     assert (result["text"], result["bytes"], result["truncated"]) == ("x" * 300, 400, True)
 
@@ -117,7 +117,7 @@ async def test_bodies_of_one_call_do_not_open_in_another(api, tools, keeping):
         (await tools.post("/tools/kept.echo/call", json={"body": n})).headers["x-call-id"] for n in range(2)
     ]
     await rows(api)
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         await session.execute(
             text(
                 "UPDATE calls SET arguments = other.arguments FROM calls other WHERE calls.id = :a AND other.id = :b"

@@ -98,16 +98,16 @@ async def test_a_new_version_of_a_credential_has_connections_of_its_own(api, sit
     path = await keyed(api, site, "one", "key")
     client = await api.client()
     await called(client, path, 2)
-    before = (await api.state.catalog.plan("one.key")).scope
-    provider_id = (await api.state.catalog.plan("one.key")).provider_id
-    async with api.state.database.writing() as session:
+    before = (await api.services.catalog.plan("one.key")).scope
+    provider_id = (await api.services.catalog.plan("one.key")).provider_id
+    async with api.services.database.writing() as session:
         await session.execute(
             text("UPDATE credentials SET version = 2, sealed = sealed WHERE provider_id = :id"),
             {"id": provider_id},
         )
         await record_change(session, kind="credential", provider_id=provider_id, object_id="key")
-    await api.state.feed.catch_up()
-    after = (await api.state.catalog.plan("one.key")).scope
+    await api.services.feed.catch_up()
+    after = (await api.services.catalog.plan("one.key")).scope
     assert before != after
     assert b"one-key" not in before
 

@@ -67,10 +67,10 @@ async def test_a_record_is_waited_for_within_the_callers_time_only(api, upstream
     provider = await api.provider("api")
     await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
     client = await api.client()
-    recorder = StrictRecorder(api.state.calls, dsn=database_url, wait_seconds=8)
-    monkeypatch.setattr(api.state.rooms, "calls", recorder)
+    recorder = StrictRecorder(api.services.call_log, dsn=database_url, wait_seconds=8)
+    monkeypatch.setattr(api.services.calls, "call_log", recorder)
     began = asyncio.get_running_loop().time()
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         await session.execute(text("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE"))
         answer = await client.post("/tools/api.pay/call", headers={"X-Timeout-Ms": "300"})
         assert asyncio.get_running_loop().time() - began < 4
@@ -87,7 +87,7 @@ async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
     await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
     client = await api.client()
     began = asyncio.get_running_loop().time()
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         await session.execute(text("LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE"))
         answer = await client.post(
             "/tools/api.pay/call", headers={"X-Timeout-Ms": "200", "Idempotency-Key": "once"}
@@ -105,7 +105,7 @@ async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
     assert upstream.requests == []
     async with asyncio.timeout(10):
         # What was begun for nobody is given back.
-        while api.state.database.connections()[0] or len(api.state.quota.outcomes):  # noqa: ASYNC110
+        while api.services.database.connections()[0] or len(api.services.calls.idempotency):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     made = await client.post("/tools/api.pay/call", headers={"Idempotency-Key": "once"})
     assert (made.status_code, len(upstream.requests)) == (200, 1)
@@ -115,7 +115,7 @@ async def test_without_time_left_nothing_is_sent(api, upstream):
     provider = await api.provider("api")
     await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
     client = await api.client()
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         # The plan is not known yet, and waits for the lock.
         await session.execute(text("LOCK TABLE tools IN ACCESS EXCLUSIVE MODE"))
         call = asyncio.create_task(client.post("/tools/api.pay/call", headers={"X-Timeout-Ms": "100"}))

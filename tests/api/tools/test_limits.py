@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
-from app.calls.idempotency_store import Outcomes
+from app.calls.idempotency_store import IdempotencyStore
 from app.calls.rate_limiter import RateLimiter
 from app.catalog.feed import record_change
 from app.database import Database
@@ -82,7 +82,7 @@ async def tool(api, site):
 
 
 async def commands(api) -> int:
-    return (await api.state.redis.info("stats"))["total_commands_processed"]
+    return (await api.services.redis.info("stats"))["total_commands_processed"]
 
 
 class TestRateLimits:
@@ -152,8 +152,8 @@ class TestRateLimits:
         with own_valkey() as valkey:
             async with wire_to(valkey.path) as wire:
                 client = connect(wire.url, timeout=0.1)
-                limiter = RateLimiter(Cache(client, off_seconds=0.2), api.state.vault)
-                monkeypatch.setattr(api.state.quota, "rates", limiter)
+                limiter = RateLimiter(Cache(client, off_seconds=0.2), api.services.vault)
+                monkeypatch.setattr(api.services.calls, "rate_limiter", limiter)
                 path = await tool()
                 caller = await api.client(rate=RateLimit(1000, 1, 1000))
 
@@ -284,7 +284,7 @@ class TestIdempotencyKeys:
         headers = {"Idempotency-Key": uuid4().hex}
         first = await client.post(path, json={}, headers=headers)
         statement = "UPDATE idempotency_keys SET sealed = NULL, leased_until = now() WHERE call_id = :id"
-        async with api.state.database.writing() as session:
+        async with api.services.database.writing() as session:
             await session.execute(text(statement), {"id": UUID(first.headers["x-call-id"])})
         again = await client.post(path, json={}, headers=headers)
         assert again.status_code == 409
@@ -297,7 +297,7 @@ class TestIdempotencyKeys:
         headers = {"Idempotency-Key": uuid4().hex}
         first = await client.post(path, json={}, headers=headers)
         statement = "UPDATE idempotency_keys SET sealed = NULL, leased_until = now() WHERE call_id = :id"
-        async with api.state.database.writing() as session:
+        async with api.services.database.writing() as session:
             await session.execute(text(statement), {"id": UUID(first.headers["x-call-id"])})
         assert (await client.post(path, json={}, headers=headers)).status_code == 200
         assert site.done == 2
@@ -338,10 +338,10 @@ class TestIdempotencyKeys:
         headers = {"Idempotency-Key": uuid4().hex}
         assert (await client.post("/tools/nobody.act/call", json={}, headers=headers)).status_code == 502
         assert row.name == "nobody.act"
-        async with api.state.database.writing() as session:
+        async with api.services.database.writing() as session:
             statement = "UPDATE tools SET call_template = jsonb_set(call_template, '{url}', to_jsonb(CAST(:u AS text)))"
             await session.execute(text(statement), {"u": f"{site.url}/act"})
-        api.state.catalog._plans.clear()
+        api.services.catalog._plans.clear()
         assert (await client.post("/tools/nobody.act/call", json={}, headers=headers)).status_code == 200
 
     async def test_a_timeout_is_kept(self, api, tool, site):
@@ -375,8 +375,8 @@ class TestIdempotencyKeys:
     async def test_without_postgres_nothing_is_sent(self, api, tool, site, monkeypatch):
         path, client = await tool(), await api.client()
         await client.post(path, json={})
-        away = Outcomes(Database("postgresql://p@127.0.0.1:1/x"), api.state.vault)
-        monkeypatch.setattr(api.state.quota, "outcomes", away)
+        away = IdempotencyStore(Database("postgresql://p@127.0.0.1:1/x"), api.services.vault)
+        monkeypatch.setattr(api.services.calls, "idempotency", away)
         refused = await client.post(path, json={}, headers={"Idempotency-Key": uuid4().hex})
         await away.aclose()
         assert refused.status_code == 503
@@ -467,7 +467,7 @@ class TestKeptAnswers:
         client = await api.client()
         path = "/tools/mine.act/call"
         found = [(await client.post(path, json={})).headers["x-cache"] for _ in range(2)]
-        async with api.state.database.writing() as session:
+        async with api.services.database.writing() as session:
             await session.execute(text("DELETE FROM credentials"))
         await api.credential(provider, "key", "bearer", {"token": "other-token"}, origins=[site.url])
         found.append((await client.post(path, json={})).headers["x-cache"])
@@ -483,11 +483,11 @@ class TestKeptAnswers:
         client = await api.client()
         path = "/tools/slots.act/call"
         found = [(await client.post(path, json={})).headers["x-cache"] for _ in range(2)]
-        async with api.state.database.writing() as session:
+        async with api.services.database.writing() as session:
             turned = {"security": json.dumps(either[::-1])}
             await session.execute(text("UPDATE tools SET security = CAST(:security AS jsonb)"), turned)
             await record_change(session, kind="tool", provider_id=provider.id, object_id=str(made.id))
-        await api.state.feed.catch_up()
+        await api.services.feed.catch_up()
         found.append((await client.post(path, json={})).headers["x-cache"])
         assert found == ["miss", "hit", "miss"]
 

@@ -146,14 +146,14 @@ async def tool(api, site, way, *, method="GET", **fields):
 
 async def with_static(api, row) -> None:
     """The tool needs the slot `s`, too."""
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         await session.execute(
             text('UPDATE tools SET security = \'[[{"slot": "k"}, {"slot": "s"}]]\' WHERE provider_id = :id'),
             {"id": row.id},
         )
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         await record_change(session, kind="provider", provider_id=row.id)
-    await api.state.feed.catch_up()
+    await api.services.feed.catch_up()
 
 
 @pytest.mark.parametrize("way", ["json", "gzip", "untyped", "late", "split", "lines", "sse"])
@@ -251,7 +251,8 @@ async def test_a_cached_response_is_masked_and_stays_so_when_it_is_revalidated(a
     assert first.headers["x-masked"] == second.headers["x-masked"] == "body"
     assert "etag" not in second.headers
     held = b"".join(
-        entry.body + repr(entry.headers).encode() for entry in api.state.quota.answers._entries.values()
+        entry.body + repr(entry.headers).encode()
+        for entry in api.services.calls.response_cache._entries.values()
     )
     assert b"X-Static" in held
     assert traces(held) == []
@@ -267,7 +268,7 @@ async def test_a_replayed_response_is_masked_and_the_store_holds_no_secret(api, 
     assert first.content == second.content
     assert first.headers["x-masked"] == second.headers["x-masked"] == "body"
     assert traces(first.content) == []
-    async with api.state.database.reading() as session:
+    async with api.services.database.reading() as session:
         tables = (
             await session.execute(text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"))
         ).scalars()
@@ -296,13 +297,13 @@ async def test_a_response_that_was_cached_unmasked_is_not_given_once_masking_is_
     client = await api.client()
     first = await client.post(f"/tools/{name}/call", json={})
     assert KEY.encode() in first.content
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         await session.execute(text("UPDATE providers SET options = '{}' WHERE name = 'pjson'"))
         provider_id = (
             await session.execute(text("SELECT id FROM providers WHERE name = 'pjson'"))
         ).scalar_one()
         await record_change(session, kind="provider", provider_id=provider_id)
-    await api.state.feed.catch_up()
+    await api.services.feed.catch_up()
     second = await client.post(f"/tools/{name}/call", json={})
     assert (first.headers["x-cache"], second.headers["x-cache"]) == ("miss", "miss")
     assert traces(second.content) == []

@@ -167,11 +167,11 @@ async def test_but_never_those_that_are_not(tool, scripted, method):
 
 
 async def test_what_was_never_sent_is_sent_again_whatever_the_method(api, tool, closed_port):
-    before = set(api.state.origins)
+    before = set(api.services.origins)
     client = await tool(closed_port, method="POST")
     refused = await call(client)
     assert (refused.status_code, slug(refused)) == (502, "upstream-unreachable")
-    (origin,) = set(api.state.origins) - before
+    (origin,) = set(api.services.origins) - before
     assert (origin.budget.calls, origin.budget.spent) == (1, 1)
 
 
@@ -260,10 +260,10 @@ async def test_a_slow_upstream_takes_its_own_places_only(api, scripted, upstream
 async def places_are_free(api):
     """Every place of every origin comes back soon."""
     for _ in range(100):
-        if not any(origin.bulkhead.running or origin.bulkhead.waiting for origin in api.state.origins):
+        if not any(origin.bulkhead.running or origin.bulkhead.waiting for origin in api.services.origins):
             return
         await asyncio.sleep(0.05)
-    raise AssertionError([(one.bulkhead.running, one.providers) for one in api.state.origins])
+    raise AssertionError([(one.bulkhead.running, one.providers) for one in api.services.origins])
 
 
 async def test_a_stream_holds_its_place_until_its_end(api, upstream):
@@ -288,13 +288,13 @@ async def test_a_body_that_breaks_off_counts_against_the_upstream(api, upstream)
 
 
 async def test_hundreds_of_cancelled_calls_leave_every_place_free(api, upstream):
-    before = set(api.state.origins)
+    before = set(api.services.origins)
     provider = await api.provider("api", limits={"concurrency": 10})
     for name, path in (("late", "/slow"), ("drip", "/drip?pause=0.01"), ("one", "/x")):
         await api.tool(provider, name, {"url": upstream.url + path})
     client = await api.client()
     assert (await call(client)).status_code == 200
-    (origin,) = set(api.state.origins) - before
+    (origin,) = set(api.services.origins) - before
     names = ["late", "drip", "one", "late"]
     for start in range(0, 200, 50):
         tasks = [
@@ -310,4 +310,4 @@ async def test_hundreds_of_cancelled_calls_leave_every_place_free(api, upstream)
     await places_are_free(api)
     assert origin.breaker.state == "closed"
     assert (await call(client)).status_code == 200
-    assert api.state.metrics.calls_in_flight == 0
+    assert api.services.metrics.calls_in_flight == 0

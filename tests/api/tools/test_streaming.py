@@ -211,11 +211,11 @@ async def test_a_stream_may_last_longer_than_an_ordinary_call(calling, source):
 
 @pytest.mark.parametrize(("headers", "heartbeat"), [(SSE, ": heartbeat\n\n"), (LINES, "\n\n")])
 async def test_silence_is_filled_with_heartbeats(api, calling, source, headers, heartbeat):
-    source.pause, source.pieces, api.state.streams.heartbeat = 1, (TICKS[0],), 0.1
+    source.pause, source.pieces, api.services.streams.heartbeat = 1, (TICKS[0],), 0.1
     try:
         answer = await calling(headers)
     finally:
-        api.state.streams.heartbeat = 15.0
+        api.services.streams.heartbeat = 15.0
     assert answer.text.count(heartbeat) >= 4
 
 
@@ -229,7 +229,7 @@ async def test_when_the_caller_leaves_the_upstream_knows_it_within_a_second(api,
     await asyncio.wait_for(source.left.wait(), 1)
     await asyncio.sleep(0.05)
     assert (await api.calls())[0]["outcome"] == "cancelled"
-    assert len(api.state.streams) == 0
+    assert len(api.services.streams) == 0
 
 
 async def test_while_the_gateway_stops_streams_get_their_last_event(api, source):
@@ -239,14 +239,14 @@ async def test_while_the_gateway_stops_streams_get_their_last_event(api, source)
     calling = asyncio.create_task((await api.client()).post("/tools/api.stream/call", headers=LINES))
     try:
         async with asyncio.timeout(5):
-            while not len(api.state.streams):  # noqa: ASYNC110 - nobody tells.
+            while not len(api.services.streams):  # noqa: ASYNC110 - nobody tells.
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
-            api.state.streams.stopping.set()
+            api.services.streams.stopping.set()
             first = values(await calling)
             later = values(await (await api.client()).post("/tools/api.stream/call", headers=LINES))
     finally:
-        api.state.streams.stopping.clear()
+        api.services.streams.stopping.clear()
     assert [value.get("event") for value in first[:-1]] == ["tick", "tick", "message"]
     for last in (first[-1], later[-1]):
         assert last["$gateway"]["error"]["type"].endswith(":stopping")

@@ -14,7 +14,7 @@ async def library(api):
     for name in ("b", "a", "C"):
         await api.tool(books, name, {"url": "https://x.example/a"}, description=f"Tool {name}.", tags=["own"])
     weather = await api.provider("weather", tags=["internal"])
-    async with api.state.database.writing() as session:
+    async with api.services.database.writing() as session:
         revision = Revision(provider_id=weather.id)
         session.add(revision)
     await api.tool(
@@ -91,7 +91,7 @@ async def test_a_change_is_laid_over_the_source_and_taken_back(api, library):
     await client.patch("/tools/weather.now", json={"description": None})
     tool = (await client.get("/tools/weather.now")).json()
     assert (tool["description"], tool["tags"], tool["enabled"]) == ("Rain.", ["sky"], True)
-    async with api.state.database.reading() as session:
+    async with api.services.database.reading() as session:
         assert (await session.execute(text("SELECT count(*) FROM overrides"))).scalar_one() == 0
         actions = (await session.execute(text("SELECT action, object_name, detail FROM events"))).all()
     assert ("updated", "weather.now", {"changed": ["tags"]}) in [tuple(row) for row in actions]
@@ -171,7 +171,7 @@ async def test_calls_are_filtered_and_paged(api, library):
     client = await api.client()
     for name in ("library.a", "library.a", "library.nothing"):
         await client.post(f"/tools/{name}/call", json=[])
-    await api.state.calls.flush()
+    await api.services.call_log.flush()
     reader = await api.client("calls:read")
 
     async def found(**query):
@@ -209,7 +209,7 @@ async def test_calls_are_found_by_how_they_went(api, library, upstream):
     found = (await client.post("/tools/library.get/call", json={})).headers["x-call-id"]
     missing = (await client.post("/tools/library.post/call", json={})).headers["x-call-id"]
     nothing = (await client.post("/tools/library.none/call", json={})).headers["x-call-id"]
-    await api.state.calls.flush()
+    await api.services.call_log.flush()
 
     async def ids(**query):
         answer = await reader.get("/calls", params=query)

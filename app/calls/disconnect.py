@@ -1,0 +1,66 @@
+"""Ends a task when the client that it works for leaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from app.calls.request import ClientDisconnected
+from app.deadlines import Timer, Timers
+
+# Most calls are over by then, and never pay for a task that watches the connection.
+_WATCH_AFTER: Final = 0.1
+
+
+class DisconnectWatch:
+    """Raises ClientDisconnected out of a `with` block when the client leaves after `begin`.
+
+    `disconnected` returns once the client has left; None: nobody can tell. A cancellation from elsewhere
+    passes as it is.
+    """
+
+    __slots__ = ("_clock", "_disconnected", "_has_left", "_task", "_timer", "_watcher")
+
+    def __init__(self, disconnected: Callable[[], Awaitable[None]] | None, clock: Timers) -> None:
+        self._disconnected = disconnected
+        self._clock = clock
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: Timer | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._has_left = False
+
+    def begin(self, *, after: float = _WATCH_AFTER) -> None:
+        """Watch from `after` seconds from now. Call it in the task that is to be cancelled."""
+        if self._disconnected is None:
+            return
+        loop = self._clock.loop
+        self._task = asyncio.current_task(loop)
+        if after <= 0:
+            self._start()
+        else:
+            self._timer = self._clock.at(loop.time() + after, self._start)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watcher is None:
+            return
+        self._watcher.cancel()
+        if self._has_left and kind is asyncio.CancelledError and self._task is not None:
+            self._task.uncancel()
+            raise ClientDisconnected from None
+
+    def _start(self) -> None:
+        self._watcher = self._clock.loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        if self._disconnected is None or self._task is None:
+            return
+        await self._disconnected()
+        self._has_left = True
+        self._task.cancel()

@@ -1,0 +1,48 @@
+"""What routes take from the services, as dependencies of FastAPI.
+
+Coroutines, because FastAPI runs a plain function in a thread, which costs more than all that they do.
+"""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.catalog.feed import Feed
+from app.database import Database
+from app.search import SearchIndex
+from app.security.vault import Vault
+from app.services import Services
+from app.settings import Settings
+
+
+async def _services(request: Request) -> Services:
+    found: Services = request.state.services
+    return found
+
+
+async def _database(request: Request) -> Database:
+    return (await _services(request)).database
+
+
+async def _vault(request: Request) -> Vault:
+    return (await _services(request)).vault
+
+
+async def _feed(request: Request) -> Feed:
+    return (await _services(request)).feed
+
+
+async def _search(request: Request) -> SearchIndex:
+    return (await _services(request)).search
+
+
+async def _settings(request: Request) -> Settings:
+    return (await _services(request)).settings
+
+
+UsesServices = Annotated[Services, Depends(_services)]
+UsesDatabase = Annotated[Database, Depends(_database)]
+UsesVault = Annotated[Vault, Depends(_vault)]
+UsesFeed = Annotated[Feed, Depends(_feed)]
+UsesSearch = Annotated[SearchIndex, Depends(_search)]
+UsesSettings = Annotated[Settings, Depends(_settings)]
