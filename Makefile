@@ -9,16 +9,24 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test check bench protocols scale corpus fuzz faults soak lock contract configuration changelog clean
+.PHONY: help run test test-fast check bench protocols scale corpus corpus-slice environments interop fuzz fuzz-slice faults faults-slice soak \
+	lock contract configuration changelog clean
 
 help: ## Say what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+# A third of the time of a test is spent waiting, so two cores serve three workers. A file stays with one of them, because
+# servers and databases are shared by its tests.
+WORKERS = -n 3 --dist loadfile --no-loadscope-reorder
 
 run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 	@exec $(BIN)/utcp-gateway serve
 
 test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+test-fast: $(DEV) ## Run the unit tests and the contract tests of all protocols that start no server or program of their own
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow" tests/unit tests/protocols $(ARGS)
 
 check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/ruff check
@@ -43,11 +51,27 @@ scale: $(DEV) ## Measure what 100,000 tools cost in memory, at the start, in sea
 corpus: $(DEV) ## Judge the OpenAPI conversion on every public API (ARGS: --sample, --only, --spec, --jobs, --swagger-client)
 	$(BIN)/python -m benchmarks.corpus $(ARGS)
 
-fuzz: $(DEV) ## Run schemathesis against the gateway at length
-	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/api/test_schemathesis.py $(ARGS)
+corpus-slice: $(DEV) ## Judge it on a sample of them, and its metrics on planted defects
+	$(BIN)/python -m pytest tests/corpus $(ARGS)
 
-faults: $(DEV) ## Break servers, links and processes under load, and say what was lost (ARGS: --only E,F, --slice, --redis PROGRAM)
+environments: $(DEV) ## Download what corpus, interop and their slices need, and is not there
+	$(BIN)/python -m tests.interop.environments
+	$(BIN)/python -m benchmarks.corpus.download
+
+interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
+	$(BIN)/python -m pytest tests/interop $(ARGS)
+
+fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of made-up values, at length
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz tests/api/test_egress.py tests/unit/openapi/test_fuzz.py $(ARGS)
+
+fuzz-slice: $(DEV) ## Run schemathesis with a few examples of each operation
+	$(BIN)/python -m pytest tests/fuzz $(ARGS)
+
+faults: $(DEV) ## Break servers, links and processes under load, and say what was lost (ARGS: --only E,F, --redis PROGRAM)
 	@$(BIN)/python -m tests.faults $(ARGS)
+
+faults-slice: $(DEV) ## Break them for a short while each
+	@$(BIN)/python -m tests.faults --slice $(ARGS)
 
 soak: $(DEV) ## Half load for MINUTES (30): memory and file descriptors must stay level
 	@MINUTES=$(MINUTES) $(BIN)/python -m tests.faults.soak

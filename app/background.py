@@ -1,4 +1,4 @@
-"""Background tasks: work that comes round again, and how all of them are ended."""
+"""Background tasks: periodic work, tasks that nobody waits for, and how they are stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,13 +10,13 @@ from app.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
 
-_AGAIN_SECONDS = 0.5
+_RECANCEL_SECONDS = 0.5
 
 _Result = TypeVar("_Result")
 
 
 class Reports(NamedTuple):
-    """What the log says when a round of work fails, and where PostgreSQL is merely away."""
+    """What is logged when a run of periodic work fails: `away` where PostgreSQL is unavailable."""
 
     failed: str
     away: str = ""
@@ -25,9 +25,9 @@ class Reports(NamedTuple):
 async def repeat(
     work: Callable[[], Awaitable[object]], *, every: float, reports: Reports, at_once: bool = False
 ) -> None:
-    """Does the work every so many seconds until it is cancelled, whatever comes of it.
+    """Run `work` every so many seconds until cancelled, whether it succeeds or raises; log what it raises.
 
-    The first round comes after the first pause, or `at_once`.
+    The first run is after the first interval, or `at_once`.
     """
     if not at_once:
         await asyncio.sleep(every)
@@ -36,13 +36,13 @@ async def repeat(
             await work()
         except Unavailable:
             _log.warning(reports.away or reports.failed)
-        except Exception:  # noqa: BLE001  (the loop must outlive every fault)
+        except Exception:  # noqa: BLE001  (the loop must survive every error)
             _log.exception(reports.failed)
         await asyncio.sleep(every)
 
 
 class Watched:
-    """Tasks that come to their ends though nobody waits for them."""
+    """Running tasks that nobody waits for: held until they end, so that none is collected before."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -51,30 +51,30 @@ class Watched:
         return len(self._running)
 
     def add(self, task: "asyncio.Task[Any]") -> None:
-        """Keeps the task, and takes what it raises."""
+        """Hold the task until it ends, and retrieve its exception."""
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
 
     async def aclose(self, *, seconds: float) -> None:
-        """Waits for the ends, for at most so long, then cancels the rest."""
+        """Wait for the tasks for at most so many seconds, then cancel the rest."""
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
+    def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            # Whoever waited has it; when the caller has left, nobody else will look at it.
+            # Whoever waits for it gets it; where nobody does, asyncio must not log it as never retrieved.
             task.exception()
 
 
 async def completed(task: "asyncio.Task[_Result]") -> _Result:
-    """Wait for the end of the task, and return or raise what it does.
+    """Wait for the task, and return its result or raise its exception.
 
-    A cancellation of the waiting task does not reach this one, and is raised only after its end: for clean-up
-    that must be over before the waiting task goes on. The task itself is to be short.
+    A cancellation of the waiting task does not reach this one, and is raised only after it has ended: for
+    clean-up that must be complete before the waiting task goes on. The task must be short.
     """
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
@@ -84,23 +84,23 @@ async def completed(task: "asyncio.Task[_Result]") -> _Result:
             cancellation = error
     if cancellation is not None:
         if not task.cancelled():
-            # What it raised gives way to the cancellation, and counts as retrieved.
+            # The cancellation is raised in place of what the task raised, which counts as retrieved.
             task.exception()
         raise cancellation
     return task.result()
 
 
 async def end_tasks(tasks: "list[asyncio.Task[None]]") -> None:
-    """Cancels the tasks, waits for their ends, and empties the list. Raises what one of them raised.
+    """Cancel the tasks, wait until they have ended, and empty the list; raise what one of them raised.
 
-    They are cancelled again while they run: until Python 3.12, `asyncio.wait_for` loses a cancellation that
-    comes at the moment at which what it waits for is done.
+    Tasks that still run are cancelled again: until Python 3.12, `asyncio.wait_for` loses a cancellation that
+    arrives at the moment at which what it waits for is done.
     """
     running = set(tasks)
     while running:
         for task in running:
             task.cancel()
-        _, running = await asyncio.wait(running, timeout=_AGAIN_SECONDS)
+        _, running = await asyncio.wait(running, timeout=_RECANCEL_SECONDS)
     ended = tasks.copy()
     tasks.clear()
     for task in ended:

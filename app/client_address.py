@@ -1,4 +1,4 @@
-"""Addresses of clients as the keys of limits: one network of one client, one group."""
+"""Client addresses as keys of limits: one group for each network of a client."""
 
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -11,11 +11,11 @@ _IPV6_PREFIX: Final = 64
 
 @lru_cache(maxsize=4096)
 def address_group(host: str) -> str:
-    """Return the group of a client address in which all requests count together.
+    """Return the group of a client address, whose requests are counted together.
 
-    IPv4: the address. IPv6: its /64 (RFC 6177: what a single site gets at least), written `2001:db8::/64`;
-    an IPv4-mapped address (RFC 4291 section 2.5.5.2) counts as IPv4, and a zone is left out. Any text that is
-    no IP address: `unknown`, so that nobody gets groups by making up names.
+    IPv4: the address. IPv6: its /64 (RFC 6177: a single site gets at least that), written `2001:db8::/64`;
+    an IPv4-mapped address (RFC 4291 section 2.5.5.2) counts as IPv4, and a zone is ignored. For text that is
+    not an IP address: `unknown`, so that made-up names do not create groups.
     """
     try:
         address: IPv4Address | IPv6Address = ip_address(host.strip("[]").partition("%")[0])

@@ -1,8 +1,8 @@
-"""Timers that are nearly always cancelled, for the price of a set: one timer of the loop serves them all.
+"""Timers that are nearly always cancelled, at the cost of a set: one timer of the event loop serves them all.
 
-A call sets several (the first byte, whether its caller is still there), and a timer of uvloop costs some 5 us
-with its cancellation. Here setting one adds it to a set and cancelling one takes it out; the one timer of the
-loop is armed for the earliest moment that was asked for, and looks through the set only then.
+A call sets several (for the first byte, for whether its client is still connected), and a timer of uvloop
+costs some 5 us with its cancellation. Here setting one adds it to a set and cancelling one removes it; the
+one timer of the loop is armed for the earliest time requested, and searches the set only then.
 """
 
 import asyncio
@@ -11,58 +11,59 @@ from types import TracebackType
 
 
 class Timer:
-    """One moment at which something is to be called; made by `Timers.at`.
+    """A callback at a time of the loop; made by the queue.
 
-    It lets go of what it would call as soon as that is over: whoever sets a timer keeps it, too, and such a
-    ring would stay for the garbage collector, which under load then takes 0.1 s every three seconds.
+    It drops its reference to the callback as soon as it was called or cancelled: whoever sets a timer also
+    holds it, and such reference cycles would be left to the garbage collector, which under load then takes
+    0.1 s every three seconds.
     """
 
-    __slots__ = ("_among", "call", "when")
+    __slots__ = ("_pending", "call", "when")
 
     def __init__(self, when: float, call: Callable[[], None], among: "set[Timer]") -> None:
         self.when = when
         self.call: Callable[[], None] | None = call
-        self._among = among
+        self._pending = among
 
     def cancel(self) -> None:
-        """It will not be called. May be said again, and after it was called."""
-        self._among.discard(self)
+        """Cancel the callback; do nothing if it was called or cancelled before."""
+        self._pending.discard(self)
         self.call = None
 
 
 class Timers:
-    """The timers of one event loop; use it in that loop only."""
+    """The timers of one event loop; not thread-safe."""
 
-    __slots__ = ("_armed", "_handle", "_waiting", "loop")
+    __slots__ = ("_armed_for", "_handle", "_waiting", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._waiting: set[Timer] = set()
         self._handle: asyncio.TimerHandle | None = None
-        self._armed = 0.0
+        self._armed_for = 0.0
 
     def __len__(self) -> int:
-        """Timers that were neither called nor cancelled."""
+        """Return the number of timers that were neither called nor cancelled."""
         return len(self._waiting)
 
     def at(self, when: float, call: Callable[[], None]) -> Timer:
-        """Call `call` at `when` (`loop.time()`), or at the loop's next turn where that is past."""
+        """Call `call` at `when` (`loop.time()`), or in the loop's next iteration where that is past."""
         timer = Timer(when, call, self._waiting)
         self._waiting.add(timer)
-        if self._handle is None or when < self._armed:
+        if self._handle is None or when < self._armed_for:
             self._arm(when)
         return timer
 
     def _arm(self, when: float) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._armed = when
-        self._handle = self.loop.call_at(when, self._ring)
+        self._armed_for = when
+        self._handle = self.loop.call_at(when, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._handle = None
         # uvloop rounds to milliseconds and may be early by half of one.
-        now = max(self.loop.time(), self._armed)
+        now = max(self.loop.time(), self._armed_for)
         due = [timer for timer in self._waiting if timer.when <= now]
         self._waiting.difference_update(due)
         if self._waiting:
@@ -74,9 +75,10 @@ class Timers:
 
 
 class Bound:
-    """`asyncio.timeout_at` on `Timers`, as a plain `with`: TimeoutError if the body has not ended at `when`.
+    """`asyncio.timeout_at` on the timer queue, as a plain `with`: raise TimeoutError at `when`
+    (`loop.time()`).
 
-    Enter it in a task. A cancellation from elsewhere passes as it is.
+    It must be entered in a task. A cancellation by others is raised unchanged.
     """
 
     __slots__ = ("_cancelling", "_expired", "_task", "_timer", "_timers", "_when")
@@ -89,7 +91,7 @@ class Bound:
     def __enter__(self) -> None:
         task = asyncio.current_task(self._timers.loop)
         if task is None:
-            raise RuntimeError("A Bound is used inside a task.")
+            raise RuntimeError("A deadline must be entered inside a task.")
         self._task = task
         self._cancelling = task.cancelling()
         self._timer = self._timers.at(self._when, self._expire)
@@ -106,14 +108,14 @@ class Bound:
         self._task.cancel()
 
 
-_latest: Timers | None = None
+_current: Timers | None = None
 
 
 def timers() -> Timers:
-    """The timers of the running loop."""
-    global _latest  # noqa: PLW0603 - a process has one loop that matters; others get timers of their own.
+    """Return the timer queue of the running loop."""
+    global _current  # noqa: PLW0603 - caches that of the latest loop; a process has one that matters.
     loop = asyncio.get_running_loop()
-    found = _latest
+    found = _current
     if found is None or found.loop is not loop:
-        found = _latest = Timers(loop)
+        found = _current = Timers(loop)
     return found

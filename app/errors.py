@@ -2,32 +2,32 @@
 
     GatewayError
     ├── BadRequest 400            the request could not be read
-    │   └── InvalidInput 422      it was read, and something in it is wrong: `errors` points at each fault
+    │   └── InvalidInput 422      it could be read, but is not valid: `errors` points at each field error
     │       ├── InvalidArguments  a tool's arguments do not fit its schema
     │       ├── InvalidDocument   an OpenAPI document or a manual cannot be used
     │       └── UnsetVariable     `${NAME}` has no value
     ├── Unauthenticated 401, NotFound 404, Conflict 409, PreconditionFailed 412
-    ├── Forbidden 403             the caller's key does not allow it
-    ├── CredentialNotAllowed 403  a stored credential may not be sent where the tool lies
-    ├── TooLarge 413, CallerStalled 408, RateLimited 429
-    ├── IdempotencyMismatch 422, IdempotencyRunning 409, IdempotencyUnknown 409, IdempotencyUnkept 409
-    ├── Unavailable 503           a part of the gateway is not available; all of these say Retry-After
-    │   ├── Overloaded            this process has more to do than it can
-    │   ├── CircuitOpen           an upstream has failed repeatedly, and is left alone for a while
-    │   ├── OriginBusy            as many calls of an upstream are under way as may be
-    │   ├── Stopping              the process ends, and its streams with it
-    │   └── AuditUnavailable      a call with effects could not be put on record, and was not made
-    ├── LoopDetected 508          the call has been at this gateway before
-    ├── TimeOver 504              the call's time was over before it could be made
-    ├── CredentialMissing 424     a tool needs a credential that nobody has stored
-    ├── BlockedAddress 403        the address guard refused the destination
+    ├── Forbidden 403             the client's API key does not allow it
+    ├── CredentialNotAllowed 403  a stored credential may not be sent to the tool's origin
+    ├── TooLarge 413, ClientTimeout 408, RateLimited 429
+    ├── IdempotencyMismatch 422, IdempotencyRunning 409, IdempotencyUnknown 409, IdempotencyNotStored 409
+    ├── Unavailable 503           a part of the gateway is not available; all of these send Retry-After
+    │   ├── Overloaded            this process has more work than it can do
+    │   ├── CircuitOpen           an upstream has failed repeatedly, and its circuit breaker is open
+    │   ├── OriginBusy            the upstream's limit of concurrent calls is reached
+    │   ├── Stopping              the process is shutting down, and its streams end
+    │   └── AuditUnavailable      a call with effects could not be recorded, and was not made
+    ├── LoopDetected 508          the call has passed through this gateway before
+    ├── DeadlineExceeded 504      the call's deadline passed before it was sent
+    ├── CredentialMissing 424     a tool needs a credential that is not stored
+    ├── BlockedAddress 403        the address guard denies the destination
     └── UpstreamError 502
         ├── UpstreamTimeout 504
-        ├── UpstreamUnreachable, UpstreamUnauthorized, UpstreamMalformed, ResponseTooLarge, TokenRefused
-        └── UpstreamRejected      keeps the upstream's own 4xx
+        ├── UpstreamUnreachable, UpstreamUnauthorized, UpstreamMalformed, ResponseTooLarge, TokenRequestFailed
+        └── UpstreamRejected      has the upstream's own 4xx status
 
-Every error carries an HTTP status and a stable slug (the last part of RFC 9457's `type`). Nothing here
-knows a framework; `app.server.problems` is the only place that turns these into responses.
+Every error has an HTTP status and a stable slug (the last part of RFC 9457's `type`). Nothing here depends on
+a framework; `app.server.problems` is the only place that turns these errors into responses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,14 +39,14 @@ PROBLEM_TYPE: Final = "urn:utcp-gateway:problem:"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with an input: an RFC 6901 JSON pointer, and a sentence that one can act on."""
+    """One error in an input: an RFC 6901 JSON pointer to it, and a sentence that says how to correct it."""
 
     pointer: str
     detail: str
     expected: Any = None
 
     def as_json(self) -> dict[str, Any]:
-        """The fault as a member of a problem's `errors` list."""
+        """Return the field error as a member of a problem's `errors` list."""
         body: dict[str, Any] = {"pointer": self.pointer, "detail": self.detail}
         if self.expected is not None:
             body["expected"] = self.expected
@@ -54,7 +54,7 @@ class Fault:
 
 
 class GatewayError(Exception):
-    """Base of all errors that a client may see; `detail` is safe to show, and never built from `str(exc)`."""
+    """Base of all errors that a client may see. `detail` is safe to show: never built from `str(exc)`."""
 
     status: ClassVar[int] = 500
     slug: ClassVar[str] = "internal-error"
@@ -75,9 +75,9 @@ class GatewayError(Exception):
         self.extra = dict(extra or {})
 
     def as_problem(self, *, call_id: str | None = None, bare: bool = False) -> dict[str, Any]:
-        """The problem document (RFC 9457); a `bare` one is without `extra`, which may hold any value.
+        """Return the problem document (RFC 9457), with `call_id` where the error belongs to a call.
 
-        `call_id` is the id of the call that failed.
+        `bare` leaves out `extra`, whose values may not be serialisable.
         """
         body: dict[str, Any] = {
             "type": PROBLEM_TYPE + self.slug,
@@ -93,8 +93,10 @@ class GatewayError(Exception):
 
 
 def again(error: GatewayError) -> GatewayError:
-    """The same error anew: one raised in several tasks at once would collect all their tracebacks, and the
-    headers of all their calls."""
+    """Return a copy of an error that is raised in several tasks.
+
+    One instance would collect the tracebacks of all these tasks, and the headers of all their calls.
+    """
     copied = type(error).__new__(type(error), *error.args)
     copied.__dict__.update(error.__dict__)
     copied.headers = dict(error.headers)
@@ -106,7 +108,7 @@ class BadRequest(GatewayError):
 
 
 class CallerStalled(GatewayError):
-    status, slug, title = 408, "caller-stalled", "The caller stopped sending its call, or taking its answer"
+    status, slug, title = 408, "caller-stalled", "The client stopped sending or reading"
 
 
 class InvalidInput(BadRequest):
@@ -168,11 +170,11 @@ class IdempotencyRunning(GatewayError):
 
 
 class IdempotencyUnknown(GatewayError):
-    status, slug, title = 409, "idempotency-unknown", "Nobody knows how the call with this key ended"
+    status, slug, title = 409, "idempotency-unknown", "The outcome of the call with this key is unknown"
 
 
 class IdempotencyUnkept(GatewayError):
-    status, slug, title = 409, "idempotency-unkept", "The call was carried out, but its answer was not kept"
+    status, slug, title = 409, "idempotency-unkept", "The call was made, but its response was not stored"
 
 
 class UnsupportedMediaType(GatewayError):
@@ -199,15 +201,15 @@ class Unavailable(GatewayError):
 
 
 class Overloaded(Unavailable):
-    slug, title = "overloaded", "The gateway has too much to do"
+    slug, title = "overloaded", "The gateway is overloaded"
 
 
 class CircuitOpen(Unavailable):
-    slug, title = "circuit-open", "The upstream is left alone for a while"
+    slug, title = "circuit-open", "Calls to the upstream are paused"
 
 
 class OriginBusy(Unavailable):
-    slug, title = "origin-busy", "Too many calls of the upstream are under way"
+    slug, title = "origin-busy", "Too many calls to the upstream are in progress"
 
 
 class Stopping(Unavailable):
@@ -215,20 +217,20 @@ class Stopping(Unavailable):
 
 
 class AuditUnavailable(Unavailable):
-    slug, title = "audit-unavailable", "The call cannot be put on record, so it was not made"
+    slug, title = "audit-unavailable", "The call cannot be recorded, so it was not made"
 
 
 class LoopDetected(GatewayError):
-    status, slug, title = 508, "loop-detected", "The call goes round in a circle"
+    status, slug, title = 508, "loop-detected", "The call loops between gateways"
 
 
 class TimeOver(GatewayError):
-    status, slug, title = 504, "time-over", "The time of the call was over before it could be made"
+    status, slug, title = 504, "time-over", "The deadline passed before the call was sent"
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamAnswer:
-    """What an upstream said when it refused: its status and a bounded, already masked body."""
+    """An upstream's error response: its status, and its body, which is bounded and already masked."""
 
     status: int
     body: Any = None
@@ -236,7 +238,10 @@ class UpstreamAnswer:
 
 
 class UpstreamError(GatewayError):
-    """`sent` is False where it is certain that nothing of the call reached the upstream."""
+    """An error of the upstream or on the way to it.
+
+    `sent` is False only where it is certain that nothing of the call reached the upstream.
+    """
 
     status, slug, title = 502, "upstream-error", "The upstream failed"
 
@@ -252,7 +257,7 @@ class UpstreamError(GatewayError):
 
 
 class UpstreamTimeout(UpstreamError):
-    status, slug, title = 504, "upstream-timeout", "The upstream did not answer in time"
+    status, slug, title = 504, "upstream-timeout", "The upstream did not respond in time"
 
 
 class UpstreamUnreachable(UpstreamError):
@@ -260,31 +265,34 @@ class UpstreamUnreachable(UpstreamError):
 
 
 class UpstreamUnauthorized(UpstreamError):
-    slug, title = "upstream-unauthorized", "The upstream refused the stored credential"
+    slug, title = "upstream-unauthorized", "The upstream rejected the stored credential"
 
 
 class UpstreamMalformed(UpstreamError):
-    slug, title = "upstream-malformed", "The upstream's answer cannot be read"
+    slug, title = "upstream-malformed", "The upstream's response cannot be read"
 
 
 class ResponseTooLarge(UpstreamError):
-    slug, title = "response-too-large", "The upstream's answer is larger than allowed"
+    slug, title = "response-too-large", "The upstream's response is larger than allowed"
 
 
 class TokenRefused(UpstreamError):
-    slug, title = "token-refused", "The token endpoint gave no token"
+    slug, title = "token-refused", "The token endpoint returned no token"
 
 
 class UpstreamRejected(UpstreamError):
-    """An upstream 4xx keeps its status; 401, 403, 407 and 5xx become 502."""
+    """An error response of the upstream. Its status is 4xx as sent; 401, 403, 407 and 5xx become 502."""
 
-    slug, title = "upstream-rejected", "The upstream refused the call"
+    slug, title = "upstream-rejected", "The upstream rejected the call"
 
     def __init__(self, detail: str = "", *, answer: UpstreamAnswer) -> None:
         super().__init__(detail, answer=answer)
-        kept = 400 <= answer.status < 500 and answer.status not in (401, 403, 407)
-        self.status: int = answer.status if kept else 502  # type: ignore[misc]
+        is_passed_on = 400 <= answer.status < 500 and answer.status not in (401, 403, 407)
+        self.status: int = answer.status if is_passed_on else 502  # type: ignore[misc]
 
 
 class AnswerCut(ConnectionAbortedError):
-    """Raised to the server so that it cuts a connection whose answer cannot be ended; logged before."""
+    """Tells the HTTP server to close the connection of a response that cannot be completed.
+
+    Whoever raises it has logged the cause.
+    """

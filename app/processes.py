@@ -1,8 +1,8 @@
-"""Child processes: how they are started, and how each of them is ended, whatever it is doing.
+"""Child processes: starting them, and ending each of them whatever it is doing.
 
 asyncio wakes `Process.wait()` only when the process has exited *and* every pipe is disconnected (CPython
 gh-119710). A `StreamReader` that holds more than its limit pauses its pipe, which then never sees the end of
-the output: whoever kills such a process and waits for it waits for ever. Pipes are closed before that here.
+the output: whoever kills such a process and waits for it, waits forever. Here, the pipes are closed first.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from app.background import completed
 
 _log = structlog.get_logger(__name__)
 
-_LIMIT: Final = 64 * 1024
-# A process that was killed is gone within milliseconds, unless the kernel holds it, e.g. for a lost disk.
-_END_SECONDS: Final = 10.0
+_STREAM_LIMIT: Final = 64 * 1024
+# A killed process ends within milliseconds, unless it is stuck in the kernel, e.g. on a lost disk.
+_REAP_SECONDS: Final = 10.0
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +48,7 @@ async def child_process(
 
 
 def close_pipes(transport: asyncio.SubprocessTransport) -> None:
-    """Close our ends of a process's pipes at once; what is not yet read or written is dropped.
+    """Close our ends of a process's pipes at once; discard what is not yet read or written.
 
     `transport.close()` waits for unwritten input to be read, possibly by a process that nobody has killed.
     """
@@ -64,9 +64,9 @@ def close_pipes(transport: asyncio.SubprocessTransport) -> None:
 
 
 def kill_group(pid: int) -> None:
-    """Send SIGKILL to the process group that `pid` leads. One that is gone is no error.
+    """Send SIGKILL to the process group that `pid` leads; do nothing if it has ended.
 
-    Not `Process.kill()`: that polls first, and so takes the exit code away from asyncio's child watcher.
+    `Process.kill()` is not used: it polls first, and so takes the exit code from asyncio's child watcher.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
@@ -75,10 +75,10 @@ def kill_group(pid: int) -> None:
 async def _start(
     command: tuple[str, ...], *, env: Mapping[str, str], cwd: str, stdin: int, stderr: int
 ) -> tuple[asyncio.SubprocessTransport, Process]:
-    """As `asyncio.create_subprocess_exec`, which does not give the transport."""
+    """Start a process as `asyncio.create_subprocess_exec` does, which does not return the transport."""
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
-        lambda: SubprocessStreamProtocol(limit=_LIMIT, loop=loop),
+        lambda: SubprocessStreamProtocol(limit=_STREAM_LIMIT, loop=loop),
         *command,
         stdin=stdin,
         stdout=PIPE,
@@ -92,8 +92,8 @@ async def _start(
 
 async def _reap(transport: asyncio.SubprocessTransport, process: Process) -> None:
     try:
-        async with asyncio.timeout(_END_SECONDS):
+        async with asyncio.timeout(_REAP_SECONDS):
             await process.wait()
     except TimeoutError:
-        _log.error("a child process was killed and does not end", process=process.pid)
+        _log.error("a killed child process has not ended", process=process.pid)
     transport.close()

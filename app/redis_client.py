@@ -1,10 +1,10 @@
-"""Redis: a client with short timeouts and no retries, and the breaker that all its users share.
+"""Redis: a client with short timeouts and no retries, and the circuit breaker that all its users share.
 
-A token or a counter is never worth a wait, so whoever uses Redis can do without it:
+A token or a counter is never worth a wait, so every user of Redis can do without it:
 
-    redis = cache.redis()
-    if redis is not None:       else it is left alone for now
-        with cache:             tells the breaker how it went, and swallows that Redis is away
+    redis = client.available_client()
+    if redis is not None:       None while the breaker is open
+        with client:            reports the outcome to the breaker, and suppresses the errors of Redis
             return await redis.get(name)
     return None
 """
@@ -27,21 +27,23 @@ from redis.exceptions import RedisError
 
 __all__ = ["AWAY", "Cache", "PoolBusy", "connect"]
 
-# What redis-py's pool says, as an error of its own kind, when its queue was waited in for too long.
+# The message of the error that redis-py's pool raises when no connection became free in time.
 _NO_CONNECTION: Final = "No connection available."
 AWAY = (RedisError, OSError)
-"""What a command raises where Redis cannot be used: refused, timed out, loading, read-only, out of memory."""
+"""What a command raises where Redis cannot be used: connection refused, timeout, loading, read-only, no
+memory.
+"""
 
 
 class PoolBusy(RedisError):
-    """No connection of this process's pool became free in time, which says nothing about Redis."""
+    """No connection of this process's pool became free in time; Redis itself may be available."""
 
 
 class _Pool(BlockingConnectionPool):
-    """A pool that tells a wait in its own queue from a server that does not answer."""
+    """A pool that distinguishes a timeout of its own queue from a server that does not respond."""
 
     async def get_connection(self, *_: Any, **__: Any) -> Any:
-        """A connection that works; raises `PoolBusy`, and errors of Redis."""
+        """Return a working connection; raise RedisPoolExhausted, or an error of Redis."""
         try:
             return await super().get_connection()  # type: ignore[no-untyped-call]
         except RedisAway as error:
@@ -50,8 +52,8 @@ class _Pool(BlockingConnectionPool):
             raise
 
 
-class _Sending(AbstractConnection):
-    """uvloop answers a write to a connection that was reset with RuntimeError, which is no error of Redis."""
+class _ResetAwareConnection(AbstractConnection):
+    """Turns the RuntimeError that uvloop raises for a write to a reset connection into an error of Redis."""
 
     async def send_packed_command(
         self, command: bytes | str | Iterable[bytes], check_health: bool = True
@@ -62,26 +64,27 @@ class _Sending(AbstractConnection):
             raise RedisAway("The connection has been closed.") from error
 
 
-class _Tcp(_Sending, Connection):
+class _Tcp(_ResetAwareConnection, Connection):
     pass
 
 
-class _Tls(_Sending, SSLConnection):
+class _Tls(_ResetAwareConnection, SSLConnection):
     pass
 
 
-class _Unix(_Sending, UnixDomainSocketConnection):
+class _Unix(_ResetAwareConnection, UnixDomainSocketConnection):
     pass
 
 
-_KINDS = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Unix}
+_CONNECTION_CLASSES = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Unix}
 
 
 def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis":
-    """A client for Redis 7 or Valkey. `timeout` (seconds) bounds each command.
+    """Return a client for Redis 7 or Valkey, with at most `connections`; `timeout` (seconds) bounds each
+    command.
 
-    redis-py's default retries turn a black-holed server into 5.7 s per command; with `retry=None` it is
-    the timeout itself.
+    With redis-py's default retries, a command to a black-holed server takes 5.7 s; with `retry=None`, it
+    takes the timeout.
     """
     pool = _Pool.from_url(
         url,
@@ -92,52 +95,55 @@ def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis"
         retry=None,
         health_check_interval=0,
     )
-    pool.connection_class = _KINDS[pool.connection_class]
+    pool.connection_class = _CONNECTION_CLASSES[pool.connection_class]
     return Redis.from_pool(pool)
 
 
 class Cache:
-    """A Redis client behind a breaker, so that a server which is away costs its timeout once, not per call.
+    """A Redis client behind a circuit breaker: an unavailable server costs its timeout once, not once per
+    call.
 
-    The first failure opens it for `off_seconds`; then one caller at a time tries (half open), and the first
-    that succeeds closes it. `client` None means that there is no Redis. Use it in one event loop.
+    The first failure opens the breaker for `off_seconds`; then one task at a time tries (half open), and the
+    first success closes it. `client` is None where there is no Redis. Use it in one event loop.
     """
 
-    __slots__ = ("_client", "_off_seconds", "_retry_at", "away", "busy", "failures")
+    __slots__ = ("_client", "_retry_at", "_retry_seconds", "away", "busy", "failures")
 
     def __init__(self, client: "Redis | None", *, off_seconds: float = 3.0) -> None:
         self._client = client
-        self._off_seconds = off_seconds
+        self._retry_seconds = off_seconds
         self._retry_at = 0.0
         self.away = client is None
-        """Whether Redis did not answer when it was last asked, or there is none."""
+        """Whether the last command failed, or there is no Redis."""
         self.failures = 0
         """Commands that failed, since the start."""
         self.busy = 0
-        """Commands that were not sent, because every connection of this process was in use."""
+        """Commands that were not sent, because all connections of this process were in use."""
 
     def redis(self) -> "Redis | None":
-        """The client, or None while Redis is left alone.
+        """Return the client, or None while the breaker is open.
 
-        A probe of which nothing is heard (its task was cancelled) is followed by another after `off_seconds`.
+        A probe without an outcome (its task was cancelled) is followed by another after `off_seconds`.
         """
         if not self.away:
             return self._client
         now = time.monotonic()
         if now < self._retry_at:
             return None
-        self._retry_at = now + self._off_seconds
+        self._retry_at = now + self._retry_seconds
         return self._client
 
     def __enter__(self) -> Self:
-        """Commands are sent within."""
+        """Enter the block in which commands are sent."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
-        """Closes the breaker after a command that was answered, opens it after one of `AWAY`, but for
-        `PoolBusy`: that command was never sent."""
+        """Close the breaker after a success, open it after an error of Redis, and suppress that error.
+
+        An exhausted pool leaves the breaker as it is, since the command was never sent.
+        """
         if kind is None:
             if self.away:
                 self.away = False
@@ -149,5 +155,5 @@ class Cache:
             return True
         self.failures += 1
         self.away = True
-        self._retry_at = time.monotonic() + self._off_seconds
+        self._retry_at = time.monotonic() + self._retry_seconds
         return True

@@ -1,4 +1,4 @@
-"""Schemas that every edge shares: problems (RFC 9457), safe text, names, pages."""
+"""Types and models that the HTTP resources share: problems (RFC 9457), storable text, names, rate limits."""
 
 import re
 from datetime import datetime
@@ -13,7 +13,7 @@ TOOL_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
 
 
 def _storable(value: str) -> str:
-    """PostgreSQL stores neither NUL nor lone surrogates."""
+    """Return the text; raise ValueError for NUL and lone surrogates, which PostgreSQL does not store."""
     if "\x00" in value:
         msg = "must not contain NUL"
         raise ValueError(msg)
@@ -23,12 +23,13 @@ def _storable(value: str) -> str:
     return value
 
 
-def _whole(value: object) -> object:
+def _integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-WHOLE = BeforeValidator(_whole)
-"""After the Field of a strict int: an integer as JSON Schema means it. 60.0 is one (validation, 6.1.1)."""
+WHOLE = BeforeValidator(_integral)
+"""Put it after the Field of a strict int, which then also takes 60.0: an integer by JSON Schema
+(validation, section 6.1.1)."""
 Number = Annotated[float, Strict()]
 """A JSON number, never text or a boolean."""
 _NO_NUL = r"^[^\x00]*$"
@@ -42,29 +43,29 @@ ToolName = Annotated[str, Field(pattern=TOOL_NAME, examples=["library.searchBook
 
 
 class Closed(BaseModel):
-    """A request body that refuses what it does not know."""
+    """A request body that rejects unknown members."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class RateInput(Closed):
-    """How often tools may be called; calls beyond it are answered with 429."""
+    """How often tools may be called; further calls are rejected with 429."""
 
     requests: Annotated[int, Field(ge=1, le=MOST, strict=True), WHOLE] = Field(
         description="Calls in `per_seconds`, spread evenly."
     )
     per_seconds: Annotated[int, Field(ge=1, le=LONGEST_SECONDS, strict=True), WHOLE]
     burst: Annotated[int, Field(ge=1, le=MOST, strict=True), WHOLE] | None = Field(
-        None, description="Calls that may come at once; without it, all of `requests`."
+        None, description="Calls that may be made at once. Default: `requests`."
     )
 
     def limit(self) -> RateLimit:
-        """The value that is enforced."""
+        """Return the rate limit to be enforced; without a burst, all `requests` may be made at once."""
         return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
 
 
 class FaultBody(BaseModel):
-    """One thing that is wrong."""
+    """One error in the input."""
 
     pointer: str = Field(description="RFC 6901 JSON pointer into the body, or #/query/..., #/path/...")
     detail: str
@@ -84,30 +85,30 @@ class Problem(BaseModel):
     upstream_status: int | None = None
 
 
-_TITLES = {
+_DESCRIPTIONS = {
     400: "The request could not be read",
     401: "No valid API key",
     403: "The API key does not allow this",
     404: "Not found, or not visible to this key",
-    409: "In conflict with what is stored",
+    409: "In conflict with the stored state",
     412: "Changed since it was read",
     413: "Too large",
     415: "Media type not supported",
-    422: "Something in the input is wrong",
-    424: "A needed credential is not stored",
+    422: "The input is not valid",
+    424: "A required credential is not stored",
     429: "Too many calls; try again later",
     502: "The upstream failed",
-    503: "Not available for now; Retry-After says when to try again",
-    504: "The upstream did not answer in time",
-    508: "The call has been at this gateway before",
+    503: "Temporarily unavailable; Retry-After says when to try again",
+    504: "The upstream did not respond in time",
+    508: "The call has passed through this gateway before",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses=` of a route: 401, 403, 422 and 503 always, and the named ones."""
+    """Return the `responses=` of a route: 401, 403, 422, 503 and the given statuses, each with a problem."""
     return {
         status: {
-            "description": _TITLES[status],
+            "description": _DESCRIPTIONS[status],
             "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
         for status in sorted({401, 403, 422, 503, *statuses})
@@ -117,12 +118,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
-def _spelled_out(value: object) -> object:
-    """pydantic would also take a number of seconds."""
+def _require_rfc3339(value: object) -> object:
+    """Return the value; raise ValueError for anything else than RFC 3339 (pydantic also takes seconds)."""
     if isinstance(value, datetime) or (isinstance(value, str) and _RFC3339.fullmatch(value)):
         return value
     msg = "must be a time with an offset as in RFC 3339, e.g. 2030-01-31T00:00:00Z"
     raise ValueError(msg)
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_spelled_out, json_schema_input_type=AwareDatetime)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_require_rfc3339, json_schema_input_type=AwareDatetime)]

@@ -1,7 +1,7 @@
-"""Hygiene of text that strangers wrote, and JSON pointers (RFC 6901) that name where it stood.
+"""Sanitising of untrusted text, and JSON pointers (RFC 6901) to where it was found.
 
-Tool descriptions are read by models: characters that a person does not see are a way to smuggle orders past a
-reviewer, so they are taken out. Postgres can hold neither U+0000 nor lone surrogates in text or jsonb.
+Tool descriptions are read by models: invisible characters can smuggle instructions past a human reviewer, so
+they are removed. PostgreSQL can store neither U+0000 nor lone surrogates in text or jsonb.
 """
 
 import re
@@ -23,25 +23,25 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def pointer(base: str, *keys: str | int) -> str:
-    """`base` extended by keys or indices, escaped as RFC 6901 section 3 says."""
+    """Return the JSON pointer `base` extended by keys or indices, escaped as in RFC 6901 section 3."""
     return base + "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
 
 
 def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
-    """The text without characters that cannot be seen, cut to `limit` characters.
+    """Return the text without invisible characters, truncated to `limit` characters.
 
-    Raises InvalidDocument, pointing `at`, for U+0000: nobody writes it by accident.
+    Raise InvalidDocument, with the pointer `at`, for U+0000, which is never there by accident.
     """
     if value.isascii() and value.isprintable() and len(value) <= limit:
         return value
     if "\x00" in value:
-        raise InvalidDocument("The text holds a NUL character", errors=[Fault(at, "Remove U+0000.")])
+        raise InvalidDocument("The text contains a NUL character", errors=[Fault(at, "Remove U+0000.")])
     cleaned = _HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
 
 
 def refuse_unstorable(value: Any, *, at: str = "", depth: int = 0) -> None:
-    """Raises InvalidDocument for a value with U+0000 or lone surrogates, or too deep a nesting."""
+    """Raise InvalidDocument for a JSON value that has U+0000 or lone surrogates, or is nested too deeply."""
     if depth > MAX_DEPTH:
         raise InvalidDocument(
             "The value is nested too deeply", errors=[Fault(at, f"At most {MAX_DEPTH} levels.")]

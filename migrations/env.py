@@ -1,4 +1,4 @@
-"""Alembic's environment: runs on a connection handed over by `app.database.migrate`, or on DATABASE_URL."""
+"""Alembic's environment: runs on the connection that `app.database.migrate` passes, or on DATABASE_URL."""
 
 import asyncio
 import os
@@ -14,13 +14,17 @@ from app.database import sqlalchemy_url
 
 def _run(connection: Connection) -> None:
     context.configure(
-        connection=connection, target_metadata=SQLModel.metadata, compare_type=True, include_object=_ours
+        connection=connection,
+        target_metadata=SQLModel.metadata,
+        compare_type=True,
+        include_object=_is_managed,
     )
     with context.begin_transaction():
         context.run_migrations()
 
 
-def _ours(_object: object, name: str | None, kind: str, *_rest: object) -> bool:
+def _is_managed(_object: object, name: str | None, kind: str, *_rest: object) -> bool:
+    """Return whether Alembic manages an object; the partitions of `calls` are created at run time."""
     return not (kind == "table" and name is not None and name.startswith("calls_"))
 
 
@@ -32,8 +36,8 @@ async def _from_environment() -> None:
     await engine.dispose()
 
 
-given = context.config.attributes.get("connection")
-if given is not None:
-    _run(given)
+connection = context.config.attributes.get("connection")
+if connection is not None:
+    _run(connection)
 else:
     asyncio.run(_from_environment())

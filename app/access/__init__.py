@@ -1,4 +1,4 @@
-"""Who may do what: verifying API keys, the gate of every route, and the keys themselves."""
+"""Who may do what: verifying API keys, authorising every route, and the stored keys and events."""
 
 from app.access.authorise import anonymous_if, authorise, declared_scope, openly, requires
 from app.access.verifier import KeyVerifier

@@ -1,11 +1,11 @@
-"""The one gate: every route names the scope that it needs, and nothing passes without a verified key.
+"""Authorisation: every route declares the scope that it needs, and no request passes without a verified key.
 
-    Depends(requires("tools:read"))       a route of FastAPI
-    Depends(anonymous_if("utcp_anonymous"))   the same, open to readers without a key if that setting says so
-    Depends(openly)                       open to all, on purpose
-    endpoint.scope = "tools:call"         a plain Starlette route, which calls `authorise()` itself
+    Depends(requires("tools:read"))           a route of FastAPI
+    Depends(anonymous_if("utcp_anonymous"))   the same, public for reading where that setting is true
+    Depends(public_route)                     public on purpose
+    endpoint.scope = "tools:call"             a plain Starlette route, which calls `authorise()` itself
 
-A route that declares none of them fails the test that walks the routes (`declared_scope`).
+A route that declares none of these fails the test that visits all routes (`declared_scope`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,8 +33,8 @@ ANONYMOUS = Principal(
     anonymous=True,
 )
 
-_LONGEST_VALUE = len("Bearer ") + KEY_LENGTH + 16
-_HOW = "Send an API key as `Authorization: Bearer <key>` or as `X-API-Key: <key>`."
+_MAX_VALUE_LENGTH = len("Bearer ") + KEY_LENGTH + 16
+_HOW_TO_SEND = "Send an API key as `Authorization: Bearer <key>` or as `X-API-Key: <key>`."
 
 
 class AccessServices(Protocol):
@@ -46,30 +46,30 @@ class AccessServices(Protocol):
 
 
 async def authorise(connection: HTTPConnection, scope: Scope) -> Principal:
-    """The caller, kept as `state.principal` too.
+    """Return the principal of a request's API key; it is also stored as `state.principal`.
 
-    Raises `Unauthenticated` without a valid key, `Forbidden` when the key lacks the scope, and
-    `Unavailable` when that cannot be found out.
+    Raise Unauthenticated without a valid key, Forbidden when the key lacks the scope, and Unavailable when
+    the key cannot be verified.
     """
     text = presented_key(connection.scope["headers"])
     if text is None:
-        raise Unauthenticated(_HOW)
-    return await _admit(connection, text, scope)
+        raise Unauthenticated(_HOW_TO_SEND)
+    return await _authenticate(connection, text, scope)
 
 
 def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The text that was sent as a key, of whatever form; None when there is none.
+    """Return the text that was sent as an API key, valid or not; None when there is none.
 
-    Raises `Unauthenticated` for more than one, since it must not be a matter of order who somebody is
-    (RFC 9110 section 5.3), for other schemes than Bearer (RFC 6750) and for oversized values.
+    Raise Unauthenticated for more than one, since identity must not depend on the order of fields (RFC 9110
+    section 5.3), for other schemes than Bearer (RFC 6750), and for oversized values.
     """
     found: bytes | None = None
     for name, value in headers:
         if name not in (b"authorization", b"x-api-key"):
             continue
         if found is not None:
-            raise Unauthenticated("More than one API key was sent. " + _HOW)
-        if len(value) > _LONGEST_VALUE:
+            raise Unauthenticated("More than one API key was sent. " + _HOW_TO_SEND)
+        if len(value) > _MAX_VALUE_LENGTH:
             raise Unauthenticated("The API key is not valid.")
         if name == b"x-api-key":
             found = value
@@ -80,8 +80,8 @@ def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return None if found is None else found.decode("latin-1")
 
 
-async def _admit(connection: HTTPConnection, text: str, scope: Scope) -> Principal:
-    # The mapping behind `connection.state`, whose attributes cost ten times as much.
+async def _authenticate(connection: HTTPConnection, text: str, scope: Scope) -> Principal:
+    # The mapping behind `connection.state`: access by attribute costs ten times as much.
     state = connection.scope["state"]
     services: AccessServices = state["services"]
     keys = services.keys
@@ -97,69 +97,69 @@ async def _admit(connection: HTTPConnection, text: str, scope: Scope) -> Princip
 
 
 class Requires(SecurityBase):
-    """A dependency that answers with the caller; `.scope` is what it needs.
+    """A dependency that returns the principal; `scope` is the scope that it needs.
 
-    `setting` names a setting of type bool that lets readers without any key in.
+    `setting` names a setting of type bool that admits requests without a key.
     """
 
     def __init__(self, scope: Scope, *, setting: str | None = None) -> None:
-        # Only Bearer is described: a generated client that sent both headers would be refused.
-        self.model = HTTPBearer(description=_HOW)
+        # Only Bearer is described: a generated client that sent both headers would be rejected.
+        self.model = HTTPBearer(description=_HOW_TO_SEND)
         self.scheme_name = SCHEME_NAME
         self.scope = scope
         self.setting = setting
 
     async def __call__(self, connection: HTTPConnection) -> Principal:
-        """The caller; errors as `authorise`."""
+        """Return the principal, or `ANONYMOUS`; raise what `authorise` raises."""
         if self.setting is not None and getattr(connection.state.services.settings, self.setting) is True:
             text = presented_key(connection.scope["headers"])
             if text is None:
                 connection.state.principal = ANONYMOUS
                 return ANONYMOUS
-            return await _admit(connection, text, self.scope)
+            return await _authenticate(connection, text, self.scope)
         return await authorise(connection, self.scope)
 
 
 class Openly:
-    """The dependency of a route that is open to all."""
+    """The dependency of a public route, which needs no key."""
 
     scope = OPEN
 
     async def __call__(self) -> None:
-        """Lets everybody pass."""
+        """Do nothing: every request is admitted."""
 
 
 openly = Openly()
 
 
 def requires(scope: Scope) -> Requires:
-    """The dependency of a route that needs a scope."""
+    """Return the dependency of a route that needs a scope."""
     return Requires(scope)
 
 
 def anonymous_if(setting: str, scope: Scope = "tools:read") -> Requires:
-    """The dependency of a route that needs a scope unless the setting opens it to readers without a key."""
+    """Return a dependency of a route that needs a scope unless the setting admits keyless requests."""
     return Requires(scope, setting=setting)
 
 
 def declared_scope(route: BaseRoute) -> str | None:
-    """What a route declares: a scope, `open`, or None when it declares nothing (which is a fault)."""
+    """Return what a route declares: a scope, `open`, or None when it declares nothing (which is an error)."""
     on_endpoint = getattr(getattr(route, "endpoint", None), "scope", None)
     if isinstance(on_endpoint, str):
         return on_endpoint
-    return _scope_within(getattr(route, "dependant", None))
+    return _scope_of_dependencies(getattr(route, "dependant", None))
 
 
-def _scope_within(dependant: Any) -> str | None:
+def _scope_of_dependencies(dependant: Any) -> str | None:
     if dependant is None:
         return None
     if isinstance(dependant.call, Requires | Openly):
         return dependant.call.scope
-    return next((found for sub in dependant.dependencies if (found := _scope_within(sub))), None)
+    return next((found for sub in dependant.dependencies if (found := _scope_of_dependencies(sub))), None)
 
 
 def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """All routes, those of included routers, too."""
+    """Return all routes, including those of included routers."""
     for route in routes:
         included = getattr(getattr(route, "original_router", None), "routes", None)
         if included is None:

@@ -1,4 +1,4 @@
-"""The stored data keys: loading them into a vault, making the first ones, rewrapping them (rotation)."""
+"""The stored data keys: loading them into a vault, creating the first ones, rewrapping them (rotation)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from app.database import Database
 from app.models import DataKeyRow
 from app.security.vault import DataKey, KeyRing, Vault
 
-# One lock for everything that makes or rewraps data keys, so that replicas starting together make one set.
+# One lock for all that creates or rewraps data keys, so that replicas starting together create one set.
 _LOCK = 7234
 
 
 async def open_vault(database: Database, ring: KeyRing) -> Vault:
-    """A vault with all stored data keys, which are made at the first start.
+    """Return a vault with all stored data keys, which are created at the first start.
 
-    `SealBroken` when a stored key needs a key of the ring that is missing: starting without it would only
-    hide that its secrets are lost.
+    Raise SealBroken when the ring lacks the key of a stored data key: starting without it would only hide
+    that its secrets are lost.
     """
     vault = Vault(ring)
     async with database.writing() as session:
@@ -27,7 +27,7 @@ async def open_vault(database: Database, ring: KeyRing) -> Vault:
         for purpose in ("data", "digest"):
             if not any(row.purpose == purpose for row in rows):
                 rows.append(_to_row(vault.new_data_key(purpose)))
-        # Before anything is stored: a ring that lacks a key must not leave data keys of its own.
+        # Before anything is stored: with a ring that lacks a key, no new data keys must be stored.
         vault.load([_to_key(row) for row in rows])
         session.add_all(rows)
     return vault
@@ -36,23 +36,23 @@ async def open_vault(database: Database, ring: KeyRing) -> Vault:
 async def check_ring(database: Database, ring: KeyRing) -> None:
     """Raise SealBroken, with the id of the missing key, where a stored data key does not open with the ring.
 
-    Nothing is made and nothing is stored.
+    Nothing is created or stored.
     """
     async with database.reading() as session:
         Vault(ring).load([_to_key(row) for row in await _rows(session)])
 
 
 async def rewrap(database: Database, ring: KeyRing) -> int:
-    """Wraps every data key with the ring's first key; answers how many were wrapped with another one.
+    """Wrap every data key with the ring's first key; return how many were wrapped with another one before.
 
-    Nothing that was sealed is rewritten; afterwards the ring's older keys may be removed.
+    Sealed values are not rewritten. Afterwards, the ring's older keys may be removed.
     """
     vault = Vault(ring)
     changed = 0
     async with database.writing() as session:
         await _lock(session)
         rows = await _rows(session)
-        # Those of the first key, too: nothing may be called rotated that does not open.
+        # Including those of the first key: a rotation is complete only if every data key opens.
         vault.load([_to_key(row) for row in rows])
         for row in rows:
             if row.kek_id != ring.first:
@@ -63,7 +63,7 @@ async def rewrap(database: Database, ring: KeyRing) -> int:
 
 
 async def wrapping_keys(database: Database) -> dict[str, int]:
-    """How many data keys each key of the ring wraps, e.g. `{"k2": 2}`."""
+    """Return how many data keys each key of the ring wraps, e.g. `{"k2": 2}`."""
     async with database.reading() as session:
         return dict(Counter(row.kek_id for row in await _rows(session)))
 

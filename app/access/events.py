@@ -1,4 +1,4 @@
-"""Who changed what, and when: written in the transaction of the change itself."""
+"""Audit events of the control plane: who changed what and when, written in the transaction of the change."""
 
 from typing import Any
 from uuid import UUID
@@ -19,10 +19,10 @@ async def record_event(
     detail: dict[str, Any] | None = None,
     tenant: UUID = TENANT,
 ) -> None:
-    """Adds an event to the caller's transaction.
+    """Add an event to the session's transaction.
 
-    `actor` is the id of the key that asked (or the command: `bootstrap`), `action` a verb (`created`),
-    `detail` JSON without secrets.
+    `actor` is the id of the API key of the request (or the command: `bootstrap`), `action` a verb
+    (`created`), `detail` JSON without secrets.
     """
     session.add(
         Event(
@@ -47,10 +47,10 @@ async def list_events(
     cursor: UUID | None = None,
     limit: int = 50,
 ) -> tuple[list[Event], UUID | None]:
-    """A page of events, newest first, and the cursor of the next one (None at the end)."""
+    """Return a page of events, newest first, and the cursor of the next one (None at the end)."""
     query = select(Event).where(Event.tenant_id == tenant)  # type: ignore[arg-type]
-    wanted = (("actor", actor), ("object_type", object_type), ("object_name", object_name))
-    for column, value in wanted:
+    filters = (("actor", actor), ("object_type", object_type), ("object_name", object_name))
+    for column, value in filters:
         if value is not None:
             query = query.where(getattr(Event, column) == value)
     if cursor is not None:

@@ -1,7 +1,7 @@
-"""How many keys that are not valid one address may show: a limit per worker, in the memory of this process.
+"""How many invalid API keys one client address may send: a limit per worker, in the memory of this process.
 
-What is beyond the limit is not looked up. Keys that are valid never count, so that nobody behind the same
-address is locked out.
+Keys beyond the limit are not looked up. Valid keys never count, so that other clients behind the same address
+are not locked out.
 """
 
 import time
@@ -16,9 +16,9 @@ _CAPACITY: Final = 10_000
 
 
 class FailureLimit:
-    """The failures of each address group (`client_address`); `limit` None limits nothing.
+    """The failures of each address group (`client_address`); there is no limit where `limit` is None.
 
-    Of at most 10,000 groups is known how they stand; the one that failed longest ago begins anew.
+    The state of at most 10,000 groups is stored; beyond that, the group whose failure is oldest is dropped.
     """
 
     def __init__(self, limit: RateLimit | None) -> None:
@@ -29,18 +29,20 @@ class FailureLimit:
         return len(self._buckets)
 
     def take(self, host: str) -> bool:
-        """Count a failure of the client at `host`; False, and not counted, where its limit is used up."""
+        """Count a failure of the client at `host`; return False, without counting, where its limit is
+        reached.
+        """
         bucket = self._bucket(host)
         return bucket is None or admit((bucket,), time.monotonic() * MICROS, share=1).admitted
 
     def give_back(self, host: str) -> None:
-        """Count a failure less: it was none."""
+        """Undo one counted failure of the client at `host`: the key was valid, or could not be looked up."""
         bucket = self._bucket(host)
         if bucket is not None:
             bucket.tat -= bucket.interval
 
     def retry_after(self, host: str) -> int:
-        """Whole seconds until the client at `host` may fail again, at least one."""
+        """Return the whole seconds, at least 1, until the client at `host` may fail again."""
         bucket = self._bucket(host)
         if bucket is None:
             return 1

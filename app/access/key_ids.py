@@ -1,7 +1,7 @@
-"""Which ids of keys exist: 8 bytes each, so that a look-up by an id that was made up can wait for the others.
+"""Which key ids exist: 8 bytes each, so that look-ups of existing ids take precedence over made-up ones.
 
-The set says who goes first, and never that there is no key: a key that was created elsewhere a moment ago is
-not in it yet. PostgreSQL has the last word.
+The set determines the precedence only, never that a key does not exist: a key that another worker has just
+created is not in it yet. PostgreSQL is authoritative.
 """
 
 from array import array
@@ -12,16 +12,16 @@ _BUCKETS: Final = 256
 
 
 class KeyIds:
-    """A set of key ids that only grows, as 64-bit hashes under a key of this process (Python's SipHash).
+    """A growing set of key ids, as 64-bit hashes under a key of this process (Python's SipHash).
 
-    An id that was never added is taken for one that was with a probability of 2^-64 times their number. The
-    hashes lie sorted in 256 arrays, so that adding one to a million moves 32 kB (2 us).
+    The probability of a false positive is 2^-64 times the number of ids. The hashes are in 256 sorted arrays,
+    so that adding one to a million moves 32 kB (2 us).
     """
 
     def __init__(self) -> None:
         self._buckets = [array("q") for _ in range(_BUCKETS)]
         self.is_complete = False
-        """Whether the ids of all keys were read at some time, and no change since was missed."""
+        """Whether the ids of all keys have been read, and no change since then was missed."""
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets))
@@ -29,13 +29,13 @@ class KeyIds:
     def __contains__(self, key_id: str) -> bool:
         number = hash(key_id)
         bucket = self._buckets[number % _BUCKETS]
-        place = bisect_left(bucket, number)
-        return place < len(bucket) and bucket[place] == number
+        index = bisect_left(bucket, number)
+        return index < len(bucket) and bucket[index] == number
 
     def add(self, key_id: str) -> None:
         """Add an id."""
         number = hash(key_id)
         bucket = self._buckets[number % _BUCKETS]
-        place = bisect_left(bucket, number)
-        if place == len(bucket) or bucket[place] != number:
-            bucket.insert(place, number)
+        index = bisect_left(bucket, number)
+        if index == len(bucket) or bucket[index] != number:
+            bucket.insert(index, number)

@@ -1,11 +1,11 @@
-"""Reading keys by their ids: many ids with one statement, and ids that exist before those that nobody knows.
+"""Reading keys by their ids: many ids with one statement, and existing ids before unknown ones.
 
-    known      waiting --> up to 2 statements at a time, begun at once
-    strangers  waiting --> 1 statement at a time, at most 40 a second and 640 ids a second; the rest waits, or
-                           is rejected where too many wait already
+    known     waiting --> up to 2 statements at a time, started at once
+    unknown   waiting --> 1 statement at a time, at most 40 per second and 640 ids per second; the rest waits,
+                          or is rejected where too many are waiting
 
-An id that turns out to exist while it waits among the strangers goes over to the known (`promote`). So that
-made-up ids, however many, cost one connection of the pool for a small part of its time.
+An unknown id that turns out to exist while it waits is moved to the known ones (`promote`). So made-up ids,
+however many, cost one connection of the pool for a small part of its time.
 """
 
 import asyncio
@@ -22,31 +22,32 @@ from app.database import Database
 from app.errors import GatewayError, Overloaded, Unavailable, again
 from app.models import Key
 
-Lane = Literal["known", "stranger"]
+Lane = Literal["known", "unknown"]
 
 _KNOWN_STATEMENTS: Final = 2
 _KNOWN_IDS: Final = 256
-_STRANGER_IDS: Final = 64
-_STRANGER_PAUSE_SECONDS: Final = 0.025
-_STRANGER_SECONDS: Final = 0.1 / _STRANGER_IDS
-# At 640 a second the last one waits for two and a half seconds.
-_MAX_STRANGERS: Final = 1_600
-# A statement that was sent is waited for so long before PostgreSQL is asked beside it, and then so long.
-_SILENCE_SECONDS: Final = 1.0
-_SLOW_SECONDS: Final = 2.0
-# A timer that is later than this says that this process had no time to read the response.
+_UNKNOWN_IDS: Final = 64
+_UNKNOWN_PAUSE_SECONDS: Final = 0.025
+_UNKNOWN_SECONDS: Final = 0.1 / _UNKNOWN_IDS
+# At 640 ids per second the last one waits for two and a half seconds.
+_MAX_UNKNOWN: Final = 1_600
+# How long a statement is waited for before PostgreSQL is probed on another connection, and how long after
+# that.
+_PROBE_AFTER_SECONDS: Final = 1.0
+_RESPONSE_SECONDS: Final = 2.0
+# A timer that is later than this shows that this process was too busy to read the response.
 _LATE_SECONDS: Final = 0.1
 
 
 class Found(NamedTuple):
-    """What a statement said of an id: its row, if there is one, and when it was sent (monotonic)."""
+    """The result of a statement for one id: its row, or None, and when the statement was sent (monotonic)."""
 
     row: Key | None
     read_at: float
 
 
 class LookupTimeout(Overloaded):
-    """A look-up was not made, or not finished, in time, which says nothing about PostgreSQL."""
+    """A look-up was not started or not completed in time; PostgreSQL itself may be available."""
 
     def __init__(self) -> None:
         super().__init__("The API key could not be looked up in time; try again.")
@@ -56,8 +57,8 @@ _Waiting = OrderedDict[str, "asyncio.Future[Found]"]
 _Read = Callable[[Sequence[str]], Awaitable[dict[str, Found]]]
 
 
-class _Queue:
-    """Ids that wait, and the tasks that take so many of them at a time, in the order of their coming."""
+class _LookupQueue:
+    """Waiting ids, and the tasks that look them up in batches, in the order of arrival."""
 
     def __init__(self, read: _Read, *, name: str, statements: int, ids: int, paced: bool) -> None:
         self.waiting: _Waiting = OrderedDict()
@@ -72,16 +73,16 @@ class _Queue:
         self._running: set[asyncio.Task[None]] = set()
 
     def add(self, key_id: str, future: "asyncio.Future[Found]") -> None:
-        """Read an id as soon as there is room for it; who waits for it already gets the same result."""
+        """Look up an id as soon as there is room; a future that waits for it already gets the same result."""
         earlier = self.waiting.get(key_id)
         if earlier is not None and not earlier.done():
-            future.add_done_callback(lambda done: _pass_on(done, earlier))
+            future.add_done_callback(lambda done: _forward_result(done, earlier))
         self.waiting[key_id] = future
         if len(self._running) < self._max_statements:
             self._running.add(asyncio.create_task(self._run(), name=self._name))
 
     async def aclose(self) -> None:
-        """End the statements under way, and with them what waits."""
+        """Cancel the running statements and the waiting futures."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -96,19 +97,19 @@ class _Queue:
                 pause = self._next_at - time.monotonic()
                 if pause > 0:
                     await asyncio.sleep(pause)
-                batch = self._take()
+                batch = self._next_batch()
                 if batch:
                     if self._paced:
-                        share = max(_STRANGER_PAUSE_SECONDS, _STRANGER_SECONDS * len(batch))
+                        share = max(_UNKNOWN_PAUSE_SECONDS, _UNKNOWN_SECONDS * len(batch))
                         self._next_at = time.monotonic() + share
-                    await self._answer(batch)
+                    await self._run_statement(batch)
         finally:
-            # At once: whoever adds an id now must not count on this task.
+            # At once: an id that is added from now on needs another task.
             task = asyncio.current_task()
             if task is not None:
                 self._running.discard(task)
 
-    def _take(self) -> _Waiting:
+    def _next_batch(self) -> _Waiting:
         batch: _Waiting = OrderedDict()
         while self.waiting and len(batch) < self._max_ids:
             key_id, future = self.waiting.popitem(last=False)
@@ -116,11 +117,11 @@ class _Queue:
                 batch[key_id] = future
         return batch
 
-    async def _answer(self, batch: _Waiting) -> None:
+    async def _run_statement(self, batch: _Waiting) -> None:
         self.statements += 1
         try:
             found = await self._read([*batch])
-        except Exception as error:  # noqa: BLE001 - it is for those who wait, who know what to do.
+        except Exception as error:  # noqa: BLE001 - raised by the futures that wait for the batch.
             for future in batch.values():
                 if not future.done():
                     future.set_exception(again(error) if isinstance(error, GatewayError) else error)
@@ -134,42 +135,41 @@ class _Queue:
 
 
 class KeyLookups:
-    """The look-ups of a worker. `asked` counts ids by lane, `rejected` strangers for whom there was no room;
-    both since the start.
+    """The look-ups of a worker. Since the start, `asked` counts ids by priority, and `rejected` counts
+    unknown ids that were rejected because too many were waiting.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queues: dict[Lane, _Queue] = {
-            "known": _Queue(
+        self._queues: dict[Lane, _LookupQueue] = {
+            "known": _LookupQueue(
                 self._select, name="key-lookup", statements=_KNOWN_STATEMENTS, ids=_KNOWN_IDS, paced=False
             ),
-            "stranger": _Queue(
-                self._select, name="stranger-lookup", statements=1, ids=_STRANGER_IDS, paced=True
+            "unknown": _LookupQueue(
+                self._select, name="unknown-key-lookup", statements=1, ids=_UNKNOWN_IDS, paced=True
             ),
         }
-        self._left = Watched()
-        self.asked: dict[Lane, int] = {"known": 0, "stranger": 0}
+        self._abandoned = Watched()
+        self.asked: dict[Lane, int] = {"known": 0, "unknown": 0}
         self.rejected = 0
 
     def statements(self) -> dict[Lane, int]:
-        """Statements by lane, since the start."""
+        """Return the number of statements by priority, since the start."""
         return {lane: queue.statements for lane, queue in self._queues.items()}
 
     def waiting(self) -> dict[Lane, int]:
-        """Ids that wait for a statement, by lane."""
+        """Return the number of ids that wait for a statement, by priority."""
         return {lane: len(queue.waiting) for lane, queue in self._queues.items()}
 
     async def find(self, key_id: str, lane: Lane, *, seconds: float) -> Found:
-        """Return the row of an id, or that there is none; it may be asked for again while it is read.
+        """Return the row of an id, or None in its place; concurrent look-ups of an id share a statement.
 
-        Raises `Unavailable` where PostgreSQL is away: because it could not be connected to, a connection was
-        lost twice, or a statement that was really sent had no response. Raises `LookupTimeout` after
-        `seconds`, or when no stranger may wait any more, and `PoolBusy`; neither says anything about
-        PostgreSQL.
+        Raise Unavailable where PostgreSQL is unavailable: it could not be connected to, a connection was lost
+        twice, or a statement that was sent had no response. Raise LookupTimeout after `seconds`, or when too
+        many unknown ids wait, and DatabasePoolExhausted; after these two, PostgreSQL may be available.
         """
         queue = self._queues[lane]
-        if lane == "stranger" and len(queue.waiting) >= _MAX_STRANGERS:
+        if lane == "unknown" and len(queue.waiting) >= _MAX_UNKNOWN:
             self.rejected += 1
             raise LookupTimeout
         self.asked[lane] += 1
@@ -184,23 +184,23 @@ class KeyLookups:
             if not future.done():
                 future.cancel()
             elif not future.cancelled():
-                # Whoever waited may have left.
+                # Retrieved here too, for a future whose waiting task was cancelled.
                 future.exception()
             for one in self._queues.values():
                 if one.waiting.get(key_id) is future:
                     del one.waiting[key_id]
 
     def promote(self, key_id: str) -> None:
-        """Let an id that waits among the strangers go before them."""
-        future = self._queues["stranger"].waiting.pop(key_id, None)
+        """Move an id that waits among the unknown ones to the known ones."""
+        future = self._queues["unknown"].waiting.pop(key_id, None)
         if future is not None:
             self._queues["known"].add(key_id, future)
 
     async def aclose(self) -> None:
-        """End what is under way."""
+        """Cancel all look-ups."""
         for queue in self._queues.values():
             await queue.aclose()
-        await self._left.aclose(seconds=0)
+        await self._abandoned.aclose(seconds=0)
 
     async def _select(self, key_ids: Sequence[str]) -> dict[str, Found]:
         sent: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -212,36 +212,36 @@ class KeyLookups:
 
         reading = asyncio.create_task(self._database.read(work, autocommit=True), name="key-statement")
         try:
-            # Until there is a connection, the wait may be for the pool: `Database` tells that apart.
+            # Until there is a connection, the wait may be for the pool: `Database` distinguishes these.
             await asyncio.wait((reading, sent), return_when=asyncio.FIRST_COMPLETED)
-            await self._answered(reading)
+            await self._wait_for_response(reading)
             rows = reading.result()
         finally:
             if not reading.done():
-                # Closing the connection of a silent server may take longer than anybody should wait.
+                # Closing a connection to an unresponsive server may take longer than a request should wait.
                 reading.cancel()
-                self._left.add(reading)
+                self._abandoned.add(reading)
             sent.cancel()
         read_at = sent.result()
         return {key_id: Found(rows.get(key_id), read_at) for key_id in key_ids}
 
-    async def _answered(self, reading: "asyncio.Task[dict[str, Key]]") -> None:
-        """Wait until a statement that was sent has its response, or it is clear that none will come."""
+    async def _wait_for_response(self, reading: "asyncio.Task[dict[str, Key]]") -> None:
+        """Wait for the response to a statement; raise Unavailable once it is clear that none will come."""
         if not reading.done():
-            await asyncio.wait((reading,), timeout=_SILENCE_SECONDS)
+            await asyncio.wait((reading,), timeout=_PROBE_AFTER_SECONDS)
         if reading.done():
             return
         if not await self._database.answers() and not reading.done():
-            raise _silent()
-        until = time.monotonic() + _SLOW_SECONDS
-        if (await asyncio.wait((reading,), timeout=_SLOW_SECONDS))[0]:
+            raise _unresponsive()
+        until = time.monotonic() + _RESPONSE_SECONDS
+        if (await asyncio.wait((reading,), timeout=_RESPONSE_SECONDS))[0]:
             return
         if time.monotonic() > until + _LATE_SECONDS:
             raise LookupTimeout
-        raise _silent()
+        raise _unresponsive()
 
 
-def _pass_on(done: "asyncio.Future[Found]", earlier: "asyncio.Future[Found]") -> None:
+def _forward_result(done: "asyncio.Future[Found]", earlier: "asyncio.Future[Found]") -> None:
     if earlier.done():
         return
     if done.cancelled():
@@ -254,5 +254,5 @@ def _pass_on(done: "asyncio.Future[Found]", earlier: "asyncio.Future[Found]") ->
         earlier.set_exception(again(error) if isinstance(error, GatewayError) else error)
 
 
-def _silent() -> Unavailable:
+def _unresponsive() -> Unavailable:
     return Unavailable("The database does not respond.")

@@ -1,4 +1,4 @@
-"""The stored API keys: making, finding, listing, revoking. A key's text is in no column, only its digest."""
+"""The stored API keys: creating, finding, listing, revoking. Only the digest of a key's text is stored."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ from app.security.principal import Grant, Principal
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
-_TOUCH = text(
+_SET_LAST_USED = text(
     "UPDATE keys SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at)"
     " FROM unnest(CAST(:ids AS text[]), CAST(:moments AS timestamptz[])) AS used(key_id, at)"
     " WHERE keys.key_id = used.key_id"
@@ -34,7 +34,7 @@ async def create_key(
     tags: Iterable[str] | None = None,
     rate: RateLimit | None = None,
 ) -> MintedKey:
-    """A new key that does not expire, stored with its event and its change in the caller's transaction."""
+    """Create a key that does not expire, with its event and its change, in the session's transaction."""
     grant = Grant(
         scopes=frozenset(scopes),
         providers=None if providers is None else frozenset(providers),
@@ -48,7 +48,10 @@ async def create_key(
 async def issue_key(
     session: AsyncSession, vault: Vault, *, name: str, grant: Grant, actor: str, tenant: UUID = TENANT
 ) -> tuple[MintedKey, Key]:
-    """A new key with these rights, and its row. Whether `actor` may grant them has been checked before."""
+    """Create a key with these rights and return it with its row.
+
+    Whether `actor` may grant these rights has been checked before.
+    """
     minted = mint()
     row = Key(
         tenant_id=tenant,
@@ -78,7 +81,7 @@ async def issue_key(
 
 
 async def revoke_key(session: AsyncSession, row: Key, *, actor: str) -> None:
-    """Ends a key for good; its row stays, because the audit names it."""
+    """Revoke a key for good; its row remains, because the audit refers to it."""
     row.revoked_at = now()
     session.add(row)
     await record_event(
@@ -93,24 +96,26 @@ async def revoke_key(session: AsyncSession, row: Key, *, actor: str) -> None:
 
 
 async def has_keys(session: AsyncSession) -> bool:
-    """Whether any key was ever made."""
+    """Return whether any key was ever created."""
     return (await session.scalars(select(Key).limit(1))).first() is not None
 
 
 async def find_key(session: AsyncSession, key_id: str) -> Key | None:
-    """The key that has this id, revoked or not."""
+    """Return the key that has this id, revoked or not."""
     query = select(Key).where(Key.key_id == key_id)  # type: ignore[arg-type]
     return (await session.scalars(query)).one_or_none()
 
 
 async def find_keys(session: AsyncSession, key_ids: Sequence[str]) -> dict[str, Key]:
-    """The keys that have these ids, revoked or not, by their ids: one statement, whatever the number."""
+    """Return the keys with these ids, revoked or not, by id; one statement for any number of ids."""
     query = select(Key).where(Key.key_id == any_(literal([*key_ids], ARRAY(Text))))  # type: ignore[arg-type]
     return {key.key_id: key for key in (await session.scalars(query)).all()}
 
 
 async def page_of_ids(session: AsyncSession, *, after: UUID | None, limit: int) -> list[tuple[UUID, str]]:
-    """Row id and key id of keys that may be valid, in the order of the row ids; those after `after`."""
+    """Return (row id, key id) of at most `limit` unrevoked, unexpired keys after row id `after`, in that
+    order.
+    """
     query = select(Key.id, Key.key_id).where(  # type: ignore[call-overload]
         Key.revoked_at.is_(None),  # type: ignore[union-attr]
         or_(Key.expires_at.is_(None), Key.expires_at > func.now()),  # type: ignore[union-attr]
@@ -124,7 +129,7 @@ async def page_of_ids(session: AsyncSession, *, after: UUID | None, limit: int) 
 async def find_visible(
     session: AsyncSession, key_id: str, *, principal: Principal, lock: bool = False
 ) -> Key | None:
-    """An unrevoked key that the principal may see; `lock` keeps others from changing it meanwhile."""
+    """Return an unrevoked key that the principal may see, or None; `lock` locks its row (FOR UPDATE)."""
     query = _visible(principal).where(Key.key_id == key_id, Key.revoked_at.is_(None))  # type: ignore[union-attr,arg-type]
     if lock:
         query = query.with_for_update()
@@ -139,7 +144,7 @@ async def list_keys(
     cursor: UUID | None = None,
     limit: int = 50,
 ) -> tuple[list[Key], UUID | None]:
-    """A page of the keys that the principal may see, newest first, and the cursor of the next one."""
+    """Return a page of the keys that the principal may see, newest first, and the cursor of the next one."""
     query = _visible(principal)
     if not include_revoked:
         query = query.where(Key.revoked_at.is_(None))  # type: ignore[union-attr]
@@ -151,17 +156,19 @@ async def list_keys(
 
 
 async def touch(session: AsyncSession, used: dict[str, datetime]) -> None:
-    """Notes when keys were last used, one statement for all of them."""
-    # In one order everywhere: two workers that touch the same keys must not wait for one another.
+    """Store when keys were last used (by key id, aware UTC), with one statement for all of them."""
+    # Locked in the same order everywhere: two workers that update the same keys must not deadlock.
     keys = sorted(used)
     await session.execute(
         select(Key.id).where(Key.key_id.in_(keys)).order_by(Key.id).with_for_update()  # type: ignore[call-overload,attr-defined]
     )
-    await session.execute(_TOUCH, {"ids": keys, "moments": [used[key] for key in keys]})
+    await session.execute(_SET_LAST_USED, {"ids": keys, "moments": [used[key] for key in keys]})
 
 
 def _visible(principal: Principal) -> Select[Key]:
-    """Keys whose limits are within the principal's own: others would tell it of what it must not see."""
+    """Select the keys whose restrictions are within the principal's own: others would reveal what it may not
+    see.
+    """
     query = select(Key).where(Key.tenant_id == principal.tenant_id)  # type: ignore[arg-type]
     own = Key.key_id == principal.key_id
     for column, limit in ((Key.providers, principal.providers), (Key.tags, principal.tags)):

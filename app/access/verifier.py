@@ -1,22 +1,22 @@
 """Verifying API keys: a bounded cache of digests in front of the table of keys.
 
-A hit is synchronous and costs a few microseconds: one keyed BLAKE2 of what was shown, under a key of this
-process, is compared with that of the text which had the stored digest (an HMAC by OpenSSL takes five times
-as long). Neither the text nor anything that another process could use is kept. An entry is fresh for
-`cache_seconds`; after that it is read again. While PostgreSQL is away it is believed up to `stale_seconds`
-since it was last read. The change feed drops what was revoked.
+A hit is synchronous and costs a few microseconds: the keyed BLAKE2 digest of the text that was sent, under a
+key of this process, is compared with that of the text which matched the stored digest (an HMAC by OpenSSL
+takes five times as long). Neither the text nor anything that another process could use is stored. An entry is
+fresh for `cache_seconds`; after that it is read again. While PostgreSQL is unavailable, an entry is used for
+up to `stale_seconds` after it was read. The change feed removes revoked keys.
 
-A miss is looked up (`lookups`). Ids that exist, as far as `key_ids` knows, go before those of strangers; an
-address that showed too many keys which are not valid (`failures`) has strangers looked up no more:
+A miss is looked up (`lookups`). Ids that exist according to `key_ids` go before unknown ids; for an address
+that has sent too many invalid keys (`failures`), unknown ids are no longer looked up:
 
     cached                                         --> no look-up
-    id exists                                      --> look-up before all strangers
+    id exists                                      --> look-up before all unknown ids
     unknown, address within its limit              --> look-up that may have to wait
-    unknown, address beyond its limit              --> 401 with Retry-After, after a moment in which the
-                                                       change feed is read: a new key is looked up after all
+    unknown, address beyond its limit              --> 401 with Retry-After, after a delay in which the change
+                                                       feed is read: the id of a new key is then looked up
 
-Only what PostgreSQL itself did, or did not do with a statement that was sent, is taken for its absence; how
-long something waited in this process is not.
+PostgreSQL is taken to be unavailable only because of its own behaviour: a failed connection, or a statement
+without a response. The time that something waited in this process does not count.
 """
 
 import asyncio
@@ -49,48 +49,49 @@ from app.security.vault import Vault
 _log = structlog.get_logger(__name__)
 
 _CAPACITY = 10_000
-_MISSING_SECONDS = 10.0
+_NEGATIVE_CACHE_SECONDS = 10.0
 _PROBE_SECONDS = 1.0
-# Longer than a look-up takes to find out that PostgreSQL is away.
+# Longer than a look-up takes to detect that PostgreSQL is unavailable.
 _LOOKUP_SECONDS = 5.0
 _CLOSE_SECONDS = 3.0
-_PAGE_OF_IDS = 5_000
+_ID_PAGE_SIZE = 5_000
 _RELOAD_SECONDS = 1.0
-# How long an address beyond its limit waits for each 401: so many of them a second, at most, whatever the
-# number of its connections.
+# How long an address beyond its limit waits for each 401: at most `_DELAYED_PER_SECOND` are sent, whatever
+# the number of its connections.
 _DELAY_SECONDS = 0.5
-# Of these, how long it waits to be told of the key before the changes are read: at most five times a second.
-_TOLD_SECONDS = 0.2
-_DELAYED_A_SECOND = 500
+# The part of that in which the change feed may report the key, before the changes are read: at most five
+# times per second.
+_FEED_WAIT_SECONDS = 0.2
+_DELAYED_PER_SECOND = 500
 _MAX_DELAYED = 2_000
 _FLUSH_SECONDS = 60.0
 _FLUSHING = Reports(
-    away="when keys were last used is written later: the database is away",
-    failed="when keys were last used could not be written",
+    away="the last use of keys is stored later: the database is unavailable",
+    failed="the last use of keys could not be stored",
 )
 _LOADING = Reports(
-    away="the ids of keys are read later: the database is away",
+    away="the ids of keys are read later: the database is unavailable",
     failed="the ids of keys could not be read",
 )
-_NOBODY = bytes(32)
+_NO_DIGEST = bytes(32)
 _NOT_VALID = "The API key is not valid."
-_TOO_MANY = "The API key is not valid, and too many such keys came from your address."
+_TOO_MANY = "The API key is not valid, and too many invalid keys were sent from your address."
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedKey:
     principal: Principal
     digest: bytes = field(repr=False)
     expires_at: float
     """Seconds since the epoch; infinity for a key that does not expire."""
     read_at: float
     """Monotonic."""
-    passed: bytes = field(default=b"", repr=False)
-    """This process's own fingerprint of the text that was found to have the digest."""
+    verified_fingerprint: bytes = field(default=b"", repr=False)
+    """This process's keyed fingerprint of the text that matched the digest; b"" before."""
 
 
 class KeyVerifier:
-    """Turns the text of an API key into its principal. One per worker."""
+    """Verifies the text of an API key and returns its principal. One per worker."""
 
     def __init__(
         self,
@@ -107,65 +108,67 @@ class KeyVerifier:
         self._database = database
         self._vault = vault
         self._feed = feed
-        self._rate = rate
+        self._default_rate_limit = rate
         self._failures = FailureLimit(failures)
         self._cache_seconds = cache_seconds
         self._stale_seconds = stale_seconds
         self._capacity = capacity
-        self._fingerprints = os.urandom(32)
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._missing: OrderedDict[str, float] = OrderedDict()
-        self._reads: dict[str, asyncio.Task[_Known | None]] = {}
-        self._all_reads: set[asyncio.Task[_Known | None]] = set()
+        self._fingerprint_key = os.urandom(32)
+        self._cached: OrderedDict[str, _CachedKey] = OrderedDict()
+        self._absent: OrderedDict[str, float] = OrderedDict()
+        self._reads: dict[str, asyncio.Task[_CachedKey | None]] = {}
+        self._all_reads: set[asyncio.Task[_CachedKey | None]] = set()
         self._lookups = KeyLookups(database)
         self._ids = KeyIds()
         self._loading: list[asyncio.Task[None]] = []
         self._delayed = 0
         self._expected: dict[str, asyncio.Event] = {}
         self._feed_read_at = 0.0
-        self._feed_turn = asyncio.Lock()
+        self._feed_lock = asyncio.Lock()
         self._generation = 0
-        self._away = False
+        self._is_database_down = False
         self._probe_at = 0.0
         self._used: dict[str, float] = {}
         self._flusher: asyncio.Task[None] | None = None
         self.hits = 0
-        """Requests whose key was remembered, since the start."""
+        """Requests whose key was in the cache, since the start."""
         self.misses = 0
-        """Requests whose key was not."""
+        """Requests whose key was not in the cache, since the start."""
         self.rejected = 0
-        """Requests with a key that is not valid, from an address that had shown too many of them before."""
+        """Requests with an invalid key from an address beyond its limit of them, since the start."""
         self.unverified_calls = 0
-        """Calls under way whose key is being looked up: nobody knows yet whose they are."""
+        """Calls in progress whose key is being looked up, and is not yet verified."""
 
     def __len__(self) -> int:
-        """Keys that are remembered."""
-        return len(self._known)
+        """Return the number of cached keys."""
+        return len(self._cached)
 
     def verify_cached(self, text: str) -> Principal | None:
-        """The principal if the key is remembered, right and not expired; None means: ask `verify`."""
-        known = self._known.get(text[ID_PLACE])
+        """Return the principal if the key is cached, correct and not expired; None where `verify` must
+        decide.
+        """
+        known = self._cached.get(text[ID_PLACE])
         if known is None or len(text) != KEY_LENGTH:
             return None
         if not self._is_usable(known, time.monotonic()):
             return None
-        if not self._is_right(known, text):
+        if not self._matches(known, text):
             return None
         at = time.time()
         if at >= known.expires_at:
             return None
         key_id = known.principal.key_id
-        self._known.move_to_end(key_id)
+        self._cached.move_to_end(key_id)
         self._used[key_id] = at
         self.hits += 1
         return known.principal
 
     async def verify(self, text: str, *, host: str = "", is_call: bool = False) -> Principal:
-        """The principal of a key; `host` is the client's address, `is_call` says that it calls a tool.
+        """Return the principal of a key; `host` is the client's address, `is_call` is for calls of tools.
 
-        Raises `Unauthenticated` for a key that is malformed, unknown, revoked or expired, with Retry-After
-        where too many such keys came from the same address; `Unavailable` when it is not remembered and
-        PostgreSQL is away, `Overloaded` when it could not be looked up in time.
+        Raise Unauthenticated for a key that is malformed, unknown, revoked or expired, with Retry-After where
+        too many such keys came from the same address; Unavailable when the key is not cached and PostgreSQL
+        is unavailable; Overloaded when the key could not be looked up in time.
         """
         principal = self.verify_cached(text)
         if principal is not None:
@@ -183,11 +186,11 @@ class KeyVerifier:
     async def _verified(self, text: str, key_id: str, host: str) -> Principal:
         is_counted, known = await self._find(key_id, host)
         shown = digest(text, vault=self._vault)
-        # Compared where there is no such key, too: the time must not tell which ids exist.
-        right = hmac.compare_digest(_NOBODY if known is None else known.digest, shown)
+        # Compared also where there is no such key: the response time must not reveal which ids exist.
+        right = hmac.compare_digest(_NO_DIGEST if known is None else known.digest, shown)
         if known is None or not right:
             if not is_counted and not self._failures.take(host):
-                await self._delay(key_id, self._penalty())
+                await self._delay(key_id, self._rejection_delay())
                 raise self._too_many(host)
             raise Unauthenticated(_NOT_VALID)
         if is_counted:
@@ -199,16 +202,16 @@ class KeyVerifier:
         return known.principal
 
     async def on_changes(self, changes: list[Change]) -> None:
-        """Forgets the keys that changed, and knows the ids of new ones; a subscriber of the change feed."""
+        """Remove changed keys from the cache and add the ids of new ones; a subscriber of the change feed."""
         for change in changes:
             if change.kind == "all":
-                self._known.clear()
-                self._missing.clear()
+                self._cached.clear()
+                self._absent.clear()
                 self._reads.clear()
                 self._reload_ids()
             elif change.kind == "key":
-                self._known.pop(change.object_id, None)
-                self._missing.pop(change.object_id, None)
+                self._cached.pop(change.object_id, None)
+                self._absent.pop(change.object_id, None)
                 self._reads.pop(change.object_id, None)
                 self._ids.add(change.object_id)
                 self._lookups.promote(change.object_id)
@@ -216,22 +219,22 @@ class KeyVerifier:
                     self._expected[change.object_id].set()
             else:
                 continue
-            # What is being read right now may have been read before the change: it is not remembered, and who
-            # comes from now on reads anew.
+            # A read in progress may have read the row before the change: its result is not cached, and
+            # requests from now on start another read.
             self._generation += 1
 
     @property
     def lookups(self) -> KeyLookups:
-        """The look-ups of keys that are not remembered."""
+        """The look-ups of keys that are not cached."""
         return self._lookups
 
     @property
     def known_ids(self) -> int:
-        """Ids of keys that are known to exist, or to have existed since the start."""
+        """The number of ids of keys that exist, or have existed since the start."""
         return len(self._ids)
 
     async def start(self) -> None:
-        """Reads the ids of all keys, and starts writing when keys were last used, at most once a minute.
+        """Read the ids of all keys, and start the task that stores once a minute when keys were last used.
 
         The change feed must have been started before, so that no key is missed. Raises `Unavailable`.
         """
@@ -240,7 +243,7 @@ class KeyVerifier:
         self._flusher = asyncio.create_task(flushing, name="keys-last-used")
 
     async def aclose(self) -> None:
-        """Ends the background tasks and writes what is left."""
+        """Stop the background tasks, and store when keys were last used."""
         await end_tasks(self._loading)
         tasks = [*self._all_reads, *([self._flusher] if self._flusher else [])]
         for task in tasks:
@@ -252,7 +255,7 @@ class KeyVerifier:
                 await self.flush()
 
     async def flush(self) -> None:
-        """Writes when keys were last used; they are kept when that fails with `Unavailable`."""
+        """Store when keys were last used; after an error, the times are stored by the next flush."""
         used, self._used = self._used, {}
         if not used:
             return
@@ -265,111 +268,117 @@ class KeyVerifier:
             if not written:
                 self._used = used | self._used
 
-    def _is_right(self, known: _Known, text: str) -> bool:
-        shown = blake2b(text.encode("utf-8", "surrogatepass"), key=self._fingerprints).digest()
-        if known.passed and hmac.compare_digest(known.passed, shown):
+    def _matches(self, known: _CachedKey, text: str) -> bool:
+        shown = blake2b(text.encode("utf-8", "surrogatepass"), key=self._fingerprint_key).digest()
+        if known.verified_fingerprint and hmac.compare_digest(known.verified_fingerprint, shown):
             return True
         if not hmac.compare_digest(known.digest, digest(text, vault=self._vault)):
             return False
-        known.passed = shown
+        known.verified_fingerprint = shown
         return True
 
-    def _is_usable(self, known: _Known, at: float) -> bool:
+    def _is_usable(self, known: _CachedKey, at: float) -> bool:
         age = at - known.read_at
         if age < self._cache_seconds:
             return True
-        if not self._away or age > self._stale_seconds:
+        if not self._is_database_down or age > self._stale_seconds:
             return False
         if at >= self._probe_at:
-            # Callers with a remembered key do not wait for a server that is not there.
+            # Requests with a cached key do not wait for an unavailable server.
             self._probe_at = at + _PROBE_SECONDS
-            self._reading(known.principal.key_id)
+            self._shared_read(known.principal.key_id)
         return True
 
-    async def _find(self, key_id: str, host: str) -> tuple[bool, _Known | None]:
-        """Whether a failure of `host` was counted for the look-up of an id, and what is known of the id."""
+    async def _find(self, key_id: str, host: str) -> tuple[bool, _CachedKey | None]:
+        """Return whether a failure of `host` was counted for the look-up of an id, and its cached key, or
+        None.
+        """
         at = time.monotonic()
-        known = self._known.get(key_id)
+        known = self._cached.get(key_id)
         if known is not None and self._is_usable(known, at):
             return False, known
-        if self._missing.get(key_id, 0.0) > at:
+        if self._absent.get(key_id, 0.0) > at:
             return False, None
-        if known is None and self._away and at < self._probe_at:
-            raise _away()
+        if known is None and self._is_database_down and at < self._probe_at:
+            raise _unavailable()
         if known is not None or key_id in self._ids:
-            return False, await asyncio.shield(self._reading(key_id))
-        # While some ids may not be known, no key is taken for a stranger's.
+            return False, await asyncio.shield(self._shared_read(key_id))
+        # While the set of ids may be incomplete, an unknown id does not count as a failure.
         is_counted = self._ids.is_complete
         if is_counted and not self._failures.take(host):
-            if await self._appears(key_id):
-                return False, await asyncio.shield(self._reading(key_id))
+            if await self._appears_in_feed(key_id):
+                return False, await asyncio.shield(self._shared_read(key_id))
             raise self._too_many(host)
         try:
-            return is_counted, await asyncio.shield(self._reading(key_id))
+            return is_counted, await asyncio.shield(self._shared_read(key_id))
         except Unavailable:
-            # Nobody knows what it was.
+            # Whether the key is valid was not determined.
             if is_counted:
                 self._failures.give_back(host)
             raise
 
-    def _reading(self, key_id: str) -> asyncio.Task[_Known | None]:
-        """The one read of a key that began since its latest change, which it begins if there is none."""
+    def _shared_read(self, key_id: str) -> asyncio.Task[_CachedKey | None]:
+        """Return the shared read of a key; start one if none has begun since the latest change of the key."""
         task = self._reads.get(key_id)
         if task is None:
             task = asyncio.create_task(self._read(key_id), name="key-read")
             self._reads[key_id] = task
             self._all_reads.add(task)
-            task.add_done_callback(lambda done: self._finished(key_id, done))
+            task.add_done_callback(lambda done: self._read_done(key_id, done))
         return task
 
-    def _finished(self, key_id: str, task: asyncio.Task[_Known | None]) -> None:
+    def _read_done(self, key_id: str, task: asyncio.Task[_CachedKey | None]) -> None:
         self._all_reads.discard(task)
         if self._reads.get(key_id) is task:
             del self._reads[key_id]
         if not task.cancelled():
-            # Whoever waited has it; when all of them have left, nobody else will look at it.
+            # Whoever waits for it gets it; where nobody does, asyncio must not log it as never retrieved.
             task.exception()
 
-    async def _read(self, key_id: str) -> _Known | None:
-        known = self._known.get(key_id)
+    async def _read(self, key_id: str) -> _CachedKey | None:
+        known = self._cached.get(key_id)
         generation = self._generation
         began = time.monotonic()
-        lane: Lane = "known" if known is not None or key_id in self._ids else "stranger"
+        lane: Lane = "known" if known is not None or key_id in self._ids else "unknown"
         try:
             row, read_at = await self._lookups.find(key_id, lane, seconds=_LOOKUP_SECONDS)
         except LookupTimeout:
             raise LookupTimeout from None
         except PoolBusy:
-            self._away = False
+            self._is_database_down = False
             raise PoolBusy from None
         except Unavailable:
-            self._away = True
+            self._is_database_down = True
             self._probe_at = time.monotonic() + _PROBE_SECONDS
-            # The change feed may have told of the key meanwhile.
-            dropped = self._known.get(key_id) is not known
+            # The change feed may have reported the key in the meantime.
+            dropped = self._cached.get(key_id) is not known
             if known is None or dropped or began - known.read_at > self._stale_seconds:
-                raise _away() from None
+                raise _unavailable() from None
             return known
-        self._away = False
-        found = None if row is None or row.revoked_at is not None else _known(row, read_at, self._rate)
+        self._is_database_down = False
+        found = (
+            None
+            if row is None or row.revoked_at is not None
+            else _cached_key(row, read_at, self._default_rate_limit)
+        )
         if found is not None:
             self._ids.add(key_id)
         if generation == self._generation:
-            self._remember(key_id, found, read_at)
+            self._cache_result(key_id, found, read_at)
         return found
 
     def _too_many(self, host: str) -> Unauthenticated:
         self.rejected += 1
         return Unauthenticated(_TOO_MANY, retry_after=self._failures.retry_after(host))
 
-    def _penalty(self) -> float:
-        """How long a client beyond its limit waits for its response, in seconds."""
-        return max(_DELAY_SECONDS, self._delayed / _DELAYED_A_SECOND)
+    def _rejection_delay(self) -> float:
+        """Return how many seconds a client beyond its limit waits for its response."""
+        return max(_DELAY_SECONDS, self._delayed / _DELAYED_PER_SECOND)
 
     async def _delay(self, key_id: str, seconds: float) -> None:
-        """Wait so long, or until the change feed tells of the key."""
+        """Wait so long, or until the change feed reports the key."""
         if self._delayed >= _MAX_DELAYED:
-            raise Overloaded("Too many API keys that are not valid were sent; try again.")
+            raise Overloaded("Too many invalid API keys were sent; try again later.")
         expected = self._expected.setdefault(key_id, asyncio.Event())
         self._delayed += 1
         try:
@@ -381,27 +390,27 @@ class KeyVerifier:
             self._delayed -= 1
             self._expected.pop(key_id, None)
 
-    async def _appears(self, key_id: str) -> bool:
-        """Whether an id exists after all: its key may have been created at another worker a moment ago.
+    async def _appears_in_feed(self, key_id: str) -> bool:
+        """Return whether the change feed reports the id: another worker may just have created its key.
 
-        That is known when the changes were read after the request came, which is done once for all that wait.
-        One that does not appear has waited as long as a client beyond its limit has to.
+        For that, the changes are read once after the request arrived, for all requests that wait. An id that
+        is not reported has then waited as long as a client beyond its limit has to.
         """
         came_at = time.monotonic()
-        await self._delay(key_id, _TOLD_SECONDS)
+        await self._delay(key_id, _FEED_WAIT_SECONDS)
         if key_id not in self._ids and self._feed is not None:
             await self._read_changes(self._feed, came_at)
         if key_id not in self._ids and self._ids.is_complete:
-            await self._delay(key_id, self._penalty() - _TOLD_SECONDS)
+            await self._delay(key_id, self._rejection_delay() - _FEED_WAIT_SECONDS)
         return key_id in self._ids or not self._ids.is_complete
 
     async def _read_changes(self, feed: Feed, since: float) -> None:
-        """Read the change feed, if nobody began to since that moment; raise `LookupTimeout` if that fails."""
-        async with self._feed_turn:
+        """Read the change feed unless a read began after `since` (monotonic), or raise LookupTimeout."""
+        async with self._feed_lock:
             if self._feed_read_at < since:
                 began = time.monotonic()
                 if not await feed.catch_up():
-                    # PostgreSQL may be away, or the pool crowded: so nobody knows.
+                    # PostgreSQL may be unavailable, or the pool exhausted.
                     raise LookupTimeout
                 self._feed_read_at = began
 
@@ -420,29 +429,29 @@ class KeyVerifier:
         after = None
         while True:
             async with self._database.reading() as session:
-                page = await page_of_ids(session, after=after, limit=_PAGE_OF_IDS)
+                page = await page_of_ids(session, after=after, limit=_ID_PAGE_SIZE)
             for _, key_id in page:
                 self._ids.add(key_id)
-            if len(page) < _PAGE_OF_IDS:
+            if len(page) < _ID_PAGE_SIZE:
                 break
             after = page[-1][0]
         self._ids.is_complete = True
 
-    def _remember(self, key_id: str, found: _Known | None, at: float) -> None:
+    def _cache_result(self, key_id: str, found: _CachedKey | None, at: float) -> None:
         if found is not None:
-            self._known[key_id] = found
-            self._known.move_to_end(key_id)
-            while len(self._known) > self._capacity:
-                self._known.popitem(last=False)
+            self._cached[key_id] = found
+            self._cached.move_to_end(key_id)
+            while len(self._cached) > self._capacity:
+                self._cached.popitem(last=False)
             return
-        self._known.pop(key_id, None)
-        self._missing[key_id] = at + min(_MISSING_SECONDS, self._cache_seconds)
-        self._missing.move_to_end(key_id)
-        while len(self._missing) > self._capacity:
-            self._missing.popitem(last=False)
+        self._cached.pop(key_id, None)
+        self._absent[key_id] = at + min(_NEGATIVE_CACHE_SECONDS, self._cache_seconds)
+        self._absent.move_to_end(key_id)
+        while len(self._absent) > self._capacity:
+            self._absent.popitem(last=False)
 
 
-def _known(row: Key, at: float, usual: RateLimit | None) -> _Known:
+def _cached_key(row: Key, at: float, default_rate_limit: RateLimit | None) -> _CachedKey:
     principal = Principal(
         key_id=row.key_id,
         name=row.name,
@@ -451,11 +460,11 @@ def _known(row: Key, at: float, usual: RateLimit | None) -> _Known:
         providers=None if row.providers is None else frozenset(row.providers),
         tags=None if row.tags is None else frozenset(row.tags),
         expires_at=row.expires_at,
-        rate=RateLimit.of(row.rate_limit) or usual,
+        rate=RateLimit.of(row.rate_limit) or default_rate_limit,
     )
     expires_at = math.inf if row.expires_at is None else row.expires_at.timestamp()
-    return _Known(principal=principal, digest=row.digest, expires_at=expires_at, read_at=at)
+    return _CachedKey(principal=principal, digest=row.digest, expires_at=expires_at, read_at=at)
 
 
-def _away() -> Unavailable:
+def _unavailable() -> Unavailable:
     return Unavailable("The API key cannot be verified, because the database cannot be reached.")

@@ -1,1 +1,1 @@
-"""The audit: one record per call of a tool, and one event per change on the control plane."""
+"""The call log: one record per tool call, its modes of durability, retention and queries."""

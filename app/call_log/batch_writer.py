@@ -1,4 +1,4 @@
-"""The fast mode: records are taken on the call path and stored in batches behind it."""
+"""The fast mode: records are queued on the call path and stored in batches in the background."""
 
 import asyncio
 import contextlib
@@ -16,20 +16,21 @@ _log = structlog.get_logger(__name__)
 
 _CAPACITY = 100_000
 _BATCH = 2_000
-# So many are stored without waiting for more: what comes often and is little holds no call up.
-_ENOUGH = 200
+# So many records are stored without waiting for more: small, frequent batches do not delay calls.
+_FLUSH_SIZE = 200
 _MAINTENANCE_SECONDS = 3_600.0
-_LAST_FLUSH_SECONDS = 5.0
+_FINAL_FLUSH_SECONDS = 5.0
 _MAINTENANCE = Reports(
-    away="the partitions of calls were not looked after: the database is away",
-    failed="the partitions of calls could not be looked after",
+    away="the partitions of calls were not maintained: the database is unavailable",
+    failed="the partitions of calls could not be maintained",
 )
 
 
 class CallWriter:
-    """Keeps records in memory until they are stored; while PostgreSQL is away up to `capacity` of them.
+    """Holds records in memory until they are stored: up to `capacity` of them while PostgreSQL is
+    unavailable.
 
-    When more come, the oldest are dropped and counted. It also keeps the partitions of the table.
+    Beyond that, the oldest are dropped and counted. It also maintains the partitions of the table.
     """
 
     durable = False
@@ -47,7 +48,7 @@ class CallWriter:
         self._capacity = capacity
         self._waiting: deque[CallEntry] = deque()
         self._wake = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._flush_lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -56,28 +57,28 @@ class CallWriter:
         return self.store.lost
 
     def __len__(self) -> int:
-        """Records that are not stored yet."""
+        """Return the number of records that are not stored yet."""
         return len(self._waiting)
 
     async def intend(self, entry: CallEntry) -> None:
-        """Nothing: this mode records calls when they have ended."""
+        """Do nothing: this mode records calls only when they have ended."""
 
     def record(self, entry: CallEntry) -> None:
-        """Takes a record; never waits and never raises."""
+        """Queue a record; never wait, never raise."""
         self._waiting.append(entry)
         if len(self._waiting) > self._capacity:
             self._waiting.popleft()
             self.store.lose(1)
-        elif len(self._waiting) >= _ENOUGH:
+        elif len(self._waiting) >= _FLUSH_SIZE:
             self._wake.set()
 
     async def kept(self, waiting: "asyncio.Future[bool]") -> None:
-        """Nothing: no record of this mode is waited for."""
+        """Do nothing: records of this mode are not waited for."""
 
     async def start(self) -> None:
-        """Starts the background tasks."""
+        """Start the background tasks."""
         self._tasks = [
-            asyncio.create_task(self._keep_flushing(), name="call-records"),
+            asyncio.create_task(self._flush_loop(), name="call-records"),
             asyncio.create_task(
                 repeat(self._maintain, every=_MAINTENANCE_SECONDS, reports=_MAINTENANCE, at_once=True),
                 name="call-partitions",
@@ -85,36 +86,36 @@ class CallWriter:
         ]
 
     async def aclose(self) -> None:
-        """Ends the background tasks and stores what is left, for at most five seconds."""
+        """Stop the background tasks and store the remaining records, for at most five seconds."""
         await end_tasks(self._tasks)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_FLUSH_SECONDS):
+            async with asyncio.timeout(_FINAL_FLUSH_SECONDS):
                 await self.flush()
         if self._waiting:
-            _log.error("call records could not be stored before the end", number=len(self._waiting))
+            _log.error("call records could not be stored before the shutdown", number=len(self._waiting))
             self.store.lose(len(self._waiting))
             self._waiting.clear()
 
     async def flush(self) -> bool:
-        """Stores all records that wait now; False when PostgreSQL is away and they still wait."""
-        async with self._turn:
+        """Store all queued records; return False when PostgreSQL is unavailable and they are still queued."""
+        async with self._flush_lock:
             for _ in range(len(self._waiting) // _BATCH + 1):
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-                if batch and not await self._stored(batch):
+                if batch and not await self._store_batch(batch):
                     return False
         return True
 
-    async def _stored(self, batch: list[CallEntry]) -> bool:
+    async def _store_batch(self, batch: list[CallEntry]) -> bool:
         stored = False
         try:
             stored = await self.store.store(batch)
         finally:
-            # Also when the task is cancelled: what may not have been committed is sent again.
+            # Also when the task is cancelled: records that may not have been committed are stored again.
             if not stored:
-                self._give_back(batch)
+                self._put_back(batch)
         return stored
 
-    def _give_back(self, batch: list[CallEntry]) -> None:
+    def _put_back(self, batch: list[CallEntry]) -> None:
         self._waiting.extendleft(reversed(batch))
         over = len(self._waiting) - self._capacity
         for _ in range(over):
@@ -122,11 +123,11 @@ class CallWriter:
         if over > 0:
             self.store.lose(over)
 
-    async def _keep_flushing(self) -> None:
+    async def _flush_loop(self) -> None:
         away = False
         while True:
             with contextlib.suppress(TimeoutError):
-                # While the database is away, a full queue must not turn the pause into a busy loop.
+                # While the database is unavailable, a full queue must not make this a busy loop.
                 await asyncio.wait_for(asyncio.sleep(5) if away else self._wake.wait(), self._flush_seconds)
             self._wake.clear()
             try:
@@ -134,7 +135,7 @@ class CallWriter:
                 if not stored and not away:
                     _log.warning("call records wait for the database", number=len(self._waiting))
                 away = not stored
-            except Exception:  # noqa: BLE001  (the loop must outlive every fault)
+            except Exception:  # noqa: BLE001  (the loop must survive every error)
                 _log.exception("call records could not be stored")
                 away = True
 

@@ -1,7 +1,7 @@
-"""Arguments and answers of calls, where a setting asks for them: bounded, and sealed with the call's id.
+"""Arguments and responses of calls, where a setting enables them: truncated, and sealed with the call's id.
 
-They lie in the row of the record and go with it. Only a key with the scope `calls:bodies` reads them, and
-each reading leaves an event.
+They are stored in the row of the call record and deleted with it. Only a key with the scope `calls:bodies`
+may read them, and each read is recorded as an event.
 """
 
 import base64
@@ -21,7 +21,7 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What was kept of a body: text, or base64 where it is none; `bytes` is the length of the whole."""
+    """A recorded body: `text`, or `base64` where it is not UTF-8; `bytes` is the length of the whole."""
 
     media_type: str
     bytes: int
@@ -31,20 +31,20 @@ class Body:
 
 
 class BodyKeeper:
-    """Seals at most `most_bytes` of each body: of all calls, or (`errors`) of those that did not succeed."""
+    """Seals at most `most_bytes` of each body: of all calls, or (`errors`) of those that failed."""
 
     def __init__(self, vault: Vault, *, which: Which, most_bytes: int) -> None:
         self._vault = vault
-        self._which = which
-        self._most_bytes = most_bytes
+        self._policy = which
+        self._max_bytes = most_bytes
 
     def begin(self) -> "Bodies":
-        """What a call gathers its bodies in."""
-        return Bodies(self._most_bytes)
+        """Return empty buffers for the bodies of one call."""
+        return Bodies(self._max_bytes)
 
     def seal(self, bodies: "Bodies", entry: CallEntry) -> None:
-        """Puts the bodies into the record of their call, if calls with this outcome have them."""
-        if self._which == "errors" and entry.outcome == "ok":
+        """Seal the bodies into the record of their call, if bodies are recorded for its outcome."""
+        if self._policy == "errors" and entry.outcome == "ok":
             return
         entry.arguments = self._sealed(bodies.arguments, entry, "arguments")
         if bodies.result.size:
@@ -56,38 +56,38 @@ class BodyKeeper:
 
 
 class Piece:
-    """The beginning of a body."""
+    """The beginning of one body, and the size of the whole."""
 
-    __slots__ = ("_kept", "_most", "media_type", "size")
+    __slots__ = ("_max_bytes", "_prefix", "media_type", "size")
 
     def __init__(self, most: int) -> None:
         self.media_type = _JSON
         self.size = 0
-        self._most = most
-        self._kept = bytearray()
+        self._max_bytes = most
+        self._prefix = bytearray()
 
     def add(self, piece: bytes) -> None:
-        """More of the body."""
+        """Append the next piece of the body; beyond the limit, only its size is counted."""
         self.size += len(piece)
-        room = self._most - len(self._kept)
+        room = self._max_bytes - len(self._prefix)
         if room > 0:
-            self._kept += piece[:room]
+            self._prefix += piece[:room]
 
     def as_body(self) -> Body:
-        """What was kept. A character that was cut in two is left out."""
-        kept = bytes(self._kept)
-        truncated = self.size > len(kept)
+        """Return the recorded body; a character that the truncation would split is left out."""
+        prefix = bytes(self._prefix)
+        truncated = self.size > len(prefix)
         for cut in range(4 if truncated else 1):
             try:
-                text = kept[: len(kept) - cut].decode()
+                text = prefix[: len(prefix) - cut].decode()
             except UnicodeDecodeError:
                 continue
             return Body(self.media_type, self.size, truncated, text=text)
-        return Body(self.media_type, self.size, truncated, base64=base64.b64encode(kept).decode())
+        return Body(self.media_type, self.size, truncated, base64=base64.b64encode(prefix).decode())
 
 
 class Bodies:
-    """The bodies of one call, as they come by."""
+    """The buffers for the bodies of one call."""
 
     __slots__ = ("arguments", "result")
 
@@ -97,7 +97,9 @@ class Bodies:
 
 
 def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: Field) -> Body:
-    """What `seal` put into a record; raises SealBroken for a blob of another call, tenant or field."""
+    """Return a body that `seal` put into a record; raise SealBroken for a blob of another call, tenant or
+    field.
+    """
     found: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))
     return Body(**found)
 

@@ -1,4 +1,4 @@
-"""The record of one call, as the call path makes it, and what keeps such records (no tables in here)."""
+"""The record of one call as the call path creates it, and the interface of the call log (without tables)."""
 
 from asyncio import Future
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import Final, Protocol
 from uuid import UUID
 
 RUNNING: Final = "running"
-"""The outcome of a call that is put on record before it is made."""
+"""The outcome of a call that is recorded before it is made."""
 UNKNOWN: Final = "unknown"
-"""The outcome of one whose end was never recorded: its process was lost between the two."""
+"""The outcome of such a call whose end was never recorded, because its process was lost in between."""
 
 
 @dataclass(slots=True)
 class CallEntry:  # made at each call; a frozen one costs twice as much
-    """Who called what, and how it went; arguments and results only where a setting asks for them.
+    """Who called what, and the outcome; arguments and results only where a setting enables them.
 
     `id` is the UUIDv7 of the call (its `X-Call-Id`): records are paged by it, and stored once however often
-    they are sent. `outcome` is `ok`, the slug of the error, or `running`; `duration_ms` milliseconds, `at`
-    aware UTC. `deadline`, aware UTC, is set where the call was put on record before it was made: one with
-    effects (`safe` is False) in a durable mode. `arguments` and `result` are sealed.
+    they are sent. `outcome` is `ok`, the slug of the error, or `running`; `duration_ms` is in milliseconds,
+    `at` is aware UTC. `deadline`, aware UTC, is set where the call is recorded before it is made: in a
+    durable mode, for a call with effects (`safe` is False). `arguments` and `result` are sealed.
     """
 
     id: UUID
@@ -42,35 +42,35 @@ class CallEntry:  # made at each call; a frozen one costs twice as much
 
 
 class Recorder(Protocol):
-    """A mode of the audit: `calls.CallWriter` (fast) or `strict.StrictRecorder`."""
+    """The call log in one of its modes: fast (`batch_writer`) or strict (`strict`)."""
 
     durable: bool
-    """Whether calls with effects must be put on record by `intend` before they are made."""
+    """Whether calls with effects must be recorded by `record_intent` before they are made."""
 
     @property
     def lost(self) -> int:
         """Records that were dropped, since the start."""
 
     def __len__(self) -> int:
-        """Records that are not stored yet."""
+        """Return the number of records that are not stored yet."""
 
     async def intend(self, entry: CallEntry) -> None:
-        """Keeps the record of a call that is about to be made; raises AuditUnavailable when that fails."""
+        """Store the record of a call that is about to be made; raise AuditUnavailable when that fails."""
 
     def record(self, entry: CallEntry) -> "Future[bool] | None":
-        """Takes the record of a call that has ended; never raises.
+        """Record the end of a call; never raise.
 
-        What it gives, if anything, is to be waited for (`kept`) before the caller has its whole answer.
+        Return a future, if any, to be waited for by `wait_recorded` before the client has the whole response.
         """
 
     async def kept(self, waiting: "Future[bool]") -> None:
-        """Waits until a record is kept, for a bounded time; never raises but when it is cancelled."""
+        """Wait until a record is stored, for a bounded time; raise nothing but CancelledError."""
 
     async def flush(self) -> bool:
-        """Stores all records that wait now; False when PostgreSQL is away and they still wait."""
+        """Store all queued records; return False when PostgreSQL is unavailable and they are still queued."""
 
     async def start(self) -> None:
-        """Starts the background tasks."""
+        """Start the background tasks."""
 
     async def aclose(self) -> None:
-        """Ends them and stores what is left, for a bounded time."""
+        """Stop the background tasks and store the remaining records, for a bounded time."""

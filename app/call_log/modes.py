@@ -1,4 +1,4 @@
-"""Which recorder and which bodies the settings ask for."""
+"""The call log and the recording of bodies that the settings configure."""
 
 from app.call_log.batch_writer import CallWriter
 from app.call_log.bodies import BodyKeeper
@@ -10,7 +10,7 @@ from app.settings import Settings
 
 
 def recorder_for(settings: Settings, database: Database) -> Recorder:
-    """The recorder of AUDIT_MODE, not started yet."""
+    """Return the call log of AUDIT_MODE, not started yet."""
     writer = CallWriter(
         database,
         flush_seconds=settings.audit_flush_seconds,
@@ -22,7 +22,7 @@ def recorder_for(settings: Settings, database: Database) -> Recorder:
 
 
 def bodies_for(settings: Settings, vault: Vault) -> BodyKeeper | None:
-    """What keeps the bodies of AUDIT_BODIES, None where that is off."""
+    """Return the recorder of bodies of AUDIT_BODIES, None where that is off."""
     if settings.audit_bodies == "off":
         return None
     return BodyKeeper(vault, which=settings.audit_bodies, most_bytes=settings.audit_body_bytes)

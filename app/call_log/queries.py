@@ -17,12 +17,13 @@ from app.models import TENANT, CallRecord
 
 @dataclass(frozen=True, slots=True)
 class CallFilters:
-    """Each that is not None must hold; `since` is inclusive, `until` exclusive, both aware.
+    """Filters that must all hold, except those that are None; `since` is inclusive, `until` exclusive, both
+    aware.
 
-    `outcome` is what `outcome_of` gives. `min_duration_ms` is inclusive; calls that run have no duration.
+    `outcome` is compared with `outcome_of`. `min_duration_ms` is inclusive; running calls have no duration.
 
-    `providers` and `tools` (a SELECT of names) are the limits of a principal, `provider` and `tool` are
-    what was asked for.
+    `providers` and `tools` (a SELECT of names) are the restrictions of a principal, `provider` and `tool` are
+    the requested filters.
     """
 
     tool: str | None = None
@@ -48,12 +49,12 @@ async def list_calls(
     cursor: UUID | None = None,
     limit: int = 50,
 ) -> tuple[list[CallRecord], UUID | None]:
-    """A page of records and the cursor of the next one (None at the end).
+    """Return a page of records and the cursor of the next one (None at the end).
 
-    Ordered by id, which is a UUIDv7 and so the time of the call: each partition has it as the first column
-    of its primary key, so that a page reads a few rows of each and sorts nothing. Any UUID is a legal cursor.
+    Ordered by id, which is a UUIDv7 and so the time of the call: it is the first column of each partition's
+    primary key, so that a page reads a few rows of each and sorts nothing. Any UUID is a valid cursor.
     """
-    # Sealed bodies may be long, and no list shows them.
+    # Sealed bodies may be long, and are not part of lists.
     without = defer(CallRecord.arguments), defer(CallRecord.result)  # type: ignore[arg-type]
     query = _filtered(select(CallRecord), tenant, filters or CallFilters()).options(*without)
     if cursor is not None:
@@ -66,13 +67,13 @@ async def list_calls(
 async def get_call(
     session: AsyncSession, call_id: UUID, *, filters: CallFilters, tenant: UUID = TENANT
 ) -> CallRecord | None:
-    """One record with its sealed bodies; None where there is none that fits the filters."""
+    """Return one record with its sealed bodies; None where none matches the filters."""
     query = _filtered(select(CallRecord), tenant, replace(filters, call_id=call_id))
     return (await session.scalars(query)).first()
 
 
 def outcome_of(row: CallRecord) -> str:
-    """The outcome; `unknown` for a call that is on record as running, and whose time is over."""
+    """Return the outcome; `unknown` for a call that is recorded as running and past its deadline."""
     late = row.outcome == RUNNING and row.deadline is not None and row.deadline <= datetime.now(UTC)
     return UNKNOWN if late else row.outcome
 
@@ -84,7 +85,7 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)
     if filters.outcome is not None:
-        query = query.where(_ended(filters.outcome))
+        query = query.where(_has_outcome(filters.outcome))
     if filters.call_id is not None:
         query = query.where(col(CallRecord.id) == filters.call_id)
     if filters.min_duration_ms is not None:
@@ -100,8 +101,8 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
     return query
 
 
-def _ended(outcome: str) -> ColumnElement[bool]:
-    """The condition for rows of which `outcome_of` gives this."""
+def _has_outcome(outcome: str) -> ColumnElement[bool]:
+    """Return the SQL condition for rows whose `outcome_of` is this."""
     late = and_(col(CallRecord.outcome) == RUNNING, col(CallRecord.deadline) <= datetime.now(UTC))
     if outcome == RUNNING:
         return and_(col(CallRecord.outcome) == RUNNING, col(CallRecord.deadline) > datetime.now(UTC))

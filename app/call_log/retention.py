@@ -1,8 +1,8 @@
-"""The day partitions of `calls`: made ahead, dropped when they are old.
+"""The daily partitions of `calls`: created ahead, dropped after the retention period.
 
-Rows that came before their partition lie in the default one; they are moved when their day gets a partition.
-A database role that may not change tables leaves everything in the default partition, where old rows
-are then deleted.
+Rows that are stored before their partition exists are in the default one; they are moved when the partition
+of their day is created. With a database role that may not alter tables, all rows remain in the default
+partition, where old rows are deleted.
 """
 
 from datetime import UTC, date, datetime, timedelta
@@ -28,23 +28,23 @@ _DELETE_OLD = text(
     "SELECT ctid FROM calls_default WHERE at < :before LIMIT 10000))"
 )
 
-# `queries` shows them so as soon as their time is over; a record that comes late still replaces it.
-_SETTLE = text(
+# `queries` shows them so as soon as their deadline has passed; a late record still replaces this outcome.
+_MARK_UNKNOWN = text(
     "UPDATE calls SET outcome = 'unknown'"
     " WHERE outcome = 'running' AND deadline < now() - interval '1 minute'"
 )
 
 
 def partition_name(day: date) -> str:
-    """`calls_20261121`."""
+    """Return the name of a day's partition, e.g. `calls_20261121`."""
     return f"calls_{day:%Y%m%d}"
 
 
 async def maintain(database: Database, *, retention_days: int, today: date | None = None) -> None:
-    """Makes the partitions of today and the next days, and forgets what is older than the retention. Calls
+    """Create the partitions of today and the next days, and delete records beyond the retention period. Calls
     whose end was never recorded become `unknown`.
 
-    Several workers may do this at the same time: one does it, the others leave. Raises `Unavailable`.
+    Several workers may run this at the same time: one does the work. Raise Unavailable without PostgreSQL.
     """
     today = today or datetime.now(UTC).date()
     oldest = today - timedelta(days=retention_days)
@@ -53,10 +53,10 @@ async def maintain(database: Database, *, retention_days: int, today: date | Non
     except DBAPIError as error:
         if is_away(error):
             raise
-        _log.warning("the partitions of calls cannot be changed; rows stay in the default one")
+        _log.warning("the partitions of calls cannot be changed; rows remain in the default one")
     await _delete_old(database, oldest=oldest)
     async with database.writing() as session:
-        await session.execute(_SETTLE)
+        await session.execute(_MARK_UNKNOWN)
 
 
 async def _partition(database: Database, *, today: date, oldest: date) -> None:
@@ -71,16 +71,16 @@ async def _partition(database: Database, *, today: date, oldest: date) -> None:
     # A transaction each: the locks on the table are held for one step only.
     for day in missing:
         async with database.writing() as session:
-            if await _alone(session):
+            if await _acquire_lock(session):
                 await _create(session, day)
     for name in old:
         async with database.writing() as session:
-            if await _alone(session):
+            if await _acquire_lock(session):
                 await session.execute(text(f"DROP TABLE IF EXISTS {name}"))
 
 
-async def _alone(session: AsyncSession) -> bool:
-    """Whether this worker is the one that changes partitions; bounds the wait for the tables' locks."""
+async def _acquire_lock(session: AsyncSession) -> bool:
+    """Return whether this worker has the lock for changing partitions; limit its wait for locks of tables."""
     await session.execute(text("SET LOCAL lock_timeout = '2s'"))
     return bool(await session.scalar(_LOCK))
 
@@ -90,7 +90,7 @@ async def _create(session: AsyncSession, day: date) -> None:
     if name in set((await session.scalars(_PARTITIONS)).all()):
         return
     start, end = f"'{day} 00:00:00+00'", f"'{day + timedelta(days=1)} 00:00:00+00'"
-    # Against rows that arrive between the move and the attachment, which the default partition would keep.
+    # No rows may arrive in the default partition between the move and the attachment.
     await session.execute(text("LOCK TABLE calls_default IN ACCESS EXCLUSIVE MODE"))
     await session.execute(text(f"CREATE TABLE {name} (LIKE calls INCLUDING ALL)"))
     await session.execute(

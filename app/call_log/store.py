@@ -1,4 +1,4 @@
-"""Records -> rows of `calls`: one statement for many, and the same row however often a record comes."""
+"""Storing records as rows of `calls`: one statement for many; storing a record again is idempotent."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -13,11 +13,11 @@ from app.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
 
-_LARGEST_INT = 2**31 - 1
-_LONGEST_TEXT = 300
-# So many are a millisecond or two of work in one go; calls under way wait for that.
-_AT_ONCE = 100
-# check_violation, which PostgreSQL answers with where a row does not fit its partition (any more).
+_MAX_INT = 2**31 - 1
+_MAX_TEXT_LENGTH = 300
+# So many rows take one or two milliseconds, for which the calls in progress wait.
+_ROWS_PER_STATEMENT = 100
+# check_violation: the row does not belong, or no longer belongs, to the partition.
 _NO_PARTITION = "23514"
 
 _COLUMNS: Final = {
@@ -26,26 +26,27 @@ _COLUMNS: Final = {
     "request_bytes": "int", "response_bytes": "int", "attempts": "int", "safe": "bool",
     "deadline": "timestamptz", "arguments": "bytea", "result": "bytea",
 }  # fmt: skip
-_TEXTS: Final = frozenset({"key_id", "provider", "tool", "outcome"})
-_SIZES: Final = frozenset({"request_bytes", "response_bytes"})
+_TEXT_COLUMNS: Final = frozenset({"key_id", "provider", "tool", "outcome"})
+_SIZE_COLUMNS: Final = frozenset({"request_bytes", "response_bytes"})
 # Known before the call is made, and never changed.
-_FIXED: Final = frozenset({"id", "at", "tenant_id"})
+_IMMUTABLE_COLUMNS: Final = frozenset({"id", "at", "tenant_id"})
 
 
 def insertion(*, first: int = 1, condition: str = "") -> str:
-    """The statement that stores records; its parameters, from `$first` on, are `columns(...)` in their order.
+    """Return the INSERT statement for records; its parameters, from `$first` on, are the lists of
+    `column_values`.
 
-    `condition` limits it to some rows of `r`, which has the columns of the table.
+    `condition` restricts it to some rows of `r`, which has the columns of the table.
     """
     names = ", ".join(_COLUMNS)
-    places = ", ".join(
+    parameters = ", ".join(
         f"CAST(${number} AS {kind}[])" for number, kind in enumerate(_COLUMNS.values(), start=first)
     )
-    changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _FIXED)
-    # A batch whose commit was cut off comes again: the end of a call replaces its beginning, whichever is
-    # written first, and nothing replaces an end.
+    changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _IMMUTABLE_COLUMNS)
+    # A batch whose commit was interrupted is stored again: the end of a call replaces its beginning,
+    # whichever is stored first, and nothing replaces an end.
     return (
-        f"INSERT INTO calls ({names}) SELECT * FROM unnest({places}) AS r({names})"  # noqa: S608 - columns.
+        f"INSERT INTO calls ({names}) SELECT * FROM unnest({parameters}) AS r({names})"  # noqa: S608 - columns.
         f"{condition and f' WHERE {condition}'}"
         f" ON CONFLICT (id, at) DO UPDATE SET {changes}"
         " WHERE calls.outcome IN ('running', 'unknown') AND excluded.outcome <> 'running'"
@@ -53,13 +54,13 @@ def insertion(*, first: int = 1, condition: str = "") -> str:
 
 
 STATEMENT: Final = insertion()
-"""The statement; its parameters are `columns(...)` in their order."""
+"""The INSERT statement; its parameters are the lists of `column_values`."""
 
 
 def columns(entries: Iterable[CallEntry]) -> dict[str, list[Any]]:
-    """The parameters of the statement: a list for each column, each call once.
+    """Return the parameters of the statement: by column name, a list of values; each call once.
 
-    Ordered by id, so that two statements cannot wait for each other's rows.
+    They are ordered by call id, so that two statements cannot deadlock.
     """
     calls: dict[Any, CallEntry] = {}
     for entry in entries:
@@ -70,7 +71,7 @@ def columns(entries: Iterable[CallEntry]) -> dict[str, list[Any]]:
 
 
 class CallStore:
-    """Stores batches, and knows what to do about rows that PostgreSQL refuses."""
+    """Stores batches of records; rows that PostgreSQL rejects do not affect the others."""
 
     def __init__(self, database: Database, *, retention_days: int = 30) -> None:
         self.database = database
@@ -79,12 +80,15 @@ class CallStore:
         """Records that were dropped, since the start."""
 
     async def store(self, batch: Sequence[CallEntry], *, mended: bool = False) -> bool:
-        """Whether all of them are stored or refused for good; False when PostgreSQL is away.
+        """Store a batch; return False when PostgreSQL is unavailable, else True: each row is stored or
+        rejected.
 
-        Then some may be stored: all of them may be given again. `mended` says that the partitions have just
-        been looked after.
+        After False, some rows may be stored; the whole batch can be passed again. `mended` says that the
+        partitions have just been maintained.
         """
-        pieces = [batch[start : start + _AT_ONCE] for start in range(0, len(batch), _AT_ONCE)]
+        pieces = [
+            batch[start : start + _ROWS_PER_STATEMENT] for start in range(0, len(batch), _ROWS_PER_STATEMENT)
+        ]
         pieces.reverse()
         while pieces:
             try:
@@ -98,40 +102,40 @@ class CallStore:
             except DBAPIError as error:
                 if is_away(error):
                     return False
-                if not _is_about_a_row(error):
+                if not _is_row_error(error):
                     raise
-                if not await self._store_what_fits(pieces.pop(), error, mended=mended):
+                if not await self._store_valid_rows(pieces.pop(), error, mended=mended):
                     return False
         return True
 
-    async def _store_what_fits(self, piece: Sequence[CallEntry], error: DBAPIError, *, mended: bool) -> bool:
+    async def _store_valid_rows(self, piece: Sequence[CallEntry], error: DBAPIError, *, mended: bool) -> bool:
         if not mended and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
-            # The day's partition was made while the row was on its way into the default one.
+            # The day's partition was created while the row was being inserted into the default one.
             try:
                 await maintain(self.database, retention_days=self.retention_days)
             except Unavailable:
                 return False
             return await self.store(piece, mended=True)
         if len(piece) == 1:
-            _log.error("a call record was refused by the database")
+            _log.error("a call record was rejected by the database")
             self.lose(1)
             return True
-        # One row that PostgreSQL refuses must not keep the others out.
+        # One row that PostgreSQL rejects must not prevent the others from being stored.
         return all([await self.store([entry], mended=mended) for entry in piece])
 
     def lose(self, number: int) -> None:
-        """Counts records that were dropped."""
+        """Count records that were dropped."""
         self.lost += number
 
 
-def _is_about_a_row(error: DBAPIError) -> bool:
-    """Whether a value was refused: SQLSTATE classes 22 and 23, or asyncpg could not encode it."""
+def _is_row_error(error: DBAPIError) -> bool:
+    """Return whether a value was rejected: SQLSTATE classes 22 and 23, or asyncpg could not encode it."""
     state = getattr(error.orig, "sqlstate", None)
     return state is None or str(state).startswith(("22", "23"))
 
 
 def _storable(name: str, value: Any) -> Any:
-    """Text has no NUL, no lone surrogates and a bounded length; sizes fit their column."""
-    if name in _TEXTS:
-        return value[:_LONGEST_TEXT].replace("\x00", "").encode("utf-8", "replace").decode()
-    return min(value, _LARGEST_INT) if name in _SIZES else value
+    """Return a storable value: text truncated, without NUL and lone surrogates; sizes within their column."""
+    if name in _TEXT_COLUMNS:
+        return value[:_MAX_TEXT_LENGTH].replace("\x00", "").encode("utf-8", "replace").decode()
+    return min(value, _MAX_INT) if name in _SIZE_COLUMNS else value

@@ -1,7 +1,7 @@
-"""What can be called now: the compiled plans of this worker, kept in step by the change feed.
+"""The compiled plans of this worker: a cache of callable tools, invalidated by the change feed.
 
-One plan per name that was asked for, the least recently used leaves first. A miss reads Postgres, so that
-what a 201 created is callable on every replica at once; "no such tool" is never remembered.
+One plan per requested name; the least recently used is evicted first. A miss reads Postgres, so that a tool
+whose creation was confirmed with 201 is callable on every replica at once; "no such tool" is never cached.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ Load = Callable[[str], Awaitable[Plan]]
 
 
 class Catalog:
-    """`load` reads and compiles one tool by name or alias (`loader.Loader.load`); `capacity` bounds them.
+    """An LRU cache of at most `capacity` plans. Subscribe `on_changes` to the change feed.
 
-    Subscribe `on_changes` to the feed.
+    `load` reads and compiles one tool by canonical name or alias (`catalog.loader`).
     """
 
     def __init__(self, load: Load, *, capacity: int = 10_000) -> None:
@@ -30,18 +30,17 @@ class Catalog:
         self._loading: dict[str, asyncio.Task[Plan]] = {}
         self._generation = 0
         self.hits = 0
-        """Plans that were there, since the start."""
+        """Number of plans found in the cache since the start."""
         self.misses = 0
-        """Plans that were loaded."""
+        """Number of plans that had to be loaded since the start."""
 
     def __len__(self) -> int:
         return len(self._plans)
 
     async def plan(self, name: str) -> Plan:
-        """The plan of a tool by canonical name or alias.
+        """Return the plan of a tool by canonical name or alias. Concurrent requests for it share one load.
 
-        Raises NotFound, Uncallable for a stored tool that cannot be compiled, and Unavailable. Many callers
-        of a tool that is not loaded yet cause one load.
+        Raises NotFound, Uncallable for a stored tool that cannot be compiled, and Unavailable.
         """
         plan = self._plans.get(name)
         if plan is not None:
@@ -53,12 +52,12 @@ class Catalog:
             self.misses += 1
             task = asyncio.create_task(self._fill(name), name="compile-plan")
             self._loading[name] = task
-            task.add_done_callback(_seen)
-        # Shielded: a caller that leaves does not take the load away from the others.
+            task.add_done_callback(_retrieve_error)
+        # Shielded: a request that is cancelled does not cancel the load for the others.
         return await asyncio.shield(task)
 
     async def on_changes(self, changes: list[Change]) -> None:
-        """Forgets what the changes touch; a subscriber of the feed."""
+        """Evict the plans that the changes affect; a subscriber of the feed."""
         providers: set[UUID] = set()
         tools: set[str] = set()
         everything = False
@@ -70,7 +69,7 @@ class Catalog:
             elif change.provider_id is not None:
                 providers.add(change.provider_id)
             else:
-                # A variable of the tenant may stand in any template.
+                # Any template may contain a variable of the tenant.
                 everything = True
         if everything:
             self._plans.clear()
@@ -78,7 +77,8 @@ class Catalog:
             self._forget(providers, tools)
         else:
             return
-        # A load that is under way may have read the old rows: let it answer those who asked before, only.
+        # A load in progress may have read the old rows: only the requests that already wait for it get its
+        # plan.
         self._generation += 1
         self._loading.clear()
 
@@ -93,11 +93,11 @@ class Catalog:
 
     async def _fill(self, name: str) -> Plan:
         generation = self._generation
-        me = asyncio.current_task()
+        task = asyncio.current_task()
         try:
             plan = await self._load(name)
         finally:
-            if self._loading.get(name) is me:
+            if self._loading.get(name) is task:
                 del self._loading[name]
         if generation == self._generation:
             self._plans[name] = plan
@@ -106,7 +106,9 @@ class Catalog:
         return plan
 
 
-def _seen(task: asyncio.Task[Plan]) -> None:
-    """A load whose callers have all left must not complain that nobody looked at its error."""
+def _retrieve_error(task: asyncio.Task[Plan]) -> None:
+    """Retrieve a load's exception, so that asyncio does not log it where all waiting requests were
+    cancelled.
+    """
     if not task.cancelled():
         task.exception()

@@ -1,8 +1,9 @@
-"""The change feed: how a worker learns what other workers wrote.
+"""The change feed: tells a worker what other workers have written.
 
-Each writing transaction ends with `record_change`, which numbers the change from one locked row: a higher
-number is never seen before a lower one, so that `seq > last` misses nothing. NOTIFY only wakes the readers; a
-poll every few seconds is the safety net, and the count of rows against the counter shows what was pruned.
+Each writing transaction ends with `record_change`, which takes the change's number from one locked row: a
+higher number never becomes visible before a lower one, so that `seq > last` misses nothing. NOTIFY only wakes
+the readers; a poll every few seconds is the fallback, and comparing the number of rows with the counter shows
+whether rows were pruned.
 """
 
 import asyncio
@@ -27,11 +28,11 @@ from app.models import TENANT
 ChangeKind = Literal["provider", "tool", "credential", "variable", "key"]
 CHANNEL = "utcp_gateway_changes"
 
-# Beyond this many it is cheaper to forget everything than to be told each.
-_MOST_AT_ONCE = 5_000
+# Beyond this many changes it is cheaper to invalidate everything than to process each.
+_MAX_CHANGES = 5_000
 _PRUNE_SECONDS = 3_600
-_LONGEST_PAUSE = 30.0
-_ANSWER_SECONDS = 5.0
+_MAX_BACKOFF = 30.0
+_REPLY_TIMEOUT = 5.0
 
 _RECORD = text(
     "WITH counter AS ("
@@ -55,8 +56,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something was written. `object_id` is the id of the tool or credential, the name of the variable or the
-    key's id; a kind `all` says that too much was missed to tell, so that everything must be read again.
+    """A notice that something was written.
+
+    `object_id` is the id of the tool, credential or API key, or the name of the variable. The kind `all`
+    means that changes were missed, and that everything must be read again. `seq` is the number of the change.
     """
 
     kind: ChangeKind | Literal["all"]
@@ -66,7 +69,7 @@ class Change:
 
     @property
     def tool_id(self) -> UUID | None:
-        """The one tool that was written, None for a change of anything else."""
+        """The id of the tool that was written; None for a change of anything else."""
         if self.kind != "tool" or not self.object_id:
             return None
         try:
@@ -81,21 +84,22 @@ Subscriber = Callable[[list[Change]], Awaitable[None]]
 async def record_change(
     session: AsyncSession, *, kind: ChangeKind, provider_id: UUID | None = None, object_id: str = ""
 ) -> int:
-    """Numbers and stores a change in the caller's transaction; gives the number.
+    """Store a change in the session's transaction and return its number.
 
-    It must be the last statement, since it holds a lock that every other writer waits for until the commit.
+    It must be the last statement: it takes a lock that every other writer waits for until the commit.
     """
-    found = await session.execute(
+    result = await session.execute(
         _RECORD, {"tenant": TENANT, "kind": kind, "provider": provider_id, "object": object_id}
     )
-    return int(found.scalar_one())
+    return int(result.scalar_one())
 
 
 class Feed:
-    """Delivers changes to its subscribers, in order, each at least once.
+    """Delivers changes to its subscribers in order, each at least once.
 
-    `listen_dsn` is a DSN that does not go through a transaction pooler; None turns LISTEN off and leaves the
-    poll, every `poll_seconds`. After `silence_seconds` without news the listening connection is tried.
+    `listen_dsn` is a DSN that does not go through a transaction pooler; None turns LISTEN off and leaves only
+    the poll, every `poll_seconds`. After `silence_seconds` without a notification the listening connection is
+    checked.
     """
 
     def __init__(
@@ -111,10 +115,10 @@ class Feed:
         self._poll_seconds = poll_seconds
         self._silence_seconds = silence_seconds
         self._subscribers: list[Subscriber] = []
-        self._behind: set[Subscriber] = set()
+        self._lagging: set[Subscriber] = set()
         self._last = -1
         self._read_at = time.monotonic()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -124,15 +128,19 @@ class Feed:
         return self._last
 
     def seconds_behind(self) -> float:
-        """Since the changes were last read; a reader that works reads at every poll."""
+        """Return the seconds since the changes were last read; a working feed reads them at every poll."""
         return time.monotonic() - self._read_at
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Calls `subscriber` with each list of changes. One that raises is told `all` at the next poll."""
+        """Call `subscriber` with each list of changes. One that raises gets a change of kind `all` at the
+        next poll.
+        """
         self._subscribers.append(subscriber)
 
     async def start(self) -> None:
-        """Takes the present position and begins to listen. Read what you cache after this, not before."""
+        """Take the current position and begin to listen. Subscribers must read what they cache after this
+        call.
+        """
         async with self._database.reading() as session:
             self._last = int((await session.execute(_POSITION)).scalar_one())
         self._tasks = [asyncio.create_task(self._poll(), name="change-feed-poll")]
@@ -140,38 +148,39 @@ class Feed:
             self._tasks.append(asyncio.create_task(self._listen(self._listen_dsn), name="change-feed-listen"))
 
     async def aclose(self) -> None:
-        """Ends the background tasks and the listening connection."""
+        """End the background tasks and the listening connection."""
         await end_tasks(self._tasks)
 
     async def catch_up(self) -> bool:
-        """Delivers everything that is committed by now; a service calls it between its commit and its answer.
+        """Deliver every change that is committed by now; a service calls this between its commit and its
+        response.
 
-        False where the database is away, which it never raises: what was committed is committed, and the poll
-        comes later.
+        Return False, rather than raise, where the database is unavailable: the commit stands, and the poll
+        delivers the changes later.
         """
         try:
             await self._advance()
         except Unavailable:
-            _log.warning("changes could not be read; the poll will")
+            _log.warning("the change feed could not be read; the poll will read it")
             return False
         return True
 
     async def _advance(self) -> None:
-        async with self._turn:
+        async with self._lock:
             last, changes = await self._read()
-            late, self._behind = self._behind, set()
+            lagging, self._lagging = self._lagging, set()
             for subscriber in self._subscribers:
-                told = [Change("all", seq=last)] if subscriber in late else changes
-                if told:
-                    await self._deliver(subscriber, told)
-            # Only now: a request that is cancelled while it waits here must not swallow a change.
+                delivered = [Change("all", seq=last)] if subscriber in lagging else changes
+                if delivered:
+                    await self._deliver(subscriber, delivered)
+            # Only now: a request that is cancelled during the delivery must not lose a change.
             self._last = last
             self._read_at = time.monotonic()
 
     async def _read(self) -> tuple[int, list[Change]]:
         async with self._database.reading() as session:
             rows: Sequence[Any] = (
-                await session.execute(_SINCE, {"last": self._last, "most": _MOST_AT_ONCE})
+                await session.execute(_SINCE, {"last": self._last, "most": _MAX_CHANGES})
             ).all()
         if not rows:
             return self._last, []
@@ -179,7 +188,8 @@ class Feed:
         changes = [
             Change(row.kind, row.provider_id, row.object_id, row.seq) for row in rows if row.seq is not None
         ]
-        # Numbers have no gaps, so fewer rows were pruned or cut off; a lower counter is a restored backup.
+        # Numbers have no gaps: missing rows were pruned or cut off by the limit, and a lower counter is that
+        # of a restored backup.
         if last - self._last != len(changes):
             return last, [Change("all", seq=last)]
         return last, changes
@@ -188,12 +198,12 @@ class Feed:
         try:
             await subscriber(changes)
         except Unavailable:
-            self._behind.add(subscriber)
+            self._lagging.add(subscriber)
             _log.warning(
-                "a subscriber of the change feed could not read the database; it will read everything"
+                "a subscriber of the change feed could not read the database; it will read everything again"
             )
-        except Exception:  # noqa: BLE001 - one room's fault must not keep the others from their changes.
-            self._behind.add(subscriber)
+        except Exception:  # noqa: BLE001 - one subscriber's error must not keep changes from the others.
+            self._lagging.add(subscriber)
             _log.exception("a subscriber of the change feed failed; it will read everything again")
 
     async def _poll(self) -> None:
@@ -210,7 +220,7 @@ class Feed:
                     await self._prune()
             except Unavailable:
                 _log.warning("the change feed cannot read the database")
-            except Exception:  # noqa: BLE001 - the loop must outlive every fault.
+            except Exception:  # noqa: BLE001 - the loop must survive every error.
                 _log.exception("the change feed failed")
 
     async def _prune(self) -> None:
@@ -218,32 +228,34 @@ class Feed:
             await session.execute(_PRUNE)
 
     async def _listen(self, dsn: str) -> None:
-        pause = 0.2
+        backoff = 0.2
         while True:
             try:
                 connection = await asyncpg.connect(asyncpg_dsn(dsn), timeout=5)  # type: ignore[no-untyped-call]
-                pause = 0.2
-                await self._hold(connection)
+                backoff = 0.2
+                await self._wait_for_notifications(connection)
             except (OSError, TimeoutError, PostgresError, InterfaceError) as error:
                 _log.warning("the change feed lost its listening connection", error=type(error).__name__)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, _MAX_BACKOFF)
 
-    async def _hold(self, connection: Any) -> None:
-        """Listens until the connection ends; whatever was written before is polled at once."""
+    async def _wait_for_notifications(self, connection: Any) -> None:
+        """Listen until the connection ends; begin with a poll for what was written before."""
         ended = asyncio.Event()
-        answer = min(_ANSWER_SECONDS, self._silence_seconds)
+        reply_timeout = min(_REPLY_TIMEOUT, self._silence_seconds)
         connection.add_termination_listener(lambda _: ended.set())
         try:
-            async with asyncio.timeout(answer):
+            async with asyncio.timeout(reply_timeout):
                 await connection.add_listener(CHANNEL, lambda *_: self._wake.set())
             self._wake.set()
             while not ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), self._silence_seconds)
                     break
-                # A connection that a firewall has forgotten would be listened to for ever.
-                await connection.execute("SELECT 1", timeout=answer)
+                # Without this check, a connection that a firewall dropped silently would be listened to
+                # forever.
+                await connection.execute("SELECT 1", timeout=reply_timeout)
         finally:
-            # A connection that died cannot say goodbye, and one that is stuck must not hold up the shutdown.
+            # `close` would wait for the server: a dead connection cannot reply, and a stuck one must not
+            # delay the shutdown.
             connection.terminate()

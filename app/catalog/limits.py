@@ -1,4 +1,4 @@
-"""The gateway's limits and policies, with what a provider has of its own."""
+"""Limits and policies of calls: the gateway's settings, overridden by a provider's own limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from app.settings import Settings
 
 
 def limits_of(overrides: Mapping[str, Any], settings: Settings) -> Limits:
-    """The gateway's limits, with those that a provider has of its own."""
+    """Return the time and size limits of a call: the gateway's, overridden by the provider's `limits`."""
     return Limits(
         connect=float(overrides.get("connect") or settings.connect_timeout),
         first_byte=float(overrides.get("first_byte") or settings.first_byte_timeout),
@@ -22,7 +22,7 @@ def limits_of(overrides: Mapping[str, Any], settings: Settings) -> Limits:
 
 
 def policy_of(overrides: Mapping[str, Any], settings: Settings) -> Policy:
-    """The gateway's policy for an origin, with what a provider has of its own."""
+    """Return the policy for an origin: the gateway's, overridden by the provider's `limits`."""
 
     def own(name: str, otherwise: int) -> int:
         value = overrides.get(name)

@@ -1,4 +1,4 @@
-"""Reads one tool with all that a call of it needs, and compiles it. Only egress has its secrets opened."""
+"""Reads a tool with all that its calls need, and compiles it. Only the secrets of egress are decrypted."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from sqlmodel import col
 from app.catalog.limits import limits_of, policy_of
 from app.catalog.plan import Plan, Uncallable
 from app.catalog.rules import CacheRule
-from app.catalog.tools import ToolView, named, tool_select, view
+from app.catalog.tools import ToolView, has_name, tool_select, tool_view
 from app.database import Database
 from app.errors import Fault, GatewayError, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
@@ -34,19 +34,19 @@ from app.text import pointer
 from app.utcp.variables import candidates
 
 EGRESS_SLOT = "egress"
-"""The slot whose sealed fields are the secret outbound settings of a provider: proxy_url and client_key."""
+"""The slot whose sealed fields are the secret egress settings of a provider: proxy_url and client_key."""
 
 UNCONFIRMED_ORIGINS = "unconfirmed_origins"
-"""The member of a provider's options that lists origins which only hand-made tools of keys without
-`credentials:write` have brought; never shown.
+"""The member of a provider's options that lists origins which only custom tools of keys without
+`credentials:write` have added; never shown.
 """
 
 _NIL = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """What the read session gave."""
+class _StoredTool:
+    """The rows of a tool; `fetched` tells whether it comes from a manual that was fetched."""
 
     tool: ToolView
     fetched: bool
@@ -58,9 +58,10 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class VariableFinder:
-    """The variables that a provider's stored texts may name: its own, the tenant's, then the environment's.
+    """Finds the variables that a provider's stored texts may name: its own, the tenant's, then the
+    environment's.
 
-    Stored texts name a variable as it is stored; the namespaced spellings of UTCP come after that.
+    A name matches a variable stored under it, or else under one of UTCP's namespaced spellings of it.
     """
 
     provider: str
@@ -68,7 +69,7 @@ class VariableFinder:
     environment: Mapping[str, str]
 
     def find(self, name: str) -> SealedVariable | None:
-        """The variable under the name that was asked for, or None."""
+        """Return the variable for a name, or None where there is none."""
         spellings = dict.fromkeys((name, *candidates(name, self.provider)))
         for own in (True, False):
             for spelling in spellings:
@@ -77,7 +78,8 @@ class VariableFinder:
                         return _sealed_variable(row, name)
         for spelling in spellings:
             if spelling in self.environment:
-                # Nobody says whether it is secret, so it is: masked, and shown in registrars' texts only.
+                # Whether it is secret is unknown, so it is treated as secret: masked, and shown only in
+                # registrars' own texts.
                 value = self.environment[spelling]
                 return SealedVariable(
                     id=_NIL, tenant_id=TENANT, name=name, secret=True, value=value,
@@ -88,7 +90,10 @@ class VariableFinder:
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """Compiles plans for `Catalog(loader.load)`. `environment` is where operator-listed names are read."""
+    """Reads and compiles plans for a Catalog.
+
+    `environment` is read for the names of variables that the operator lists (`variable_env_names`).
+    """
 
     database: Database
     vault: Vault
@@ -98,12 +103,12 @@ class Loader:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     async def load(self, name: str) -> Plan:
-        """The plan of a tool by canonical name or alias.
+        """Return the plan of a tool by canonical name or alias.
 
-        Raises NotFound, Unavailable, and Uncallable, whose error (422) says what of the stored tool is
+        Raises NotFound, Unavailable, and Uncallable, whose error (422) tells which part of the stored tool is
         unusable.
         """
-        stored = await self.database.read(lambda session: _stored(session, name))
+        stored = await self.database.read(lambda session: _read_tool(session, name))
         tool = stored.tool
         try:
             await self.adapters.ready(protocol_of(tool.call_template))
@@ -111,15 +116,19 @@ class Loader:
         except GatewayError as error:
             raise Uncallable(error, provider=tool.provider, registrar_tags=tool.registrar_tags) from None
 
-    def compile(self, stored: _Stored) -> Plan:
-        """Everything that is the same for each call of the tool; raises InvalidInput."""
+    def compile(self, stored: _StoredTool) -> Plan:
+        """Compile everything that is the same for each call of the tool; raise InvalidInput where it is
+        unusable.
+        """
         tool = stored.tool
         protocol = protocol_of(tool.call_template)
         adapter = self.adapters.get(protocol)
         if adapter is None:
-            raise InvalidInput(f"The protocol {protocol} of {tool.name} is not served by this gateway.")
+            raise InvalidInput(
+                f"This gateway does not serve the protocol {protocol} of the tool {tool.name}."
+            )
         finder = VariableFinder(tool.provider, stored.variables, self._environment())
-        template = _substituted(tool.call_template, finder, fetched=stored.fetched)
+        template = _with_values(tool.call_template, finder, fetched=stored.fetched)
         try:
             target = adapter.prepare(template)
         except InvalidInput as error:
@@ -131,7 +140,7 @@ class Loader:
         origin, safe = adapter.origin(target), adapter.safe(target)
         if egress is not None and origin in stored.options.get(UNCONFIRMED_ORIGINS, ()):
             egress = without_client_certificate(egress)
-        again = bool(stored.limits.get("retry_idempotent")) and adapter.idempotent(target)
+        retry_permitted = bool(stored.limits.get("retry_idempotent")) and adapter.idempotent(target)
         upstream = self.origins.of(
             TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)
         )
@@ -147,7 +156,7 @@ class Loader:
             enabled=tool.enabled,
             deprecated=tool.deprecated,
             safe=safe,
-            repeatable=safe or again,
+            repeatable=safe or retry_permitted,
             adapter=adapter,
             target=target,
             origin=origin,
@@ -167,13 +176,15 @@ class Loader:
         )
 
     def _environment(self) -> Mapping[str, str]:
-        # As UTCP's clients do, an empty value counts as none.
+        # An empty value counts as no value, as in UTCP's clients.
         names = self.settings.variable_env_names
         return {name: self.environment[name] for name in names if self.environment.get(name)}
 
 
 def _masker_of(adapter: Adapter[Any], target: Any) -> ResponseMasker | None:
-    """What masks the secrets that an adapter gives to its upstream beside the credentials, if it does so."""
+    """Return a masker for the secrets that an adapter passes to its upstream in addition to credentials,
+    if any.
+    """
     own_secrets = getattr(adapter, "own_secrets", None)
     return None if own_secrets is None else ResponseMasker.of(own_secrets(target))
 
@@ -181,13 +192,18 @@ def _masker_of(adapter: Adapter[Any], target: Any) -> ResponseMasker | None:
 def egress_of(
     options: Mapping[str, Any], secrets: SealedCredential | None, *, vault: Vault
 ) -> EgressSettings | None:
-    """How a provider's upstream is reached, or None for directly. Raises SealBroken."""
+    """Return the egress settings of a provider, None where its upstream is reached directly.
+
+    Raises SealBroken where its sealed secrets cannot be decrypted.
+    """
     fields = open_credential(secrets, vault=vault) if secrets is not None else {}
     return egress_from(options, fields)
 
 
-def came_from_upstream() -> ColumnElement[bool]:
-    """Whether the tool is one of a manual that was fetched; for a statement made from `tool_select()`."""
+def is_from_fetched_manual() -> ColumnElement[bool]:
+    """Return the condition that a tool comes from a manual that was fetched, for statements of
+    `tool_select()`.
+    """
     return and_(
         col(Provider.kind) == "manual",
         col(Provider.call_template)["call_template_type"].is_not(None),
@@ -196,24 +212,26 @@ def came_from_upstream() -> ColumnElement[bool]:
     )
 
 
-async def _stored(session: AsyncSession, name: str) -> _Stored:
+async def _read_tool(session: AsyncSession, name: str) -> _StoredTool:
     statement = tool_select(full=True).add_columns(
-        came_from_upstream().label("fetched"),
+        is_from_fetched_manual().label("fetched"),
         col(Provider.options).label("options"),
         col(Provider.limits).label("limits"),
     )
-    row = (await session.execute(statement.where(named(name)))).one_or_none()
+    row = (await session.execute(statement.where(has_name(name)))).one_or_none()
     if row is None:
         raise NotFound(f"There is no tool {name}.")
-    tool = view(row)
+    tool = tool_view(row)
     credentials = await _credentials(session, tool)
     names = {*variables_of(tool.call_template)}.union(*(row.variable_names for row in credentials))
     variables = await _variables(session, tool, names) if names else []
-    return _Stored(tool, row.fetched, row.options, row.limits, credentials, variables)
+    return _StoredTool(tool, row.fetched, row.options, row.limits, credentials, variables)
 
 
 async def _credentials(session: AsyncSession, tool: ToolView) -> Sequence[Credential]:
-    """Those in the slots that the tool names, and egress. Others, of discovery say, are not for calls."""
+    """Return the credentials in the slots that the tool names, and egress. Others, such as those of
+    discovery, are not for calls.
+    """
     slots = {EGRESS_SLOT} | {need["slot"] for alternative in tool.security for need in alternative}
     found = await session.execute(
         select(Credential).where(
@@ -237,8 +255,10 @@ async def _variables(session: AsyncSession, tool: ToolView, names: Collection[st
     return found.scalars().all()
 
 
-def _substituted(template: dict[str, Any], finder: VariableFinder, *, fetched: bool) -> dict[str, Any]:
-    """The template with its variables written out; one made from OpenAPI has none (`/$count` is a path)."""
+def _with_values(template: dict[str, Any], finder: VariableFinder, *, fetched: bool) -> dict[str, Any]:
+    """Return the template with the values of its variables; one made from OpenAPI has none (`/$count` is
+    a path).
+    """
     found = {name: finder.find(name) for name in variables_of(template)}
     secret = [
         name
@@ -246,9 +266,9 @@ def _substituted(template: dict[str, Any], finder: VariableFinder, *, fetched: b
         if variable is not None and variable.secret and (fetched or variable.value is None)
     ]
     if secret:
-        # A secret in the open part of a plan would be shown by every dry run.
+        # Every dry run would show a secret in the plain part of a plan.
         raise InvalidInput(
-            "Secret variables may stand in auth, headers and query values only.",
+            "Secret variables are allowed only in auth, headers and query values.",
             errors=[
                 Fault(pointer("/call_template"), f"The variable {name} has become secret.") for name in secret
             ],
@@ -261,13 +281,13 @@ def _substituted(template: dict[str, Any], finder: VariableFinder, *, fetched: b
     try:
         substituted: dict[str, Any] = with_variables(template, values)
     except UnsetVariable as error:
-        faults = [Fault("/call_template" + fault.pointer, fault.detail) for fault in error.errors]
-        raise UnsetVariable(error.detail, errors=faults, extra=error.extra) from None
+        errors = [Fault("/call_template" + found.pointer, found.detail) for found in error.errors]
+        raise UnsetVariable(error.detail, errors=errors, extra=error.extra) from None
     return substituted
 
 
 def stored_form(row: Credential, *, finder: VariableFinder) -> SealedCredential:
-    """A stored credential in the form in which the resolver takes one."""
+    """Return a credential row as a SealedCredential, with the variables that its sealed fields name."""
     variables = (finder.find(name) for name in row.variable_names)
     return SealedCredential(
         id=row.id,
@@ -284,7 +304,7 @@ def stored_form(row: Credential, *, finder: VariableFinder) -> SealedCredential:
 
 
 def _sealed_variable(row: Variable, name: str) -> SealedVariable:
-    """The variable, findable under the name that the text has for it."""
+    """Return a variable row as a SealedVariable under the name by which the text refers to it."""
     return SealedVariable(
         id=row.id,
         tenant_id=row.tenant_id,

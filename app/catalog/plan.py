@@ -1,4 +1,4 @@
-"""A compiled tool: all that a call needs, so that a warm one asks neither Postgres nor Redis."""
+"""A compiled tool: everything that a call needs, so that a warm call queries neither Postgres nor Redis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from app.security.response_masking import ResponseMasker
 
 
 class Uncallable(Exception):
-    """A stored tool of which no plan can be made: `error` says why, to those who may see the tool."""
+    """A stored tool cannot be compiled. `error` tells why, for principals that may see the tool."""
 
     def __init__(self, error: GatewayError, *, provider: str, registrar_tags: frozenset[str]) -> None:
         super().__init__(error.detail)
@@ -30,13 +30,12 @@ class Uncallable(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """One tool, ready to be called. Never changed once made, but for the validator, which is compiled at the
-    first call.
+    """A compiled tool, immutable but for the validator, which is compiled at the first call.
 
-    `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan holds no secret in the
-    open. `origin` is where `target` sends to, `upstream` what guards it. `safe` says that its method has no
-    effects (RFC 9110, 9.2.1), `repeatable` that it may be sent again though it may have been carried out.
-    `scope` and `reuse` are those of its `Call`s.
+    `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan contains no secret in plain
+    text. `origin` is where `target` sends requests, `upstream` the state of its breaker and bulkhead. `safe`
+    tells that its method has no side effects (RFC 9110 section 9.2.1), `repeatable` that a request may be
+    sent again though the upstream may have processed it. `scope` and `reuse` are those of its `Call`s.
     """
 
     tool_id: UUID
@@ -64,15 +63,19 @@ class Plan:
     rate: RateLimit | None = None
     cache: CacheRule | None = None
     idempotency_header: str | None = None
-    """Where the upstream takes a key of the call, by which it knows one that is sent again."""
+    """The header in which the upstream takes an idempotency key, by which it recognises a repeated
+    request.
+    """
     mask_responses: bool = True
     """Whether the secrets of a call are masked in its response."""
     masker: ResponseMasker | None = field(default=None, repr=False)
-    """Masks what the upstream gets of this machine's own secrets; None where it gets none."""
+    """Masks those of this machine's own secrets that the upstream receives; None where it receives none."""
     _validator: ArgumentValidator | None = field(default=None, repr=False)
 
     def validate(self, arguments: Any) -> None:
-        """Raises InvalidArguments with every fault; InvalidInput where the tool's own schema is unusable."""
+        """Raise InvalidArguments with every error found; InvalidInput where the tool's own schema is
+        unusable.
+        """
         validator = self._validator
         if validator is None:
             validator = self._validator = ArgumentValidator(self.inputs)

@@ -1,4 +1,4 @@
-"""What a provider's limits say about repeating a tool's calls: how often, from memory, under which key."""
+"""The rule by which responses of a tool are cached, from its provider's limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class CacheRule:
-    """How a tool's answers may be kept; times in seconds."""
+    """How long the responses of a tool may be cached; all times in seconds."""
 
     seconds: float
-    """Longest time for which an answer is used without asking the upstream."""
+    """Longest time for which a response is used without a request to the upstream."""
     assumed: float = 0.0
-    """The same where the upstream says nothing."""
+    """The same for a response without freshness information."""
     stale_if_error: float = 0.0
-    """How much longer it is used while the upstream fails."""
+    """How much longer a stale response is used while the upstream fails (RFC 5861 section 4)."""
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None, *, tool: str, safe: bool) -> Self | None:
-        """From `limits.cache` of the provider; None for a tool whose answers are not kept."""
+        """Return the rule in `limits.cache` of a provider; None for a tool whose responses are not cached."""
         if not stored or not safe:
             return None
         tools = stored.get("tools")

@@ -1,4 +1,4 @@
-"""A tool as callers see it: what its source says, with what a person changed on top."""
+"""Tools as clients see them: the source's definition with a person's overrides; and who may see which."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,7 +32,7 @@ _NO_STEPS: Final = literal([], JSONB)
 
 
 class Viewer(Protocol):
-    """The part of a principal that decides which tools exist for it; None means: no such limit."""
+    """The part of a principal that decides which tools it may see; None means no such limit."""
 
     @property
     def providers(self) -> frozenset[str] | None: ...
@@ -42,8 +42,10 @@ class Viewer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolView:
-    """The effective tool. `registrar_tags` are those that a registrar set, the only ones that count for the
-    tag limit of a key; `enabled` is false, too, when its provider is disabled.
+    """A tool with its overrides applied.
+
+    `registrar_tags` are the tags that a registrar set, the only ones that count for the tag limit of a key.
+    `enabled` is also false where its provider is disabled.
     """
 
     id: UUID
@@ -66,24 +68,25 @@ class ToolView:
     created_at: datetime
     updated_at: datetime
     slimmed: list[str] = field(default_factory=list)
-    """The steps by which it was brought to what a model sees of it."""
+    """The steps by which a large tool was reduced for models."""
 
 
 def is_hand_made() -> ColumnElement[bool]:
-    """Whether the tool was written by hand (`POST /tools`), that is, came with no revision of a source."""
+    """Return the condition that a tool is custom (`POST /tools`): it belongs to no revision of a source."""
     return col(Tool.revision_id).is_(None)
 
 
 def is_enabled() -> ColumnElement[bool]:
-    """Whether the tool and its provider are enabled; for a statement made from `tool_select()`."""
+    """Return the condition that a tool and its provider are enabled, for statements of `tool_select()`."""
     return and_(col(Provider.enabled), func.coalesce(col(Override.enabled), true()))
 
 
 def tool_select(*, full: bool = False) -> Select[Any]:
-    """Selects what `view()` reads, joined to provider and override, for the one tenant.
+    """Return a select of the columns that `tool_view()` reads, joined to provider and override, for the one
+    tenant.
 
-    Description and schemas are those that a model sees, which of a large tool are slimmed; `full` gives those
-    that arguments are validated against.
+    Description and schemas are those that a model sees, which are slimmed for a large tool; with `full` they
+    are those that arguments are validated against.
     """
     shown = col(Tool.shown)
     description = (shown["description"].astext,) if not full else ()
@@ -100,7 +103,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         func.coalesce(shown["steps"], _NO_STEPS).label("slimmed"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
         col(Provider.tags).label("provider_tags"),
-        _set_tags().label("set_tags"),
+        _registrar_tags().label("registrar_tags"),
         is_enabled().label("enabled"),
         col(Tool.deprecated).label("deprecated"),
         is_hand_made().label("hand_made"),
@@ -120,8 +123,8 @@ def tool_select(*, full: bool = False) -> Select[Any]:
     )
 
 
-def view(row: Any) -> ToolView:
-    """A row of `tool_select()` as a ToolView."""
+def tool_view(row: Any) -> ToolView:
+    """Return a row of `tool_select()` as a ToolView."""
     return ToolView(
         id=row.id,
         provider_id=row.provider_id,
@@ -133,7 +136,7 @@ def view(row: Any) -> ToolView:
         outputs=row.outputs,
         slimmed=list(row.slimmed),
         tags=list(row.tags),
-        registrar_tags=frozenset(row.provider_tags).union(row.set_tags or ()),
+        registrar_tags=frozenset(row.provider_tags).union(row.registrar_tags or ()),
         enabled=row.enabled,
         deprecated=row.deprecated,
         hand_made=row.hand_made,
@@ -146,64 +149,70 @@ def view(row: Any) -> ToolView:
     )
 
 
-def stamp(*parts: Any) -> ColumnElement[Any]:
-    """A text that changes with the parts, and whenever the tool's override is written (PostgreSQL, "System
-    Columns"); for a statement that joins overrides.
+def version_stamp(*parts: Any) -> ColumnElement[Any]:
+    """Return an expression for a text that changes with the parts, and whenever the tool's override is
+    written (its `xmin`; PostgreSQL, "System Columns"). For statements that join overrides.
     """
     override = func.coalesce(cast(literal_column("overrides.xmin"), Text), "")
     return func.concat_ws("|", *parts, override).label("stamp")
 
 
-def named(name: str) -> ColumnElement[bool]:
-    """The tool of this canonical name or alias: an alias never has a dot, a canonical name always has."""
+def has_name(name: str) -> ColumnElement[bool]:
+    """Return the condition that a tool has this canonical name, which always has a dot, or alias, which
+    never has.
+    """
     return col(Tool.name if "." in name else Tool.alias) == name
 
 
 def has_tag(tag: str) -> ColumnElement[bool]:
-    """Whether the tag is one of the tool's own or of its provider."""
+    """Return the condition that a tool or its provider has the tag."""
     own = func.coalesce(col(Override.tags), col(Tool.tags))
-    return or_(_holds(own, [tag]), _holds(col(Provider.tags), [tag]))
+    return or_(_overlaps(own, [tag]), _overlaps(col(Provider.tags), [tag]))
 
 
 def provider_filter(principal: Viewer) -> ColumnElement[bool]:
-    """Which providers exist for this principal: the same rule as `Principal.may_use`, as a WHERE."""
+    """Return the condition on providers that a principal may see: the rule of `Principal.may_use` in SQL."""
     rules: list[ColumnElement[bool]] = [true()]
     if principal.providers is not None:
         rules.append(col(Provider.name).in_(sorted(principal.providers)))
     if principal.tags is not None:
-        rules.append(_holds(col(Provider.tags), sorted(principal.tags)))
+        rules.append(_overlaps(col(Provider.tags), sorted(principal.tags)))
     return and_(*rules)
 
 
 def principal_filter(principal: Viewer) -> ColumnElement[bool]:
-    """What exists for this principal: the same rule as `Principal.may_use`, as a WHERE."""
+    """Return the condition on tools that a principal may see: the rule of `Principal.may_use` in SQL."""
     rules: list[ColumnElement[bool]] = [true()]
     if principal.providers is not None:
         rules.append(col(Provider.name).in_(sorted(principal.providers)))
     if principal.tags is not None:
-        wanted = sorted(principal.tags)
-        rules.append(or_(_holds(col(Provider.tags), wanted), _holds(_set_tags(), wanted)))
+        tags = sorted(principal.tags)
+        rules.append(or_(_overlaps(col(Provider.tags), tags), _overlaps(_registrar_tags(), tags)))
     return and_(*rules)
 
 
 async def providers_seen(session: AsyncSession, principal: Viewer) -> frozenset[str]:
-    """The names of the providers that exist for this principal, by their own tags or those of a tool."""
+    """Return the names of the providers that a principal may see, through their own tags or those of a
+    tool.
+    """
     own = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
     by_tool = tool_select().with_only_columns(col(Provider.name)).where(principal_filter(principal))
     return frozenset((await session.execute(union(own, by_tool))).scalars())
 
 
 def call_url(base_url: str, alias: str) -> str:
-    """Where this gateway takes calls of a tool; an alias needs no escaping."""
+    """Return the URL at which this gateway takes calls of a tool; an alias needs no escaping."""
     return f"{base_url}/tools/{alias}/call"
 
 
-def _set_tags() -> ColumnElement[Any]:
-    """The tool's tags that a registrar set: the override's, or those of a hand-made tool."""
+def _registrar_tags() -> ColumnElement[Any]:
+    """Return an expression for the tool's tags that a registrar set: the override's, or those of a custom
+    tool.
+    """
     own = case((is_hand_made(), col(Tool.tags)), else_=None)
     return func.coalesce(col(Override.tags), own)
 
 
-def _holds(tags: Any, wanted: list[str]) -> ColumnElement[bool]:
-    """Whether two lists of text have a member in common; a null list has none."""
-    return func.coalesce(tags.bool_op("&&")(cast(wanted, ARRAY(Text))), false())
+def _overlaps(tags: Any, others: list[str]) -> ColumnElement[bool]:
+    """Return the condition that two lists of text have a member in common; a null list has no members."""
+    return func.coalesce(tags.bool_op("&&")(cast(others, ARRAY(Text))), false())

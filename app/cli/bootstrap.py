@@ -12,7 +12,7 @@ import typer
 
 from app.access.data_keys import open_vault, rewrap, wrapping_keys
 from app.access.repository import create_key
-from app.cli.operator import DatabaseUrl, operator_errors, settings_with
+from app.cli.operator_commands import DatabaseUrl, operator_errors, settings_with
 from app.database import Database, migrate
 from app.embedded import EmbeddedServers, sealing_key
 from app.security.vault import KeyRing

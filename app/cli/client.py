@@ -5,7 +5,7 @@ from the environment.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,46 +15,54 @@ from typing import Any, Self
 import httpx2
 import orjson
 
-from app.cli.outcome import BadInput, Refused, Unreachable
+from app.cli.errors import GatewayUnreachable, InputError, ProblemResponse
 
 _CONNECT_SECONDS = 5.0
-#: Longer than the gateway's own limit for one conversion, if it does not answer imports with 202.
-_ANSWER_SECONDS = 180.0
+#: Longer than the gateway's own limit for one conversion, in case it does not respond to imports with 202.
+_RESPONSE_SECONDS = 180.0
+
+
+Files = Sequence[tuple[str, tuple[str | None, bytes, str]]]
+"""Parts of multipart/form-data: each a name with a file name (None for a field), content and media type."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the gateway answered; `headers` by lower-case name."""
+class GatewayResponse:
+    """A response of the gateway, read whole; `headers` by lower-case name."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON, None when there is none; `Unreachable` when it is something else."""
+        """Return the body as JSON, None for an empty one; raise GatewayUnreachable for anything else."""
         if not self.body:
             return None
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError:
-            raise Unreachable("The answer is not JSON: is this the address of a gateway?") from None
+            raise GatewayUnreachable("The response is not JSON: is this the address of a gateway?") from None
 
 
-class Gateway:
-    """A running gateway. Every method raises `Refused` for a problem and `Unreachable` without an answer."""
+class GatewayClient:
+    """A client of a running gateway. Close it, or use it as a context manager.
+
+    Every request raises ProblemResponse for problem details and GatewayUnreachable without a response.
+    """
 
     def __init__(self, url: str, *, key: str | None = None, ca_file: Path | None = None) -> None:
-        self.url = _checked(url)
+        """Raise InputError for a `url`, a `key` or a `ca_file` that cannot be used."""
+        self.url = _checked_url(url)
         headers = {"Accept": "application/json", "User-Agent": "utcp-gateway-cli"}
         if key:
             headers["Authorization"] = f"Bearer {_header_safe(key)}"
         self._http = httpx2.Client(
             base_url=self.url,
             headers=headers,
-            verify=_trust(ca_file),
+            verify=_verification(ca_file),
             trust_env=False,
             follow_redirects=False,
-            timeout=httpx2.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            timeout=httpx2.Timeout(_RESPONSE_SECONDS, connect=_CONNECT_SECONDS),
         )
 
     def __enter__(self) -> Self:
@@ -63,14 +71,18 @@ class Gateway:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
-    def get(self, path: str, *, query: Mapping[str, Any] | None = None) -> Answer:
-        """GET; `query` members that are None are left out, lists are repeated."""
+    def get(self, path: str, *, query: Mapping[str, Any] | None = None) -> GatewayResponse:
+        """Send GET and return the response. Members of `query` that are None are left out, lists repeated."""
         return self.send("GET", path, query=query)
 
-    def delete(self, path: str) -> Answer:
-        """DELETE."""
+    def delete(self, path: str) -> GatewayResponse:
+        """Send DELETE and return the response."""
         return self.send("DELETE", path)
 
     def send(
@@ -81,11 +93,16 @@ class Gateway:
         query: Mapping[str, Any] | None = None,
         json: Any = None,
         content: bytes | None = None,
+        files: Files | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """One request with a JSON value or with raw bytes as its body; the whole answer is read."""
-        with self.stream(method, path, query=query, json=json, content=content, headers=headers) as response:
-            return _answer(response)
+    ) -> GatewayResponse:
+        """Send a request and return the response, read whole.
+
+        Its body is a JSON value, raw bytes (of JSON, unless a Content-Type is given), or multipart/form-data.
+        """
+        body: dict[str, Any] = {"json": json, "content": content, "files": files}
+        with self.stream(method, path, query=query, headers=headers, **body) as response:
+            return _read(response)
 
     @contextmanager
     def stream(
@@ -96,27 +113,31 @@ class Gateway:
         query: Mapping[str, Any] | None = None,
         json: Any = None,
         content: bytes | None = None,
+        files: Files | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[httpx2.Response]:
-        """The same, with the body of a success still unread; a failure raises before the block is entered."""
+        """Send a request as `send` does, and yield a successful response whose body is not read yet."""
         sent = dict(headers or {})
         if json is not None:
             content = orjson.dumps(json)
         if content is not None:
             sent.setdefault("Content-Type", "application/json")
-        request = self._http.build_request(method, path, params=_query(query), content=content, headers=sent)
+        request = self._http.build_request(
+            method, path, params=_query(query), content=content, files=files, headers=sent
+        )
         with _transport_errors(self.url):
             response = self._http.send(request, stream=True)
             try:
                 if not response.is_success:
-                    raise _refusal(_answer(response))
+                    raise _error_of(_read(response))
                 yield response
             finally:
                 response.close()
 
 
-def _answer(response: httpx2.Response) -> Answer:
-    return Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, response.read())
+def _read(response: httpx2.Response) -> GatewayResponse:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return GatewayResponse(response.status_code, headers, response.read())
 
 
 def _query(query: Mapping[str, Any] | None) -> httpx2.QueryParams | None:
@@ -129,69 +150,71 @@ def _query(query: Mapping[str, Any] | None) -> httpx2.QueryParams | None:
     return httpx2.QueryParams(tuple(pairs)) if pairs else None
 
 
-def _checked(url: str) -> str:
+def _checked_url(url: str) -> str:
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
-        raise BadInput("The gateway's address (--url) is not a URL.") from None
+        raise InputError("The gateway's address (--url) is not a URL.") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise BadInput("The gateway's address (--url) must begin with http:// or https:// and name a host.")
+        raise InputError("The gateway's address (--url) must begin with http:// or https:// and name a host.")
     if parsed.userinfo or parsed.query or parsed.fragment:
-        raise BadInput(
-            "The gateway's address (--url) holds neither a user name, nor a query, nor a fragment."
-        )
+        raise InputError("The gateway's address (--url) must not have a user name, a query or a fragment.")
     return str(parsed).rstrip("/")
 
 
 def _header_safe(key: str) -> str:
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise BadInput("The API key holds characters that no key has: is it the right file or variable?")
+        raise InputError("The API key has characters that no key has: is it the right file or variable?")
     return key
 
 
-def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
+def _verification(ca_file: Path | None) -> ssl.SSLContext | bool:
     if ca_file is None:
         return True
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except (OSError, ssl.SSLError):
-        raise BadInput(f"The CA bundle {ca_file} cannot be read.") from None
+        raise InputError(f"The CA bundle {ca_file} cannot be read.") from None
 
 
 @contextmanager
 def _transport_errors(url: str) -> Iterator[None]:
-    """Turn the transport's exceptions into sentences with the address that was tried."""
+    """Raise GatewayUnreachable with a sentence for an exception of the transport."""
     try:
         yield
     except httpx2.ConnectTimeout:
-        raise Unreachable(f"{url} did not accept a connection within {_CONNECT_SECONDS:.0f} s.") from None
+        raise GatewayUnreachable(
+            f"{url} did not accept a connection within {_CONNECT_SECONDS:.0f} s."
+        ) from None
     except httpx2.TimeoutException:
-        raise Unreachable(f"{url} gave no answer within {_ANSWER_SECONDS:.0f} s.") from None
+        raise GatewayUnreachable(f"{url} sent no response within {_RESPONSE_SECONDS:.0f} s.") from None
     except httpx2.ConnectError as error:
         cause = error.__cause__ or error.__context__
         tls = isinstance(cause, ssl.SSLError) or "SSL" in str(error)
         reason = (
             "its TLS certificate is not trusted (--ca-file)" if tls else "nothing accepts connections there"
         )
-        raise Unreachable(f"{url}: {reason}. Is it running (`utcp-gateway serve`), is --url right?") from None
+        raise GatewayUnreachable(
+            f"{url}: {reason}. Is it running (`utcp-gateway serve`), is --url right?"
+        ) from None
     except httpx2.RequestError:
-        raise Unreachable(f"{url} broke the connection off.") from None
+        raise GatewayUnreachable(f"{url} closed the connection.") from None
 
 
-def _refusal(answer: Answer) -> Refused | Unreachable:
-    """The failure that a status of 300 or more stands for."""
-    if 300 <= answer.status < 400:
-        target = answer.headers.get("location", "elsewhere")
-        return Unreachable(
+def _error_of(response: GatewayResponse) -> ProblemResponse | GatewayUnreachable:
+    """Return the error of a response with a status of 300 or more."""
+    if 300 <= response.status < 400:
+        target = response.headers.get("location", "elsewhere")
+        return GatewayUnreachable(
             f"The address redirects to {target}; redirects are not followed: name it with --url."
         )
     try:
-        problem = orjson.loads(answer.body)
+        problem = orjson.loads(response.body)
     except orjson.JSONDecodeError:
         problem = None
     if isinstance(problem, dict) and "title" in problem:
-        return Refused(problem, status=answer.status)
-    detail = f"HTTP {answer.status} without problem details: is this the address of a gateway?"
-    return Refused(
-        {"title": "The answer does not look like a gateway's", "detail": detail}, status=answer.status
+        return ProblemResponse(problem, status=response.status)
+    detail = f"HTTP {response.status} without problem details: is this the address of a gateway?"
+    return ProblemResponse(
+        {"title": "The response does not look like a gateway's", "detail": detail}, status=response.status
     )

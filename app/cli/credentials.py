@@ -1,4 +1,4 @@
-"""`utcp-gateway credentials`: what is sent to a provider's API. Secrets go in and never come out."""
+"""`utcp-gateway credentials`: credentials for the APIs of providers. Secrets are never read back."""
 
 import sys
 from collections.abc import Mapping
@@ -8,14 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.outcome import BadInput, Refused
-from app.cli.session import Session, remote
-from app.cli.values import SECRET_HELP, path, read_secret
+from app.cli.errors import InputError, ProblemResponse
+from app.cli.session import GatewayCommand, Session, SessionContext
+from app.cli.values import SECRET_HELP, read_secret, url_path
 
-commands = typer.Typer(name="credentials", help="What is sent to a provider's API.", no_args_is_help=True)
+commands = typer.Typer(
+    name="credentials", help="Credentials for the APIs of providers.", no_args_is_help=True
+)
 
 
-class Kind(StrEnum):
+class CredentialKind(StrEnum):
     """The kinds of credentials that can be stored."""
 
     API_KEY = "api_key"
@@ -27,25 +29,25 @@ class Kind(StrEnum):
 
 #: The member of the body that --secret fills.
 _SECRET_FIELD = {
-    Kind.API_KEY: "value",
-    Kind.BASIC: "password",
-    Kind.BEARER: "token",
-    Kind.OAUTH2: "client_secret",
-    Kind.STATIC: "value",
+    CredentialKind.API_KEY: "value",
+    CredentialKind.BASIC: "password",
+    CredentialKind.BEARER: "token",
+    CredentialKind.OAUTH2: "client_secret",
+    CredentialKind.STATIC: "value",
 }
-#: The options that each kind takes (True: must be given).
-_FIELDS: Mapping[Kind, Mapping[str, bool]] = {
-    Kind.API_KEY: {"location": False, "name": False},
-    Kind.BASIC: {"username": True},
-    Kind.BEARER: {},
-    Kind.OAUTH2: {
+#: The options of each kind (True: required).
+_FIELDS: Mapping[CredentialKind, Mapping[str, bool]] = {
+    CredentialKind.API_KEY: {"location": False, "name": False},
+    CredentialKind.BASIC: {"username": True},
+    CredentialKind.BEARER: {},
+    CredentialKind.OAUTH2: {
         "client_id": True,
         "token_url": False,
         "scope": False,
         "audience": False,
         "resource": False,
     },
-    Kind.STATIC: {"location": True, "name": True},
+    CredentialKind.STATIC: {"location": True, "name": True},
 }
 
 ProviderArgument = Annotated[str, typer.Argument(help="The provider.")]
@@ -53,105 +55,118 @@ SlotArgument = Annotated[str, typer.Argument(help="The slot, as `credentials lis
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """The options that are not secret; each belongs to one kind."""
+class CredentialFields:
+    """The options of a credential that are not secret, each for some kinds only."""
 
-    location: Annotated[
-        str | None, typer.Option(help="api_key: header, query, cookie; static: header, query, userinfo.")
-    ] = None
-    name: Annotated[str | None, typer.Option(help="api_key, static: of the header or parameter.")] = None
-    username: Annotated[str | None, typer.Option(help="basic: the user name.")] = None
-    client_id: Annotated[str | None, typer.Option(help="oauth2: the client id.")] = None
-    token_url: Annotated[str | None, typer.Option(help="oauth2: the token endpoint.")] = None
-    scope: Annotated[str | None, typer.Option(help="oauth2: the scopes to ask for.")] = None
-    audience: Annotated[str | None, typer.Option(help="oauth2: the audience to ask for.")] = None
-    resource: Annotated[str | None, typer.Option(help="oauth2: the resource to ask for.")] = None
+    location: str | None
+    name: str | None
+    username: str | None
+    client_id: str | None
+    token_url: str | None
+    scope: str | None
+    audience: str | None
+    resource: str | None
 
-    def of(self, kind: Kind) -> dict[str, Any]:
-        """What was given; `BadInput` for an option that the kind does not take, or that it lacks."""
-        takes = _FIELDS[kind]
+    def body(self, kind: CredentialKind) -> dict[str, Any]:
+        """Return the fields that were given; raise InputError for one that `kind` lacks or does not have."""
+        allowed = _FIELDS[kind]
         given = asdict(self)
         for name, value in given.items():
             option = "--" + name.replace("_", "-")
-            if value is not None and name not in takes:
-                raise BadInput(f"{option} does not belong to a credential of kind {kind.value}.")
-            if value is None and takes.get(name):
-                raise BadInput(f"A credential of kind {kind.value} needs {option}.")
+            if value is not None and name not in allowed:
+                raise InputError(f"{option} is no option of a credential of kind {kind.value}.")
+            if value is None and allowed.get(name):
+                raise InputError(f"A credential of kind {kind.value} needs {option}.")
         return {name: value for name, value in given.items() if value is not None}
 
 
-@commands.command("set")
-@remote
+@commands.command("set", cls=GatewayCommand)
 def set_credential(
-    session: Session,
+    ctx: SessionContext,
     *,
     provider: ProviderArgument,
     slot: SlotArgument,
-    kind: Annotated[Kind, typer.Option("--kind", "-k", help="What it is.")],
+    kind: Annotated[CredentialKind, typer.Option("--kind", "-k", help="Its kind.")],
     secret: Annotated[str, typer.Option("--secret", metavar="SOURCE", help=SECRET_HELP)] = "-",
-    fields: Fields,
+    location: Annotated[
+        str | None, typer.Option(help="api_key: header, query, cookie; static: header, query, userinfo.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="api_key, static: name of the header or parameter.")
+    ] = None,
+    username: Annotated[str | None, typer.Option(help="basic: the user name.")] = None,
+    client_id: Annotated[str | None, typer.Option(help="oauth2: the client id.")] = None,
+    token_url: Annotated[str | None, typer.Option(help="oauth2: the token endpoint.")] = None,
+    scope: Annotated[str | None, typer.Option(help="oauth2: the scopes to request.")] = None,
+    audience: Annotated[str | None, typer.Option(help="oauth2: the audience to request.")] = None,
+    resource: Annotated[str | None, typer.Option(help="oauth2: the resource to request.")] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where it may be sent; may be repeated. Default: where the stored one goes, of the first "
-            "one the origin registered."
+            help="An origin it may be sent to; may be repeated. Default: those of the stored credential, "
+            "for the first one those of the registration."
         ),
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, wherever the credential is to be sent.")
     ] = False,
 ) -> None:
-    """Store a credential; one that is there already is replaced.
+    """Store a credential; it replaces the stored one of the slot.
 
-    If it would be sent elsewhere than the stored one (or, of the first one, than the provider's source), that
-    is shown and asked about first; without a terminal, the command fails then unless --yes is given.
+    Where it would be sent to other origins than the stored one (the first one: than the provider's source),
+    the command shows them and asks first; without a terminal it fails then, unless --yes is given.
 
-    The secret is the key, the password, the token or the client secret; it may hold ${NAME} of a variable.
-    Of kind static, which replaces what a call template held, one value is stored; the API takes several.
+    The secret is the key, the password, the token or the client secret; it may contain ${NAME} of a variable.
+    A credential of kind static replaces a value of a call template; the API accepts several values.
     """
+    fields = CredentialFields(location, name, username, client_id, token_url, scope, audience, resource)
+    session = ctx.obj
     secret_field = _SECRET_FIELD[kind]
-    body: dict[str, Any] = {"kind": kind.value, **fields.of(kind)}
+    body: dict[str, Any] = {"kind": kind.value, **fields.body(kind)}
     body[secret_field] = read_secret(
         secret, prompt=f"{secret_field.replace('_', ' ').capitalize()} of {slot}"
     )
-    if kind is Kind.STATIC:
+    if kind is CredentialKind.STATIC:
         body = {"kind": "static", "values": [{name: body[name] for name in ("location", "name", "value")}]}
-    confirmed = _confirmed(session, provider, slot, _Wanted(allow_origin or [], fields.token_url, yes))
-    if confirmed:
-        # What was shown is what is stored, whatever changes in between.
-        body["allowed_origins"] = confirmed
-    stored = session.gateway.send("PUT", path("providers", provider, "credentials", slot), json=body).json()
+    origins = _confirm_origins(session, provider, slot, _Destination(allow_origin or [], token_url, yes))
+    if origins:
+        # Exactly what was shown is stored, whatever changes in between.
+        body["allowed_origins"] = origins
+    stored = session.gateway.send(
+        "PUT", url_path("providers", provider, "credentials", slot), json=body
+    ).json()
     if session.output.json:
         session.output.document(stored or {"slot": slot, "kind": kind.value})
         return
     session.output.note(f"Stored the {kind.value} credential of {provider} in slot {slot}.")
-    origins = (stored or {}).get("allowed_origins")
-    if origins:
-        session.output.note("It is sent to " + ", ".join(origins) + " and nowhere else.")
+    allowed = (stored or {}).get("allowed_origins")
+    if allowed:
+        session.output.note("It is sent to " + ", ".join(allowed) + " and nowhere else.")
 
 
-@commands.command("list")
-@remote
-def list_credentials(session: Session, *, provider: ProviderArgument) -> None:
+@commands.command("list", cls=GatewayCommand)
+def list_credentials(ctx: SessionContext, *, provider: ProviderArgument) -> None:
     """List a provider's slots, and what is stored for each; never a secret."""
-    found = session.gateway.get(path("providers", provider)).json()
+    session = ctx.obj
+    found = session.gateway.get(url_path("providers", provider)).json()
     slots = found.get("slots") or []
     stored = {credential["slot"]: credential for credential in found.get("credentials") or []}
     if session.output.json:
         session.output.document({"slots": slots, "credentials": list(stored.values())})
         return
-    wanted = {slot["slot"]: slot for slot in slots}
+    declared = {slot["slot"]: slot for slot in slots}
     rows = [
-        _row(name, wanted.get(name, {}), stored.get(name)) for name in [*wanted, *(stored.keys() - wanted)]
+        _row(name, declared.get(name, {}), stored.get(name))
+        for name in [*declared, *(stored.keys() - declared)]
     ]
     session.output.table(("SLOT", "KIND", "STORED", "FINGERPRINT", "SENT TO", "LAST USED"), rows)
 
 
-@commands.command("remove")
-@remote
-def remove(session: Session, *, provider: ProviderArgument, slot: SlotArgument) -> None:
-    """Remove a credential: from now on it is not sent."""
-    session.gateway.delete(path("providers", provider, "credentials", slot))
+@commands.command("remove", cls=GatewayCommand)
+def remove(ctx: SessionContext, *, provider: ProviderArgument, slot: SlotArgument) -> None:
+    """Remove a credential: it is sent no more."""
+    session = ctx.obj
+    session.gateway.delete(url_path("providers", provider, "credentials", slot))
     if session.output.json:
         session.output.document({"removed": slot})
         return
@@ -159,41 +174,41 @@ def remove(session: Session, *, provider: ProviderArgument, slot: SlotArgument) 
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Where the command line wants a credential to be sent; `yes`: nobody is asked."""
+class _Destination:
+    """The origins and the token URL that the command line gives; with `yes` nobody is asked."""
 
     origins: list[str]
     token_url: str | None
     yes: bool
 
 
-def _confirmed(session: Session, provider: str, slot: str, wanted: _Wanted) -> list[str]:
-    """The origins that the credential is bound to, [] where the gateway is to say.
+def _confirm_origins(session: Session, provider: str, slot: str, given: _Destination) -> list[str]:
+    """Return the origins to bind the credential to, [] to leave them to the gateway.
 
-    Raises `BadInput` where they must be confirmed and nobody can, and typer's Abort where they are not.
+    Raise InputError where they must be confirmed and there is no terminal, typer.Abort for a no.
     """
-    known = _destination(session, provider, slot)
+    known = _known_destination(session, provider, slot)
     if known is None:
-        shown = ["This key may not see where it was sent so far (scope providers:read)."]
-        origins = wanted.origins
+        shown = ["This key may not read where it was sent so far (scope providers:read)."]
+        origins = given.origins
     else:
-        origins = wanted.origins or list(known["origins"])
-        shown = _differences(known, origins, wanted.token_url)
-    if shown and not wanted.yes:
+        origins = given.origins or list(known["origins"])
+        shown = _differences(known, origins, given.token_url)
+    if shown and not given.yes:
         for line in shown:
             session.output.note(line)
         if not sys.stdin.isatty():
-            raise BadInput(" ".join([*shown, "Nothing was stored; give --yes if that is right."]))
+            raise InputError(" ".join([*shown, "Nothing was stored; give --yes if that is right."]))
         typer.confirm("Store it?", abort=True, err=True)
     return origins
 
 
-def _destination(session: Session, provider: str, slot: str) -> Mapping[str, Any] | None:
-    """What the gateway says of the slot's next credential, None where this key may not see that."""
+def _known_destination(session: Session, provider: str, slot: str) -> Mapping[str, Any] | None:
+    """Return the gateway's `destinations` entry of a slot, None where this key lacks the scope for it."""
     try:
-        found = session.gateway.get(path("providers", provider, "credentials")).json()
-    except Refused as refused:
-        if refused.status == 403:
+        found = session.gateway.get(url_path("providers", provider, "credentials")).json()
+    except ProblemResponse as error:
+        if error.status == 403:
             return None
         raise
     nothing = {"origins": [], "registered": [], "stored": False, "token_url": None}
@@ -201,12 +216,12 @@ def _destination(session: Session, provider: str, slot: str) -> Mapping[str, Any
 
 
 def _differences(known: Mapping[str, Any], origins: list[str], token_url: str | None) -> list[str]:
-    """Sentences on the destinations that are new."""
+    """Return sentences on the destinations that are new."""
     before = known["origins"] if known["stored"] else known["registered"]
-    plain = {_plain(origin) for origin in before}
+    before_normalized = {_normalized(origin) for origin in before}
     lines: list[str] = []
-    if new := [origin for origin in origins if _plain(origin) not in plain]:
-        what = "The stored credential is sent to" if known["stored"] else "The provider's source lies at"
+    if new := [origin for origin in origins if _normalized(origin) not in before_normalized]:
+        what = "The stored credential is sent to" if known["stored"] else "The provider's source is at"
         lines.append(f"The credential would be sent to {', '.join(new)}.")
         lines.append(f"{what} {', '.join(before)}." if before else "No origin of the provider is known.")
     if token_url and known["token_url"] and token_url != known["token_url"]:
@@ -214,8 +229,8 @@ def _differences(known: Mapping[str, Any], origins: list[str], token_url: str | 
     return lines
 
 
-def _plain(origin: str) -> str:
-    """An origin in one spelling, for the usual ones; of another the worst is a question too many."""
+def _normalized(origin: str) -> str:
+    """Return an origin in a common spelling; a rarer one costs one question more."""
     return origin.strip().lower().removesuffix("/")
 
 

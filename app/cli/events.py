@@ -6,27 +6,37 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.pages import Paging, collect, show
-from app.cli.session import Session, remote
+from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.session import GatewayCommand, SessionContext
 
 commands = typer.Typer(name="events", help="Who changed what.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
-    """The options that choose events; the names of its fields are the gateway's query parameters."""
+class EventFilter:
+    """Which events to list; the fields are query parameters of `GET /events`."""
 
-    actor: Annotated[str | None, typer.Option(help="Only by the key of this id.")] = None
-    object_type: Annotated[str | None, typer.Option(help="Only of this kind, e.g. provider.")] = None
-    object_name: Annotated[str | None, typer.Option(help="Only of what is called so.")] = None
+    actor: str | None
+    object_type: str | None
+    object_name: str | None
 
 
-@commands.command("list")
-@remote
-def list_events(session: Session, *, which: Which, paging: Paging) -> None:
+@commands.command("list", cls=GatewayCommand)
+def list_events(
+    ctx: SessionContext,
+    *,
+    actor: Annotated[str | None, typer.Option(help="Only changes with the key of this id.")] = None,
+    object_type: Annotated[str | None, typer.Option(help="Only objects of this type, e.g. provider.")] = None,
+    object_name: Annotated[str | None, typer.Option(help="Only objects of this name.")] = None,
+    limit: LimitOption = LIMIT_DEFAULT,
+    everything: AllOption = False,
+    cursor: CursorOption = None,
+) -> None:
     """List changes, the newest first."""
-    page = collect(session, "/events", query=asdict(which), paging=paging)
-    show(session, page, columns=("TIME", "ACTOR", "ACTION", "OBJECT", "NAME", "DETAIL"), row=_row)
+    chosen = EventFilter(actor, object_type, object_name)
+    columns = ("TIME", "ACTOR", "ACTION", "OBJECT", "NAME", "DETAIL")
+    paging = Paging(limit, everything, cursor)
+    show_list(ctx.obj, "/events", query=asdict(chosen), paging=paging, columns=columns, row=_row)
 
 
 def _row(event: Mapping[str, Any]) -> tuple[object, ...]:

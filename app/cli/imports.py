@@ -1,55 +1,58 @@
-"""Sending what may take long: asked for asynchronously, then watched until it is done."""
+"""Imports that may take long: sent with `Prefer: respond-async`, then polled until they end."""
 
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from app.cli.outcome import CommandFailed, Refused, Unreachable
+from app.cli.client import Files
+from app.cli.errors import CommandFailed, GatewayUnreachable, ProblemResponse
 from app.cli.session import Session
-from app.cli.values import path
+from app.cli.values import url_path
 
-#: Seconds between two looks: short at first, because most documents take less than a second.
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
-#: A gateway that is being restarted behind a proxy is away for a few seconds.
-_PATIENCE = 5
+#: Seconds between two polls: short at first, because most documents take less than a second.
+_FIRST_POLL_SECONDS, _POLL_SECONDS_MAX = 0.05, 2.0
+#: Polls in a row that may fail: a gateway that is being restarted behind a proxy is away for a few seconds.
+_FAILED_POLLS_MAX = 5
 
 
 def send_import(
     session: Session,
-    target: str,
+    path: str,
     *,
-    what: str,
+    activity: str,
     json: Any = None,
     content: bytes | None = None,
+    files: Files | None = None,
     media_type: str = "application/json",
     query: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """POST with `Prefer: respond-async` (RFC 7240) and wait for the result, which is returned.
+    """POST with `Prefer: respond-async` (RFC 7240), wait for the import's end and return its result.
 
-    The gateway may as well answer at once. A failed import raises `Refused`, as its direct answer would have.
+    The gateway may also respond at once. `activity` is shown meanwhile. Raise ProblemResponse for a failed
+    import.
     """
     headers = {"Prefer": "respond-async", **({} if content is None else {"Content-Type": media_type})}
-    with session.output.waiting(what):
-        answer = session.gateway.send(
-            "POST", target, json=json, content=content, headers=headers, query=query
+    with session.output.waiting(activity):
+        response = session.gateway.send(
+            "POST", path, json=json, content=content, files=files, headers=headers, query=query
         )
-        result = answer.json()
-        if answer.status == 202:
-            return _watch(session, str(result["id"]))
+        result = response.json()
+        if response.status == 202:
+            return _poll(session, str(result["id"]))
     return dict(result or {})
 
 
-def _watch(session: Session, import_id: str) -> dict[str, Any]:
-    wait, failures = _FIRST_WAIT, 0
+def _poll(session: Session, import_id: str) -> dict[str, Any]:
+    wait, failures = _FIRST_POLL_SECONDS, 0
     while True:
         time.sleep(wait)
-        wait = min(wait * 1.5, _LONGEST_WAIT)
+        wait = min(wait * 1.5, _POLL_SECONDS_MAX)
         try:
-            state = session.gateway.get(path("imports", import_id)).json()
+            state = session.gateway.get(url_path("imports", import_id)).json()
         except CommandFailed as failed:
             failures += 1
-            if failures >= _PATIENCE or not _may_pass(failed):
-                failed.hint = f"the import goes on all the same: its id is {import_id}."
+            if failures >= _FAILED_POLLS_MAX or not _is_retryable(failed):
+                failed.hint = f"the import continues all the same: its id is {import_id}."
                 raise
             continue
         failures = 0
@@ -57,10 +60,12 @@ def _watch(session: Session, import_id: str) -> dict[str, Any]:
             break
     result = dict(state.get("result") or {})
     if state["state"] == "failed":
-        raise Refused({"title": "The import failed", **result}, status=int(state.get("status") or 500))
+        problem = {"title": "The import failed", **result}
+        raise ProblemResponse(problem, status=int(state.get("status") or 500))
     return result
 
 
-def _may_pass(failed: CommandFailed) -> bool:
-    """Whether asking again may help: nobody answered, or a part of the gateway is away."""
-    return isinstance(failed, Unreachable) or (isinstance(failed, Refused) and failed.status >= 500)
+def _is_retryable(failed: CommandFailed) -> bool:
+    """Whether another poll may succeed: no response came, or the gateway failed."""
+    server_error = isinstance(failed, ProblemResponse) and failed.status >= 500
+    return server_error or isinstance(failed, GatewayUnreachable)

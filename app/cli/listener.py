@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.cli.operator import OperatorError
+from app.cli.operator_commands import OperatorError
 
 Listener = socket.socket
 

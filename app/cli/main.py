@@ -12,34 +12,61 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from app.cli import calls, credentials, events, keys, openapi, providers, tools, transfer, variables
-from app.cli.outcome import EXIT_CODES_HELP
-from app.cli.session import CaFileOption, Connection, JsonOption, KeyFileOption, KeyOption, UrlOption
+from app.cli.errors import EXIT_CODES_HELP, CommandFailed, ProblemResponse
+from app.cli.session import (
+    CaFileOption,
+    ConnectionOptions,
+    GatewayCommand,
+    JsonOption,
+    KeyFileOption,
+    KeyOption,
+    Session,
+    UrlOption,
+)
 from app.security.dumps import disable_core_dumps
 
-#: Commands that hold the whole gateway, each a function in a module of its name. They are loaded when they
-#: are asked for: `--version` costs 1.4 s of CPU with them and 0.3 s without.
-_OPERATOR = ("serve", "bootstrap", "migrate")
+#: Commands that import the whole gateway, each a function in a module of its name. They are imported at
+#: use: `--version` costs 1.4 s of CPU with them and 0.3 s without.
+_OPERATOR_COMMANDS = ("serve", "bootstrap", "migrate")
+
+_NO_KEY_HINT = "give an API key with --key-file or UTCP_GATEWAY_KEY (`utcp-gateway --help`)."
 
 
-class Commands(TyperGroup):
-    """The commands of the client, and those of the operator in front of them."""
+class RootCommand(TyperGroup):
+    """All commands: those of the operator, imported at use, and those of the client.
+
+    It shows `CommandFailed` as sentences (or as JSON) and exits with its code.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names, in the order of the help."""
-        return [*_OPERATOR, *super().list_commands(ctx)]
+        """Return all names, in the order of the help."""
+        return [*_OPERATOR_COMMANDS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name, loaded now if it is one of the operator's."""
-        if cmd_name not in _OPERATOR:
+        """Return the command of this name, imported now if it is one of the operator's; None for none."""
+        if cmd_name not in _OPERATOR_COMMANDS:
             return super().get_command(ctx, cmd_name)
         alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         alone.command(cmd_name)(getattr(import_module(f"app.cli.{cmd_name}"), cmd_name))
         return get_command(alone)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command line; raise typer.Exit with the code of an error that was shown."""
+        try:
+            return super().invoke(ctx)
+        except CommandFailed as failed:
+            session: Session = ctx.obj
+            session.output.problem(failed.problem)
+            if failed.hint:
+                session.output.note(f"Hint: {failed.hint}")
+            elif isinstance(failed, ProblemResponse) and failed.status == 401 and not session.has_key:
+                session.output.note(f"Hint: {_NO_KEY_HINT}")
+            raise typer.Exit(failed.exit_code) from None
+
 
 app = typer.Typer(
     name="utcp-gateway",
-    cls=Commands,
+    cls=RootCommand,
     rich_markup_mode="markdown",
     no_args_is_help=True,
     # A traceback with local variables could show a key.
@@ -49,32 +76,34 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _show_version(given: bool) -> None:
+    if given:
         typer.echo(version("utcp-gateway"))
         raise typer.Exit
 
 
 @app.callback()
-def shared(
+def root(
     ctx: typer.Context,
     url: UrlOption = None,
     key: KeyOption = None,
     key_file: KeyFileOption = None,
     ca_file: CaFileOption = None,
     json: JsonOption = False,
-    _show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """A UTCP registry and proxy: register APIs once, let agents discover, search and call their tools.
 
     All commands but serve, bootstrap, migrate and openapi talk to a running gateway. Its address and the API
     key come from --url and --key, before or after the command, or from UTCP_GATEWAY_URL, UTCP_GATEWAY_KEY (or
-    UTCP_GATEWAY_KEY_FILE) and UTCP_GATEWAY_CA_FILE. Without a key, a gateway on this machine is offered that
-    of the embedded mode, DATA_DIR/admin.key.
+    UTCP_GATEWAY_KEY_FILE) and UTCP_GATEWAY_CA_FILE. Without a key, a gateway on this machine
+    gets that of the embedded mode, DATA_DIR/admin.key.
     """
-    ctx.obj = Connection(url=url, key=key, key_file=key_file, ca_file=ca_file, json=json)
+    options = ConnectionOptions(url=url, key=key, key_file=key_file, ca_file=ca_file, json=json)
+    ctx.obj = session = Session(options)
+    ctx.call_on_close(session.close)
 
 
 app.add_typer(providers.commands)
@@ -85,13 +114,13 @@ app.add_typer(calls.commands)
 app.add_typer(events.commands)
 app.add_typer(keys.commands)
 app.add_typer(openapi.commands)
-app.command("export")(transfer.export)
-app.command("import")(transfer.import_)
+app.command("export", cls=GatewayCommand)(transfer.export)
+app.command("import", cls=GatewayCommand)(transfer.import_)
 
 
 def main() -> None:
-    """Entry point of the installed command."""
-    # Every command holds a key, or all of them.
+    """Run `utcp-gateway`, the installed command."""
+    # Every command has an API key in its memory, or all secrets of the gateway.
     disable_core_dumps()
     try:
         app()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.operator import DatabaseUrl, fail, operator_errors, settings_with
+from app.cli.operator_commands import DatabaseUrl, fail, operator_errors, settings_with
 from app.database import SchemaMove, schema_move
 from app.database import migrate as migrate_database
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.outcome import CommandFailed, ExitCode
+from app.cli.errors import CommandFailed, ExitCode
 from app.cli.output import Output
 from app.cli.reports import operation_row, show_lint
-from app.cli.session import local
+from app.cli.session import OfflineCommand, SessionContext
 from app.cli.values import read_bytes, read_text
 from app.errors import GatewayError
 from app.openapi import Conversion, ConvertOptions, convert
@@ -16,10 +16,9 @@ from app.openapi import Conversion, ConvertOptions, convert
 commands = typer.Typer(name="openapi", help="OpenAPI documents.", no_args_is_help=True)
 
 
-@commands.command("check")
-@local
+@commands.command("check", cls=OfflineCommand)
 def check(
-    output: Output,
+    ctx: SessionContext,
     *,
     file: Annotated[
         str, typer.Argument(help="The document, JSON or YAML, or a zip of its files; '-' for standard input.")
@@ -33,7 +32,7 @@ def check(
         typer.Option("--base-url", help="The API's address, where the document has none or a relative one."),
     ] = None,
     overlay: Annotated[
-        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to lay over it.")
+        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to apply to it.")
     ] = None,
     root: Annotated[
         str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
@@ -47,9 +46,10 @@ def check(
 ) -> None:
     """Convert a document and show the verdict on each operation; needs no gateway.
 
-    TOKENS is about what a tool costs in a model's context: the length of its name, description and inputs as
-    JSON, divided by four. Ends with 1 if the document cannot be used or an operation is skipped.
+    TOKENS estimates what a tool costs in a model's context: the length of its name, description and inputs as
+    JSON, divided by four. Exits with 1 if the document cannot be used or an operation is skipped.
     """
+    output = ctx.obj.output
     content = read_bytes(file)
     text = None if overlay is None else read_text(overlay)
     options = ConvertOptions(url=document_url, base_url=base_url, root=root, overlay=text)
@@ -57,8 +57,8 @@ def check(
         with output.progress(f"Converting {file}") as progress:
             conversion = convert(content, options=options, progress=progress)
     except GatewayError as error:
-        faults = [fault.as_json() for fault in error.errors]
-        problem = {"title": error.title, "detail": error.detail, **({"errors": faults} if faults else {})}
+        errors = [one.as_json() for one in error.errors]
+        problem = {"title": error.title, "detail": error.detail, **({"errors": errors} if errors else {})}
         raise CommandFailed(problem) from None
     if output.json:
         output.document(_as_json(conversion))
@@ -67,7 +67,7 @@ def check(
         if lint or not problems:
             show_lint(output, conversion.report, each=lint)
     if conversion.report["counts"]["skipped"]:
-        raise typer.Exit(ExitCode.REFUSED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _as_json(conversion: Conversion) -> dict[str, Any]:
@@ -98,10 +98,10 @@ def _show(output: Output, conversion: Conversion, *, only_problems: bool) -> Non
     for warning in report["warnings"]:
         output.warn(f"Warning: {warning['pointer']}: {warning['detail']}".replace("Warning: :", "Warning:"))
     for path in conversion.missing:
-        output.warn(f"Warning: the file {path} is referred to and not there.")
+        output.warn(f"Warning: the file {path} is referred to and missing.")
     counts = report["counts"]
     slimmed = sum(bool(operation.get("slimmed")) for operation in report["operations"])
-    output.facts(
+    output.fields(
         [
             ("document", f"{conversion.title} {conversion.version}".strip()),
             ("operations", counts["operations"]),

@@ -1,7 +1,7 @@
-"""What people and programs see: tables, sentences, JSON.
+"""The output of commands: tables, sentences, JSON.
 
-Programs get pure JSON on standard output. People get tables there; everything else goes to standard error.
-Text that came over the wire is stripped of control characters, so that the description of an imported tool
+With `--json` standard output is pure JSON; otherwise it has tables. Everything else goes to standard error.
+Control characters are removed from text that came over the wire, so that the description of an imported tool
 cannot send escape sequences to a terminal.
 """
 
@@ -19,19 +19,19 @@ from rich.text import Text
 
 #: C0 and C1 controls but for tab and newline, and the bidirectional overrides that reorder what is read.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-#: Where output is not a terminal, lines are never folded: scripts cut and grep them.
+#: Where output is not a terminal, lines are never wrapped: scripts cut and grep them.
 _PIPE_WIDTH = 100_000
-#: Seconds without a word about something that takes long, where there is no terminal.
-_QUIET_SECONDS = 2.0
+#: Seconds between two lines of progress where there is no terminal.
+_PROGRESS_SECONDS = 2.0
 
 
 def clean(value: object) -> str:
-    """Text that is safe on a terminal; each control character becomes U+FFFD."""
+    """Return a value as text that is safe on a terminal: each control character becomes U+FFFD."""
     return _UNSAFE.sub("\ufffd", str(value))
 
 
 def cell(value: object) -> str:
-    """A value as one table cell: lists with commas, None as nothing, objects as JSON, text on one line."""
+    """Return a value as a table cell: lists with commas, None as "", objects as JSON, text on one line."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -44,13 +44,13 @@ def cell(value: object) -> str:
 
 
 def shortened(text: object, *, length: int = 80) -> str:
-    """The first `length` characters of a text on one line."""
+    """Return a text on one line, cut to `length` characters."""
     line = cell(text)
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
 class Output:
-    """Both streams of one command; built when the command starts, because tests and pipes replace them."""
+    """The two output streams of one command, taken from `sys` when it starts: tests replace them."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
@@ -58,28 +58,28 @@ class Output:
         self._err = _console(sys.stderr)
 
     def document(self, value: Any) -> None:
-        """One JSON document on standard output."""
+        """Write a JSON document on standard output."""
         self.raw(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
     def raw(self, content: bytes) -> None:
-        """Bytes as they are on standard output, at once."""
+        """Write bytes on standard output unchanged, and flush it."""
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
 
     def text(self, line: str) -> None:
-        """One line on standard output, made safe."""
+        """Write a line on standard output, without control characters."""
         self._out.print(Text(clean(line)), soft_wrap=True)
 
     def note(self, line: str) -> None:
-        """One line for people, on standard error."""
+        """Write a line on standard error, without control characters."""
         self._err.print(Text(clean(line)), soft_wrap=True)
 
     def warn(self, line: str) -> None:
-        """The same, as a warning."""
+        """Write a line on standard error in yellow, without control characters."""
         self._err.print(Text(clean(line), style="yellow"), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """A table on standard output; says so when there is nothing in it."""
+        """Write a table on standard output, or a note on standard error where there are no rows."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
             table.add_column(Text(column), overflow="fold")
@@ -90,8 +90,8 @@ class Output:
             return
         self._out.print(table)
 
-    def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Names and values below each other on standard output; pairs without a value are left out."""
+    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Write names and values on standard output, a pair a line; leave out pairs without a value."""
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
@@ -101,7 +101,7 @@ class Output:
         self._out.print(table)
 
     def problem(self, problem: Mapping[str, Any]) -> None:
-        """A problem as sentences on standard error; for programs, the document itself on standard output."""
+        """Write problem details as sentences on standard error, with `--json` also as JSON on stdout."""
         if self.json:
             self.document(problem)
         first, *others = sentences(problem)
@@ -110,56 +110,57 @@ class Output:
             self._err.print(Text(f"  {clean(line)}"), soft_wrap=True)
 
     @contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
-        """A spinner on standard error while something takes long; a plain line without a terminal."""
+    def waiting(self, activity: str) -> Iterator[None]:
+        """Show `activity` on standard error during a block: a spinner on a terminal, a line elsewhere."""
         if self._err.is_terminal:
-            with self._err.status(Text(clean(what))):
+            with self._err.status(Text(clean(activity))):
                 yield
         else:
             if not self.json:
-                self.note(what)
+                self.note(activity)
             yield
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """A count on standard error while something takes long: always on a terminal, else now and then."""
-        started = [time.monotonic()]
+    def progress(self, activity: str) -> Iterator[Callable[[int, int], None]]:
+        """Yield a function of (done, total) that shows progress on standard error."""
+        shown_at = time.monotonic()
         if self._err.is_terminal:
-            with self._err.status(Text(clean(what))) as status:
-                yield lambda done, of: status.update(Text(clean(f"{what}: {done:,} of {of:,}")))
+            with self._err.status(Text(clean(activity))) as status:
+                yield lambda done, total: status.update(Text(clean(f"{activity}: {done:,} of {total:,}")))
             return
 
-        def told(done: int, of: int) -> None:
-            if time.monotonic() - started[0] >= _QUIET_SECONDS:
-                started[0] = time.monotonic()
-                self.note(f"{what}: {done:,} of {of:,}")
+        def report(done: int, total: int) -> None:
+            nonlocal shown_at
+            if time.monotonic() - shown_at >= _PROGRESS_SECONDS:
+                shown_at = time.monotonic()
+                self.note(f"{activity}: {done:,} of {total:,}")
 
-        yield told
+        yield report
 
 
 def sentences(problem: Mapping[str, Any]) -> list[str]:
-    """Problem details (RFC 9457) as lines: title and detail, each pointer, and what the upstream said."""
+    """Return problem details (RFC 9457) as lines: title and detail, field errors, the upstream's response."""
     title = str(problem.get("title") or "Failed").rstrip(".")
     detail = str(problem.get("detail") or "").strip()
     lines = [f"{title}." if detail.rstrip(".") in ("", title) else f"{title}. {detail}"]
     errors = problem.get("errors")
-    faults = [fault for fault in errors if isinstance(fault, Mapping)] if isinstance(errors, list) else []
-    # A single fault often is the whole detail.
-    lines += [line for line in map(_fault, faults) if not detail or detail not in line]
+    field_errors = [one for one in errors if isinstance(one, Mapping)] if isinstance(errors, list) else []
+    # A single field error often is the whole detail.
+    lines += [line for line in map(_field_error, field_errors) if not detail or detail not in line]
     if problem.get("upstream_status") is not None:
-        lines.append(f"The upstream answered HTTP {problem['upstream_status']}.")
+        lines.append(f"The upstream responded with HTTP {problem['upstream_status']}.")
     if problem.get("upstream_body") is not None:
-        lines.append("It said: " + shortened(problem["upstream_body"], length=2_000))
+        lines.append("Its response: " + shortened(problem["upstream_body"], length=2_000))
     if problem.get("call_id"):
         lines.append(f"Call id: {problem['call_id']}")
     return lines
 
 
-def _fault(fault: Mapping[str, Any]) -> str:
-    pointer = str(fault.get("pointer") or "")
-    line = f"{pointer}: {fault.get('detail')}" if pointer else str(fault.get("detail"))
-    if fault.get("expected") is not None:
-        line += f" (expected: {cell(fault['expected'])})"
+def _field_error(error: Mapping[str, Any]) -> str:
+    pointer = str(error.get("pointer") or "")
+    line = f"{pointer}: {error.get('detail')}" if pointer else str(error.get("detail"))
+    if error.get("expected") is not None:
+        line += f" (expected: {cell(error['expected'])})"
     return line
 
 

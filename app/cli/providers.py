@@ -1,6 +1,5 @@
-"""`utcp-gateway providers`: the APIs that are registered."""
+"""`utcp-gateway providers`: the registered APIs."""
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -8,56 +7,49 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from app.cli.client import Files
+from app.cli.errors import InputError, ProblemResponse
 from app.cli.imports import send_import
-from app.cli.outcome import BadInput, Refused
 from app.cli.output import shortened
-from app.cli.pages import Paging, collect, show
-from app.cli.reports import finish, show_pending
-from app.cli.session import Session, remote
-from app.cli.values import path, read_bytes, read_text
+from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.reports import finish_import, show_pending
+from app.cli.session import GatewayCommand, SessionContext
+from app.cli.values import read_bytes, read_text, url_path
 
-commands = typer.Typer(name="providers", help="The APIs that are registered.", no_args_is_help=True)
+commands = typer.Typer(name="providers", help="Registered APIs.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The provider.")]
 PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would be done; change nothing.")]
-StrictOption = Annotated[bool, typer.Option("--strict", help="End with 4 if an operation was skipped, too.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 4 if an operation was skipped, too.")]
 YAML_TYPE, JSON_TYPE, ZIP_TYPE = "application/yaml", "application/json", "application/zip"
-_TEXTS = ("root", "overlay")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How an OpenAPI document is read."""
+class ReadOptions:
+    """How the gateway reads an OpenAPI document: its overlay, its root file and its external references."""
 
-    overlay: Annotated[
-        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to lay over it.")
-    ] = None
-    root: Annotated[
-        str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
-    ] = None
-    follow_references: Annotated[
-        bool, typer.Option("--follow-references", help="Fetch the files that a URL's document refers to.")
-    ] = False
+    overlay: str | None
+    root: str | None
+    follow_references: bool
 
-    def of_url(self) -> dict[str, Any]:
-        """The members of a `source`."""
+    def for_url(self) -> dict[str, Any]:
+        """Return the members of a `source` besides its URL."""
         return {**self._texts(), **({"follow_references": True} if self.follow_references else {})}
 
-    def of_file(self) -> dict[str, Any]:
-        """The parts of a multipart body; `BadInput` for what goes with a URL only."""
+    def for_file(self) -> dict[str, str]:
+        """Return the text fields of a multipart body; raise InputError for an option of URLs only."""
         if self.follow_references:
-            raise BadInput("--follow-references goes with a URL; send a zip archive of the files instead.")
+            raise InputError("--follow-references goes with a URL; send a zip archive of the files instead.")
         return self._texts()
 
-    def _texts(self) -> dict[str, Any]:
+    def _texts(self) -> dict[str, str]:
         overlay = None if self.overlay is None else read_text(self.overlay)
         return {key: text for key, text in (("root", self.root), ("overlay", overlay)) if text is not None}
 
 
-@commands.command("add")
-@remote
+@commands.command("add", cls=GatewayCommand)
 def add(
-    session: Session,
+    ctx: SessionContext,
     *,
     source: Annotated[str, typer.Argument(help="A URL, a file, or '-' for standard input.")],
     name: Annotated[str | None, typer.Option("--name", "-n", help="Its tools are called NAME.tool.")] = None,
@@ -67,45 +59,52 @@ def add(
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="A tag for all its tools; may be repeated.")
     ] = None,
-    reading: Reading,
+    overlay: Annotated[
+        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to apply to it.")
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
+    ] = None,
+    follow_references: Annotated[
+        bool, typer.Option("--follow-references", help="Fetch the files that a URL's document refers to.")
+    ] = False,
     preview: PreviewOption = False,
     strict: StrictOption = False,
 ) -> None:
     """Register an API: an OpenAPI document, a UTCP manual or a UTCP provider, told apart by the gateway.
 
-    The source is a URL that the gateway fetches, or a file that is sent as it is; a zip archive may hold a
-    document of several files. Operations that cannot become tools are listed and do not keep the others out.
+    The source is a URL that the gateway fetches, or a file that is sent unchanged; a zip archive may hold a
+    document of several files. Operations that cannot become tools are listed; the others are registered.
     """
-    target = "/providers/preview" if preview else "/providers"
-    what = f"{'Previewing' if preview else 'Registering'} {_shown(source)}"
+    session = ctx.obj
+    reading = ReadOptions(overlay, root, follow_references)
+    path = "/providers/preview" if preview else "/providers"
+    activity = f"{'Previewing' if preview else 'Registering'} {_without_secrets(source)}"
     settings: dict[str, Any] = {"options": {"base_url": base_url} if base_url else None, "tags": tag}
     settings = {key: value for key, value in settings.items() if value}
     try:
         if source.lower().startswith(("https://", "http://")):
-            body = {**settings, "name": name, "source": {"url": source, **reading.of_url()}}
-            answer = send_import(session, target, json=body, what=what)
+            body = {**settings, "name": name, "source": {"url": source, **reading.for_url()}}
+            result = send_import(session, path, activity=activity, json=body)
         else:
             content = read_bytes(source)
             media_type = _media_type(source, content)
-            fields = {**settings, **reading.of_file()}
-            if fields:
-                content, media_type = _multipart(fields, content, media_type)
-            answer = send_import(
-                session, target, content=content, media_type=media_type, query={"name": name}, what=what
-            )
-    except Refused as refused:
-        if name is None and any(
-            fault.get("pointer") == "/name" for fault in refused.problem.get("errors") or ()
-        ):
-            refused.hint = "name it with --name."
+            parts = [*_json_parts(settings), *_text_parts(reading.for_file())]
+            upload: dict[str, Any] = {"content": content, "media_type": media_type}
+            if parts:
+                upload = {"files": [*parts, ("file", ("document", content, media_type))]}
+            result = send_import(session, path, activity=activity, query={"name": name}, **upload)
+    except ProblemResponse as error:
+        errors = error.problem.get("errors") or ()
+        if name is None and any(one.get("pointer") == "/name" for one in errors):
+            error.hint = "name it with --name."
         raise
-    finish(session, answer, strict=strict)
+    finish_import(session, result, strict=strict)
 
 
-@commands.command("import")
-@remote
+@commands.command("import", cls=GatewayCommand)
 def import_file(
-    session: Session,
+    ctx: SessionContext,
     *,
     file: Annotated[str, typer.Argument(help="A providers.json; '-' for standard input.")],
     preview: PreviewOption = False,
@@ -113,39 +112,55 @@ def import_file(
 ) -> None:
     """Register every entry of a providers.json (UTCP 0.x) or of manual_call_templates (1.x).
 
-    Doing it again is harmless. Ends with 4 if some entries failed, with 1 if all did.
+    Importing it again changes nothing. Exits with 4 if some entries failed, with 1 if all did.
     """
+    session = ctx.obj
     content = read_bytes(file)
     try:
         orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise BadInput(f"{file} is not JSON: {error}.") from None
-    target = "/providers/preview" if preview else "/providers"
-    finish(session, send_import(session, target, content=content, what=f"Importing {file}"), strict=strict)
+        raise InputError(f"{file} is not JSON: {error}.") from None
+    path = "/providers/preview" if preview else "/providers"
+    finish_import(
+        session, send_import(session, path, content=content, activity=f"Importing {file}"), strict=strict
+    )
 
 
-@commands.command("list")
-@remote
-def list_providers(session: Session, *, paging: Paging) -> None:
+@commands.command("list", cls=GatewayCommand)
+def list_providers(
+    ctx: SessionContext,
+    *,
+    limit: LimitOption = LIMIT_DEFAULT,
+    everything: AllOption = False,
+    cursor: CursorOption = None,
+) -> None:
     """List the providers."""
-    page = collect(session, "/providers", query={}, paging=paging)
-    show(session, page, columns=("NAME", "KIND", "TOOLS", "ENABLED", "ORIGINS", "DESCRIPTION"), row=_row)
+    session = ctx.obj
+    paging = Paging(limit, everything, cursor)
+    show_list(
+        session,
+        "/providers",
+        query={},
+        paging=paging,
+        columns=("NAME", "KIND", "TOOLS", "ENABLED", "ORIGINS", "DESCRIPTION"),
+        row=_row,
+    )
 
 
-@commands.command("show")
-@remote
-def show_provider(session: Session, *, name: NameArgument) -> None:
-    """Show a provider: where its tools come from, what it needs, what is stored."""
-    found = session.gateway.get(path("providers", name)).json()
+@commands.command("show", cls=GatewayCommand)
+def show_provider(ctx: SessionContext, *, name: NameArgument) -> None:
+    """Show a provider: the source of its tools, its credential slots, its pending changes."""
+    session = ctx.obj
+    found = session.gateway.get(url_path("providers", name)).json()
     if session.output.json:
         session.output.document(found)
         return
     hidden = ("report", "credentials", "slots", "source", "pending")
-    session.output.facts((key.replace("_", " "), value) for key, value in found.items() if key not in hidden)
+    session.output.fields((key.replace("_", " "), value) for key, value in found.items() if key not in hidden)
     show_pending(session.output, found)
     source = found.get("source") or {}
-    session.output.facts([("source", source.get("format")), ("fetched from", source.get("url"))])
-    session.output.facts([("credentials", [one["slot"] for one in found["credentials"]])])
+    session.output.fields([("source", source.get("format")), ("fetched from", source.get("url"))])
+    session.output.fields([("credentials", [one["slot"] for one in found["credentials"]])])
     for slot in found["slots"]:
         if not slot["stored"]:
             session.output.note(
@@ -153,54 +168,54 @@ def show_provider(session: Session, *, name: NameArgument) -> None:
             )
 
 
-@commands.command("refresh")
-@remote
-def refresh(session: Session, *, name: NameArgument) -> None:
+@commands.command("refresh", cls=GatewayCommand)
+def refresh(ctx: SessionContext, *, name: NameArgument) -> None:
     """Fetch and convert a provider's source again, and show the difference."""
-    target = path("providers", name, "refresh")
-    finish(session, send_import(session, target, what=f"Refreshing {name}"))
+    session = ctx.obj
+    path = url_path("providers", name, "refresh")
+    finish_import(session, send_import(session, path, activity=f"Refreshing {name}"))
 
 
-@commands.command("approve")
-@remote
+@commands.command("approve", cls=GatewayCommand)
 def approve(
-    session: Session,
+    ctx: SessionContext,
     *,
     name: NameArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Put to use what refreshes held back: other origins, token URLs and security.
+    """Approve changes that refreshes held back: other origins, token URLs and security.
 
-    What is shown is what is approved: if something changes in between, the gateway refuses.
+    Only what is shown is approved: if the provider changes in between, the gateway responds with 412.
     """
-    answer = session.gateway.get(path("providers", name))
-    found = answer.json()
+    session = ctx.obj
+    response = session.gateway.get(url_path("providers", name))
+    found = response.json()
     if not session.output.json:
         show_pending(session.output, found)
     if not yes and found.get("pending"):
-        typer.confirm("Approve of this?", abort=True, err=True)
-    headers = {"If-Match": answer.headers.get("etag", "*")}
-    approved = session.gateway.send("POST", path("providers", name, "approve"), headers=headers).json()
+        typer.confirm("Approve these changes?", abort=True, err=True)
+    headers = {"If-Match": response.headers.get("etag", "*")}
+    approved = session.gateway.send("POST", url_path("providers", name, "approve"), headers=headers).json()
     if session.output.json:
         session.output.document(approved)
         return
     session.output.note(f"Approved. {name} calls {', '.join(approved['origins'])}.")
 
 
-@commands.command("remove")
-@remote
+@commands.command("remove", cls=GatewayCommand)
 def remove(
-    session: Session,
+    ctx: SessionContext,
     *,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The providers.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove providers with their tools and credentials; only the audit remembers them."""
-    targets = [path("providers", name) for name in names]
+    """Remove providers with their tools and credentials; their calls and events stay recorded."""
+    session = ctx.obj
+    paths = [url_path("providers", name) for name in names]
     if not yes:
         typer.confirm(f"Remove {', '.join(names)} with all tools and credentials?", abort=True, err=True)
-    for target in targets:
-        session.gateway.delete(target)
+    for path in paths:
+        session.gateway.delete(path)
     if session.output.json:
         session.output.document({"removed": names})
         return
@@ -212,8 +227,8 @@ def _row(provider: Mapping[str, Any]) -> tuple[object, ...]:
     return (*(provider.get(member) for member in members), shortened(provider.get("description"), length=60))
 
 
-def _shown(source: str) -> str:
-    """The source without what may be secret in a URL: user, password and query."""
+def _without_secrets(source: str) -> str:
+    """Return a source without the parts of a URL that may be secret: user, password and query."""
     start, mark, rest = source.partition("://")
     host, slash, path_and_query = rest.partition("/")
     return f"{start}{mark}{host.rpartition('@')[2]}{slash}{path_and_query}".partition("?")[0]
@@ -227,20 +242,9 @@ def _media_type(source: str, content: bytes) -> str:
     return JSON_TYPE if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else YAML_TYPE
 
 
-def _multipart(settings: Mapping[str, Any], content: bytes, media_type: str) -> tuple[bytes, str]:
-    """multipart/form-data (RFC 7578): the settings as JSON fields, the document as the file."""
-    boundary = secrets.token_hex(16)
-    parts = [
-        (f'name="{key}"', "text/plain", str(value).encode())
-        if key in _TEXTS
-        else (f'name="{key}"', JSON_TYPE, orjson.dumps(value))
-        for key, value in settings.items()
-    ]
-    parts.append(('name="file"; filename="document"', media_type, content))
-    body = b"".join(
-        f"--{boundary}\r\nContent-Disposition: form-data; {how}\r\nContent-Type: {kind}\r\n\r\n".encode()
-        + value
-        + b"\r\n"
-        for how, kind, value in parts
-    )
-    return body + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
+def _json_parts(settings: Mapping[str, Any]) -> Files:
+    return [(name, (None, orjson.dumps(value), JSON_TYPE)) for name, value in settings.items()]
+
+
+def _text_parts(texts: Mapping[str, str]) -> Files:
+    return [(name, (None, text.encode(), "text/plain")) for name, text in texts.items()]

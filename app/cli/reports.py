@@ -1,11 +1,11 @@
-"""What an import did, for people; and the exit code that says whether all of it worked."""
+"""Reports of imports as tables and sentences, and the exit code that says whether all of an import worked."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
-from app.cli.outcome import ExitCode
+from app.cli.errors import ExitCode
 from app.cli.output import Output, sentences, shortened
 from app.cli.session import Session
 
@@ -15,74 +15,74 @@ _COUNTS = ("operations", "accepted", "renamed", "skipped")
 _CHANGES = ("added", "changed", "unchanged", "removed", "held")
 
 
-def finish(session: Session, answer: Json, *, strict: bool = False) -> None:
-    """Show an import's answer; leave with 4 if some entries of a list were refused, with 1 if all were.
+def finish_import(session: Session, result: Json, *, strict: bool = False) -> None:
+    """Show an import's result; exit with 4 if some entries of a list were rejected, with 1 if all were.
 
     With `strict`, operations that were skipped count as entries that failed.
     """
     output = session.output
-    entries = answer.get("entries")
+    entries = result.get("entries")
     if output.json:
-        output.document(answer)
+        output.document(result)
     elif entries is not None:
         _show_entries(output, entries)
     else:
-        show_import(output, answer)
-    refused = [entry["verdict"] == "refused" for entry in entries or ()]
-    if refused and all(refused):
-        raise typer.Exit(ExitCode.REFUSED)
-    if any(refused) or (strict and _skipped(answer)):
+        show_import(output, result)
+    rejected = [entry["verdict"] == "refused" for entry in entries or ()]
+    if rejected and all(rejected):
+        raise typer.Exit(ExitCode.FAILED)
+    if any(rejected) or (strict and _has_skipped(result)):
         raise typer.Exit(ExitCode.PARTIAL)
 
 
-def show_import(output: Output, answer: Json) -> None:
-    """One provider as it was registered, refreshed, or would be (a preview lists its tools)."""
-    output.facts((name, answer.get(name)) for name in ("name", "title", "kind", "origins", "tool_count"))
-    if "tools" in answer:
+def show_import(output: Output, result: Json) -> None:
+    """Show one provider as it was registered or refreshed, or would be (a preview lists its tools)."""
+    output.fields((name, result.get(name)) for name in ("name", "title", "kind", "origins", "tool_count"))
+    if "tools" in result:
         rows = [
-            (one["name"], one["method"], one["url"], shortened(one["description"])) for one in answer["tools"]
+            (one["name"], one["method"], one["url"], shortened(one["description"])) for one in result["tools"]
         ]
         output.table(("TOOL", "METHOD", "URL", "DESCRIPTION"), rows)
-    _show_report(output, answer.get("report") or {})
-    _show_difference(output, answer.get("difference"))
-    if answer.get("pending"):
-        output.warn(f"What is held back waits: utcp-gateway providers approve {answer.get('name')}")
-    _show_consent(output, answer.get("name"), answer.get("needs_consent") or ())
-    for slot in answer.get("slots") or ():
+    _show_report(output, result.get("report") or {})
+    _show_difference(output, result.get("difference"))
+    if result.get("pending"):
+        output.warn(f"Changes are pending: utcp-gateway providers approve {result.get('name')}")
+    _show_consent(output, result.get("name"), result.get("needs_consent") or ())
+    for slot in result.get("slots") or ():
         if not slot["stored"]:
-            command = f"utcp-gateway credentials set {answer['name']} {slot['slot']} --kind {_kind(slot)}"
+            command = f"utcp-gateway credentials set {result['name']} {slot['slot']} --kind {_kind(slot)}"
             output.note(f"No credential in slot {slot['slot']} yet: {command}")
-    if answer.get("exists"):
-        output.warn(f"A provider named {answer['name']} exists already.")
+    if result.get("exists"):
+        output.warn(f"A provider named {result['name']} exists already.")
 
 
 def _show_report(output: Output, report: Json) -> None:
-    """Counts, what was skipped or changed and why, and warnings."""
+    """Show counts, the operations that were skipped or changed and why, and warnings."""
     counts = report.get("counts") or {}
-    output.facts((name, str(counts[name])) for name in _COUNTS if name in counts)
+    output.fields((name, str(counts[name])) for name in _COUNTS if name in counts)
     if report.get("tokens"):
-        output.facts([("tokens, about", f"{report['tokens']:,} in all")])
-    told = [
+        output.fields([("tokens, about", f"{report['tokens']:,} in all")])
+    remarkable = [
         one
         for one in report.get("operations") or ()
         if one["verdict"] == "skipped" or one["notes"] or one.get("slimmed")
     ]
-    if told:
-        output.table(("VERDICT", "OPERATION", "TOOL", "REMARKS"), [operation_row(one) for one in told])
+    if remarkable:
+        output.table(("VERDICT", "OPERATION", "TOOL", "REMARKS"), [operation_row(one) for one in remarkable])
     show_lint(output, report)
     for warning in report.get("warnings") or ():
         output.warn("Warning: " + ": ".join(filter(None, (warning["pointer"], warning["detail"]))))
 
 
 def operation_row(operation: Json) -> tuple[object, ...]:
-    """Verdict, operation, tool and remarks of one operation of a report."""
+    """Return verdict, operation, tool and remarks of one operation of a report."""
     slimmed = f"slimmed: {', '.join(operation['slimmed'])}" if operation.get("slimmed") else None
     text = "; ".join([*filter(None, [operation.get("reason"), slimmed]), *operation["notes"]])
     return (operation["verdict"], operation["source_key"], operation["name"], shortened(text, length=200))
 
 
 def show_lint(output: Output, report: Json, *, each: bool = False) -> None:
-    """What makes tools hard for a model: how many tools by rule, or (`each`) every finding."""
+    """Show what makes tools hard for a model: the number of tools by rule, or (`each`) every finding."""
     found = [(one, finding) for one in report.get("operations") or () for finding in one.get("lint") or ()]
     if not found:
         return
@@ -103,10 +103,10 @@ def show_lint(output: Output, report: Json, *, each: bool = False) -> None:
 def _show_difference(output: Output, difference: Mapping[str, Any] | None) -> None:
     if difference is None:
         return
-    output.facts((what, str(len(difference[what]))) for what in _CHANGES if what in difference)
+    output.fields((what, str(len(difference[what]))) for what in _CHANGES if what in difference)
     operations = difference.get("operations")
     if operations:
-        output.facts([("verdict", difference.get("verdict"))])
+        output.fields([("verdict", difference.get("verdict"))])
         show_operations(output, operations)
         return
     rows = [(what, key) for what in _CHANGES if what != "unchanged" for key in difference.get(what, ())]
@@ -115,35 +115,35 @@ def _show_difference(output: Output, difference: Mapping[str, Any] | None) -> No
 
 
 def show_operations(output: Output, operations: Sequence[Json]) -> None:
-    """What changed on each operation, and whether callers can go on."""
+    """Show the change of each operation, with its verdict on compatibility."""
     rows = []
     for one in operations:
         details = [
             " ".join(filter(None, (f["aspect"], f["pointer"], f["detail"]))) for f in one["differences"]
         ]
-        waits = "waits for approval" if one["held"] else None
-        remarks = shortened("; ".join(filter(None, [waits, *details])), length=400)
+        pending = "pending approval" if one["held"] else None
+        remarks = shortened("; ".join(filter(None, [pending, *details])), length=400)
         rows.append((one["change"], one["verdict"], one["source_key"], remarks))
     output.table(("CHANGE", "VERDICT", "OPERATION", "REMARKS"), rows)
 
 
 def show_pending(output: Output, provider: Json) -> None:
-    """What of a provider waits for approval."""
+    """Show the changes of a provider that are pending approval."""
     pending = provider.get("pending")
     if pending:
         show_operations(output, pending["operations"])
-        output.warn(f"These changes wait: utcp-gateway providers approve {provider['name']}")
+        output.warn(f"These changes are pending: utcp-gateway providers approve {provider['name']}")
 
 
 def _show_consent(output: Output, name: object, consents: Sequence[Json]) -> None:
-    """What a document asks for and does not get without the registrar's word."""
+    """Show what a document asks for and what is not granted without the operator's consent."""
     for consent in consents:
         if consent.get("token_url"):
             output.warn(f"Its token URL {consent['token_url']} is not used for slot {consent['slot']}.")
         if consent["origins"]:
-            places = ", ".join(consent["origins"])
+            origins = ", ".join(consent["origins"])
             output.warn(
-                f"Tools at {places} do not get the credential of slot {consent['slot']}: "
+                f"Tools at {origins} do not get the credential of slot {consent['slot']}: "
                 f"allow it with credentials set {name} {consent['slot']} --allow-origin ..."
             )
 
@@ -162,8 +162,8 @@ def _entry_row(entry: Json) -> tuple[object, ...]:
     return (entry["verdict"], entry["name"], entry.get("tool_count"), shortened(remark, length=400))
 
 
-def _skipped(answer: Json) -> bool:
-    reports = [answer.get("report"), *(entry.get("report") for entry in answer.get("entries") or ())]
+def _has_skipped(result: Json) -> bool:
+    reports = [result.get("report"), *(entry.get("report") for entry in result.get("entries") or ())]
     return any(report["counts"]["skipped"] for report in reports if report)
 
 

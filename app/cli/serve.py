@@ -1,4 +1,4 @@
-"""`utcp-gateway serve`: the gateway itself, on servers that exist or on the embedded pair."""
+"""`utcp-gateway serve`: the gateway, on given servers or on the embedded ones."""
 
 import asyncio
 import contextlib
@@ -17,21 +17,29 @@ from redis.exceptions import AuthenticationError, AuthorizationError
 
 from app.access.data_keys import check_ring
 from app.cli.listener import Listener, listening
-from app.cli.operator import DatabaseUrl, OperatorError, RedisUrl, fail, operator_errors, settings_with, warn
+from app.cli.operator_commands import (
+    DatabaseUrl,
+    OperatorError,
+    RedisUrl,
+    fail,
+    operator_errors,
+    settings_with,
+    warn,
+)
+from app.cli.sample import checkout, sample_api
 from app.cli.server import Server, server_config
 from app.cli.welcome import Welcome, welcome
 from app.cli.workers import Workers
 from app.database import Database, migrate, schema_state
 from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
 from app.redis_client import AWAY, connect
-from app.sample import sample_process
 from app.security.vault import KeyRing
 from app.settings import Settings
 from app.telemetry.tracing import require_tracing
 
 LOOPBACK = "127.0.0.0/8,::1/128"
 _REDIS_SECONDS = 3.0
-_FILES = 65_536
+_OPEN_FILES_MAX = 65_536
 
 
 def serve(
@@ -45,7 +53,9 @@ def serve(
     ] = None,
     sample: Annotated[
         bool | None,
-        typer.Option("--sample/--no-sample", help="Serve and register the sample API (embedded)."),
+        typer.Option(
+            "--sample/--no-sample", help="Serve and register the sample API (embedded, from a checkout)."
+        ),
     ] = None,
 ) -> None:
     """Serve the gateway; without --database-url and --redis-url on an embedded PostgreSQL and Valkey."""
@@ -55,7 +65,7 @@ def serve(
     )  # fmt: skip
     if (settings.database_url is None) != (settings.redis_url is None):
         fail("Give both --database-url and --redis-url, or neither for the embedded pair.", code=2)
-    with operator_errors(), stopping_on_sigterm(), ExitStack() as stack:
+    with operator_errors(), exit_on_sigterm(), ExitStack() as stack:
         require_tracing(settings)
         listener = stack.enter_context(listening(settings.host, settings.port))
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
@@ -65,17 +75,17 @@ def serve(
         if settings.workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             metrics = stack.enter_context(tempfile.TemporaryDirectory(prefix="utcp-gateway-metrics-"))
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-        hand_over(settings)
+        export_settings(settings)
         threading.Thread(target=welcome, args=(greeting,), daemon=True).start()
         run(settings, listener)
 
 
 def start_embedded(settings: Settings, stack: ExitStack) -> Welcome:
-    """Starts the pair and the sample API, migrates, and makes the first key. Ended by `stack`."""
+    """Start the embedded servers and the sample API, migrate, make the first key; `stack` ends them."""
     servers = EmbeddedServers(settings.data_dir)
     running = servers.start()
     stack.callback(servers.stop)
-    stack.enter_context(watched(servers))
+    stack.enter_context(watchdog(servers))
     os.environ |= {
         "DATABASE_URL": running.database_url,
         "REDIS_URL": running.redis_url,
@@ -88,23 +98,24 @@ def start_embedded(settings: Settings, stack: ExitStack) -> Welcome:
     greeting = Welcome.prepare(
         settings_with(data_dir=settings.data_dir), address=settings.base_url, local=local_address(settings)
     )
-    if settings.sample:
-        sample = stack.enter_context(sample_process(settings.data_dir, port=settings.sample_port))
+    # By default the sample is served where it is there: a wheel has no examples.
+    if settings.sample and (checkout() is not None or "sample" in settings.model_fields_set):
+        sample = stack.enter_context(sample_api(settings.data_dir, port=settings.sample_port))
         greeting = greeting.with_sample(sample)
     return greeting
 
 
 @contextmanager
-def watched(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
-    """Ends the gateway when one of its servers has ended by itself: without it, nothing would work.
+def watchdog(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
+    """Stop the gateway when an embedded server ends during a block, and raise EmbeddedFailed at its end.
 
-    Raises EmbeddedFailed then, in place of what the signal raises.
+    `every` is in seconds.
     """
-    over = threading.Event()
+    done = threading.Event()
     lost: list[EmbeddedFailed] = []
 
     def watch() -> None:
-        while not over.wait(every):
+        while not done.wait(every):
             try:
                 servers.check()
             except EmbeddedFailed as failed:
@@ -116,18 +127,18 @@ def watched(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        done.set()
         if lost:
             raise lost[0]
 
 
 def check_servers(settings: Settings) -> Welcome:
-    """The key ring is good, PostgreSQL answers, its schema is at this version, and the ring opens its keys.
+    """Check the key ring, PostgreSQL, its schema and its data keys; raise OperatorError or the error found.
 
-    Without PostgreSQL no key can be checked: whoever supervises the process starts it again. Redis may be
-    away, as at any other time.
+    Without PostgreSQL no API key can be verified: the supervisor of the process restarts it. Redis may be
+    unavailable, as at any other time.
     """
-    assert settings.database_url is not None  # noqa: S101 - decided by the caller
+    assert settings.database_url is not None  # noqa: S101 - `serve` has checked it
     assert settings.redis_url is not None  # noqa: S101
     ring = KeyRing.parse(settings.key_ring())
     redis, database = settings.redis_url.get_secret_value(), settings.database_url.get_secret_value()
@@ -152,7 +163,7 @@ async def check_sealing(dsn: str, ring: KeyRing) -> None:
 
 
 async def check_redis(url: str) -> None:
-    """Warns where Redis is away; raises where it refuses who asks."""
+    """Warn where Redis is unavailable; raise the error where it denies access."""
     client = connect(url, timeout=_REDIS_SECONDS)
     try:
         await client.ping()
@@ -160,7 +171,7 @@ async def check_redis(url: str) -> None:
         raise
     except AWAY as error:
         warn(
-            f"Redis is away ({type(error).__name__}), and the gateway starts without it."
+            f"Redis is unavailable ({type(error).__name__}), and the gateway starts without it."
             " Check --redis-url or REDIS_URL if it stays so."
         )
     finally:
@@ -168,13 +179,13 @@ async def check_redis(url: str) -> None:
 
 
 def local_address(settings: Settings) -> str:
-    """Where this machine reaches the gateway, without a proxy in front of it."""
+    """Return the base URL of the gateway on this machine, without a proxy in front of it."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104
     return f"http://{host}:{settings.port}"
 
 
-def hand_over(settings: Settings) -> None:
-    """Worker processes read their settings from the environment, so options are put there."""
+def export_settings(settings: Settings) -> None:
+    """Write the options to the environment, from which worker processes read their settings."""
     for name in ("host", "port", "workers", "data_dir"):
         os.environ[name.upper()] = str(getattr(settings, name))
     for name in ("database_url", "redis_url"):
@@ -184,7 +195,10 @@ def hand_over(settings: Settings) -> None:
 
 
 def run(settings: Settings, listener: Listener) -> None:
-    """Runs uvicorn until it is told to stop; answers when all workers have ended."""
+    """Run uvicorn until a signal stops it and all workers have ended.
+
+    Raise OperatorError where it cannot start.
+    """
     raise_file_limit()
     config = server_config("app.main:create_app", settings, factory=True)
     grace, seconds = settings.grace_seconds, settings.shutdown_seconds
@@ -196,21 +210,24 @@ def run(settings: Settings, listener: Listener) -> None:
         server = Server(config, grace_seconds=grace, shutdown_seconds=seconds)
         server.run(sockets=[listener])
     if not server.started:
-        raise OperatorError("The gateway could not start; the reason stands above.")
+        raise OperatorError("The gateway could not start; its log above says why.")
 
 
 def raise_file_limit() -> None:
     """Raise the soft limit of open files to the hard one, at most 65,536: connections take one each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    limit = _OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 @contextmanager
-def stopping_on_sigterm() -> Iterator[None]:
-    """uvicorn raises its signal again after its shutdown; SIGTERM must still stop the embedded servers."""
+def exit_on_sigterm() -> Iterator[None]:
+    """Raise SystemExit for SIGTERM during a block.
+
+    uvicorn raises its signal again after its shutdown; the embedded servers must be stopped all the same.
+    """
 
     def stop(_number: int, _frame: object) -> None:
         raise SystemExit(0)

@@ -1,28 +1,22 @@
-"""The options that every command shares, and what a command is given: a gateway to talk to and an output.
+"""The options that all commands share, and the session that a command gets: a gateway and an output.
 
-`@remote` turns a function of a `Session` into a command with these options, `@local` one of an `Output` that
-needs no gateway. Both turn `CommandFailed` into sentences and an exit code. Options given to a command win
-over those given before it, those over the environment. A parameter whose type is a dataclass stands for one
-option per field.
+The root command declares the shared options and stores a `Session` in the Typer context. A `GatewayCommand`
+accepts the same options after its name, too. Options after the command take precedence over those before it,
+and those over the environment.
 """
 
-import dataclasses
-import functools
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 import typer
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from typer.core import TyperCommand
 
-from app.cli.client import Gateway
-from app.cli.outcome import BadInput, CommandFailed, Refused
+from app.cli.client import GatewayClient
+from app.cli.errors import InputError
 from app.cli.output import Output
-
-P = ParamSpec("P")
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -53,8 +47,8 @@ JsonOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """Where the gateway is and with which key; None where nobody said."""
+class ConnectionOptions:
+    """The values of the shared options, None for what is not given."""
 
     url: str | None = None
     key: str | None = None
@@ -62,10 +56,10 @@ class Connection:
     ca_file: Path | None = None
     json: bool = False
 
-    def over(self, outer: "Connection") -> "Connection":
-        """These options, completed by those further left; a key of either kind hides both outer ones."""
+    def over(self, outer: "ConnectionOptions") -> "ConnectionOptions":
+        """Return these options, completed with `outer`; a key or key file here hides both of `outer`."""
         keyed = self if self.key or self.key_file else outer
-        return Connection(
+        return ConnectionOptions(
             url=self.url or outer.url,
             key=keyed.key,
             key_file=keyed.key_file,
@@ -75,7 +69,7 @@ class Connection:
 
 
 class _Environment(BaseSettings):
-    """What the environment says; `.env` is read for DATA_DIR only, as the gateway itself does."""
+    """The environment variables of the client; of `.env` only DATA_DIR is read, as by the gateway itself."""
 
     model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
 
@@ -83,6 +77,15 @@ class _Environment(BaseSettings):
     utcp_gateway_key: str | None = None
     utcp_gateway_key_file: Path | None = None
     utcp_gateway_ca_file: Path | None = None
+
+    def options(self) -> ConnectionOptions:
+        """Return the variables as options."""
+        return ConnectionOptions(
+            url=self.utcp_gateway_url,
+            key=self.utcp_gateway_key,
+            key_file=self.utcp_gateway_key_file,
+            ca_file=self.utcp_gateway_ca_file,
+        )
 
 
 class _DataDir(BaseSettings):
@@ -92,48 +95,52 @@ class _DataDir(BaseSettings):
 
 
 class Session:
-    """One command's gateway (connected when first asked for) and output."""
+    """The gateway (connected at first use) and the output of one command. Close it."""
 
-    def __init__(self, connection: Connection, output: Output) -> None:
-        self.output = output
-        found = _Environment()
-        self._connection = connection.over(
-            Connection(
-                url=found.utcp_gateway_url,
-                key=found.utcp_gateway_key,
-                key_file=found.utcp_gateway_key_file,
-                ca_file=found.utcp_gateway_ca_file,
-            )
-        )
-        self._gateway: Gateway | None = None
-        self.keyed = False
+    def __init__(self, options: ConnectionOptions) -> None:
+        self.options = options
+        self.has_key = False
+        """Whether requests carry an API key; known once `gateway` was used."""
+        self._gateway: GatewayClient | None = None
+        self._output: Output | None = None
 
     @property
-    def gateway(self) -> Gateway:
-        """The gateway; `BadInput` when the address or the key file cannot be used."""
+    def output(self) -> Output:
+        """Both output streams, in the form that `--json` chooses."""
+        if self._output is None:
+            self._output = Output(json=self.options.json)
+        return self._output
+
+    @property
+    def gateway(self) -> GatewayClient:
+        """The client of the gateway; raise InputError where the address or the key file cannot be used."""
         if self._gateway is None:
-            chosen = self._connection
+            chosen = self.options.over(_Environment().options())
             url = chosen.url or DEFAULT_URL
-            key = _key(chosen, url)
-            self.keyed = key is not None
-            self._gateway = Gateway(url, key=key, ca_file=chosen.ca_file)
+            key = api_key(chosen, url)
+            self.has_key = key is not None
+            self._gateway = GatewayClient(url, key=key, ca_file=chosen.ca_file)
         return self._gateway
 
     def close(self) -> None:
         """Close the connection, if there is one."""
         if self._gateway is not None:
-            self._gateway.__exit__(None, None, None)
+            self._gateway.close()
 
 
-def _key(connection: Connection, url: str) -> str | None:
-    """The key to send. The embedded mode's own key is offered to this machine only."""
-    if connection.key:
-        return connection.key.strip()
-    if connection.key_file:
+def api_key(options: ConnectionOptions, url: str) -> str | None:
+    """Return the API key for the gateway at `url`, None without one.
+
+    The admin key of the embedded mode (DATA_DIR/admin.key) is the default for a gateway on this machine only.
+    Raise InputError where the key file cannot be read.
+    """
+    if options.key:
+        return options.key.strip()
+    if options.key_file:
         try:
-            return connection.key_file.read_text().strip()
+            return options.key_file.read_text().strip()
         except (OSError, UnicodeDecodeError):
-            raise BadInput(f"The key file {connection.key_file} cannot be read.") from None
+            raise InputError(f"The key file {options.key_file} cannot be read.") from None
     if urlsplit(url).hostname in _LOOPBACK:
         try:
             return (_DataDir().data_dir / "admin.key").read_text().strip() or None
@@ -142,87 +149,33 @@ def _key(connection: Connection, url: str) -> str | None:
     return None
 
 
-def remote(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """Make a command that talks to a gateway."""
+class SessionContext(typer.Context):
+    """The Typer context of a command, with the session that the root command stored."""
 
-    def run(connection: Connection, **arguments: Any) -> None:
-        session = Session(connection, Output(json=connection.json))
-        try:
-            command(session, **arguments)  # type: ignore[call-arg]
-        except Refused as refused:
-            if refused.status == 401 and not session.keyed:
-                refused.hint = "give an API key with --key-file or UTCP_GATEWAY_KEY (`utcp-gateway --help`)."
-            raise
-        finally:
-            session.close()
-
-    return _with_options(
-        command,
-        run,
-        {
-            "url": UrlOption,
-            "key": KeyOption,
-            "key_file": KeyFileOption,
-            "ca_file": CaFileOption,
-            "json": JsonOption,
-        },
-    )
+    obj: Session
 
 
-def local(command: Callable[Concatenate[Output, P], None]) -> Callable[..., None]:
-    """Make a command that needs no gateway."""
+class GatewayCommand(TyperCommand):
+    """A command that accepts the shared options of the root command after its own name, too."""
 
-    def run(connection: Connection, **arguments: Any) -> None:
-        command(Output(json=connection.json), **arguments)  # type: ignore[call-arg]
+    shared: ClassVar[frozenset[str]] = frozenset({"url", "key", "key_file", "ca_file", "json"})
 
-    return _with_options(command, run, {"json": JsonOption})
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the command's own parameters and the shared ones, as the root command declares them."""
+        return [*super().get_params(ctx), *self._shared_params(ctx)]
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command with the shared options merged into the session; they are no arguments of it."""
+        given = {param.name: ctx.params.pop(param.name) for param in self._shared_params(ctx)}
+        session: Session = ctx.obj
+        session.options = ConnectionOptions(**given).over(session.options)
+        return super().invoke(ctx)
 
-def _with_options(
-    command: Callable[..., None], run: Callable[..., None], options: dict[str, Any]
-) -> Callable[..., None]:
-    """`run` with the command's own parameters, the shared options, and typer's context, for typer to read."""
-    _, *own = inspect.signature(command).parameters.values()
-    groups: dict[str, Any] = {
-        one.name: one.annotation for one in own if dataclasses.is_dataclass(one.annotation)
-    }
-
-    @functools.wraps(command)
-    def wrapper(ctx: typer.Context, **arguments: Any) -> None:
-        given = Connection(**{name: arguments.pop(f"shared_{name}") for name in options})
-        outer = ctx.obj if isinstance(ctx.obj, Connection) else Connection()
-        connection = given.over(outer)
-        for name, group in groups.items():
-            members = {field.name: arguments.pop(field.name) for field in dataclasses.fields(group)}
-            arguments[name] = group(**members)
-        try:
-            run(connection, **arguments)
-        except CommandFailed as failed:
-            output = Output(json=connection.json)
-            output.problem(failed.problem)
-            if failed.hint:
-                output.note(f"Hint: {failed.hint}")
-            raise typer.Exit(failed.exit_code) from None
-
-    parameters = [
-        inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-        *(one for parameter in own for one in _expanded(parameter)),
-        *(
-            _option(f"shared_{name}", kind, default=False if name == "json" else None)
-            for name, kind in options.items()
-        ),
-    ]
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapper
+    def _shared_params(self, ctx: Any) -> list[Any]:
+        return [param for param in ctx.find_root().command.params if param.name in self.shared]
 
 
-def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    if not dataclasses.is_dataclass(parameter.annotation):
-        return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-    fields = dataclasses.fields(parameter.annotation)
-    return [_option(field.name, field.type, default=field.default) for field in fields]
+class OfflineCommand(GatewayCommand):
+    """A command that needs no gateway: of the shared options it accepts `--json` only."""
 
-
-def _option(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+    shared: ClassVar[frozenset[str]] = frozenset({"json"})

@@ -7,47 +7,56 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app.cli.outcome import BadInput, Refused
+from app.cli.errors import InputError, ProblemResponse
+from app.cli.event_stream import ACCEPT, print_events
 from app.cli.output import shortened
-from app.cli.pages import Paging, collect, show
-from app.cli.session import Session, remote
-from app.cli.streamed import ACCEPT, print_events
-from app.cli.values import path, tool_arguments
+from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.session import GatewayCommand, Session, SessionContext
+from app.cli.values import tool_arguments, url_path
 
 commands = typer.Typer(name="tools", help="Find tools and call them.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")]
 
 
-@commands.command("list")
-@remote
+@commands.command("list", cls=GatewayCommand)
 def list_tools(
-    session: Session,
+    ctx: SessionContext,
     *,
     provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Only those that can (or cannot) be called.")
     ] = None,
-    paging: Paging,
+    limit: LimitOption = LIMIT_DEFAULT,
+    everything: AllOption = False,
+    cursor: CursorOption = None,
 ) -> None:
     """List the tools that this key may see."""
+    session = ctx.obj
     query = {"provider": provider, "tag": tag, "enabled": enabled}
-    page = collect(session, "/tools", query=query, paging=paging)
-    show(session, page, columns=("NAME", "DESCRIPTION", "TAGS", "ENABLED"), row=_row)
+    paging = Paging(limit, everything, cursor)
+    show_list(
+        session,
+        "/tools",
+        query=query,
+        paging=paging,
+        columns=("NAME", "DESCRIPTION", "TAGS", "ENABLED"),
+        row=_row,
+    )
 
 
-@commands.command("search")
-@remote
+@commands.command("search", cls=GatewayCommand)
 def search(
-    session: Session,
+    ctx: SessionContext,
     *,
     words: Annotated[list[str], typer.Argument(help="What the tool should do, in any words.")],
     provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="How many at most.")] = 10,
 ) -> None:
-    """Search the tools that this key may call, the best first."""
+    """Search the tools that this key may call, the best match first."""
+    session = ctx.obj
     query = {"q": " ".join(words), "provider": provider, "tag": tag, "limit": limit}
     found = session.gateway.get("/tools/search", query=query).json()
     if session.output.json:
@@ -60,16 +69,16 @@ def search(
         session.output.note(f"Next: utcp-gateway tools show {hits[0]['name']}")
 
 
-@commands.command("show")
-@remote
-def show_tool(session: Session, *, name: NameArgument) -> None:
-    """Show one tool and the arguments that it takes."""
-    tool = session.gateway.get(path("tools", name)).json()
+@commands.command("show", cls=GatewayCommand)
+def show_tool(ctx: SessionContext, *, name: NameArgument) -> None:
+    """Show a tool and its arguments."""
+    session = ctx.obj
+    tool = session.gateway.get(url_path("tools", name)).json()
     if session.output.json:
         session.output.document(tool)
         return
-    facts = ("name", "alias", "description", "provider", "tags", "enabled", "deprecated", "call_url")
-    session.output.facts((fact.replace("_", " "), tool.get(fact)) for fact in facts)
+    names = ("name", "alias", "description", "provider", "tags", "enabled", "deprecated", "call_url")
+    session.output.fields((name.replace("_", " "), tool.get(name)) for name in names)
     inputs = tool.get("inputs") or {}
     properties = inputs.get("properties") or {}
     session.output.text("")
@@ -85,10 +94,9 @@ def show_tool(session: Session, *, name: NameArgument) -> None:
     session.output.note(f"Call it: utcp-gateway tools call {tool['name']} {_example(inputs)}".rstrip())
 
 
-@commands.command("call")
-@remote
+@commands.command("call", cls=GatewayCommand)
 def call(
-    session: Session,
+    ctx: SessionContext,
     *,
     name: NameArgument,
     items: Annotated[
@@ -105,44 +113,45 @@ def call(
         bool, typer.Option("--dry-run", help="Show the exact upstream request, secrets masked; send nothing.")
     ] = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="One line for each event of the answer, as it comes.")
+        bool, typer.Option("--stream", help="Write each event of the response as it arrives.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="The call's id, status and timing on standard error.")
     ] = False,
 ) -> None:
-    """Call a tool; standard output is the answer's body as it is.
+    """Call a tool; standard output is the body of the response, unchanged.
 
-    With --json the answer is always JSON: text as a JSON string, binary as an object with base64. With
-    --stream it is an event a line, JSON but for plain text (with --json all of it is).
+    With --json the response is always JSON: text as a JSON string, binary as an object with base64. With
+    --stream it is a line for each event: JSON, but for plain text (with --json all of it is).
     """
+    session = ctx.obj
     body = tool_arguments(items or [], base=arguments)
     if stream and dry_run:
-        raise BadInput("Give --stream or --dry-run, not both.")
+        raise InputError("Give --stream or --dry-run, not both.")
     headers = {
         "Accept": ACCEPT if stream else "application/json" if session.output.json or dry_run else "*/*"
     }
     query = {"dry_run": True} if dry_run else None
-    target = path("tools", name, "call")
+    path = url_path("tools", name, "call")
     try:
         if dry_run:
             session.output.document(
-                session.gateway.send("POST", target, query=query, json=body, headers=headers).json()
+                session.gateway.send("POST", path, query=query, json=body, headers=headers).json()
             )
             return
-        _stream(session, target, body, headers=headers, verbose=verbose)
-    except Refused as refused:
-        if refused.slug == "invalid-arguments" and any(":=" not in item for item in items or []):
-            refused.hint = "name=value gives text; for numbers, true, lists and objects write name:=value."
+        _stream(session, path, body, headers=headers, verbose=verbose)
+    except ProblemResponse as error:
+        if error.slug == "invalid-arguments" and any(":=" not in item for item in items or []):
+            error.hint = "name=value gives text; for numbers, true, lists and objects write name:=value."
         raise
 
 
 def _stream(
-    session: Session, target: str, body: dict[str, Any], *, headers: dict[str, str], verbose: bool
+    session: Session, path: str, body: dict[str, Any], *, headers: dict[str, str], verbose: bool
 ) -> None:
-    """Pass the body through as it arrives: an answer may be large, or an endless stream of events."""
+    """Write the body as it arrives: a response may be large, or an endless stream of events."""
     last = b"\n"
-    with session.gateway.stream("POST", target, json=body, headers=headers) as response:
+    with session.gateway.stream("POST", path, json=body, headers=headers) as response:
         if verbose:
             for header in ("X-Call-Id", "X-Upstream-Status", "Server-Timing", "Content-Type"):
                 if header in response.headers:
@@ -166,13 +175,13 @@ def _member(schema: Any, name: str) -> Any:
 
 
 def _type(schema: Any, root: Mapping[str, Any]) -> str:
-    """A schema in a word or two, for a table; references are looked up in the `$defs` of `root`."""
+    """Return a JSON schema in a word or two; references are resolved in the `$defs` of `root`."""
     if not isinstance(schema, Mapping):
         return "any"
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix("#/$defs/")
         target = (root.get("$defs") or {}).get(name)
-        # A definition that refers on is named, which ends with cycles, too.
+        # A definition that is a reference is named, which ends cycles, too.
         return name if target is None or "$ref" in target else _type(target, {})
     if "enum" in schema:
         return "one of " + ", ".join(orjson.dumps(value).decode() for value in schema["enum"][:8])
@@ -188,10 +197,10 @@ def _type(schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def _example(inputs: Mapping[str, Any]) -> str:
-    """The required arguments as they would be typed."""
+    """Return the required arguments as they are typed on the command line."""
     properties = inputs.get("properties") or {}
-    words = []
+    arguments = []
     for name in inputs.get("required") or ():
         text = _member(properties.get(name), "type") == "string"
-        words.append(f"{name}=..." if text else f"{name}:=...")
-    return " ".join(words)
+        arguments.append(f"{name}=..." if text else f"{name}:=...")
+    return " ".join(arguments)

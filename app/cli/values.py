@@ -1,4 +1,4 @@
-"""Values from the command line: secrets that never stand on it, documents, tool arguments, paths."""
+"""Values of the command line: secrets (never written on it), files, tool arguments, times, URL paths."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import orjson
 import typer
 
-from app.cli.outcome import BadInput
+from app.cli.errors import InputError
 
 #: `name=text` or `name:=json`; the first of both that appears splits.
 _ITEM = re.compile(r"([^=]*?)(:=|=)(.*)", re.DOTALL)
@@ -26,9 +26,9 @@ SECRET_HELP = (
 
 
 def read_secret(source: str, *, prompt: str) -> str:
-    """The secret that `source` names (see SECRET_HELP), without the newline that ends it.
+    """Return the secret at `source` (see SECRET_HELP), without the newline that ends it.
 
-    `BadInput` for a source of another form, which is not repeated: it may be the secret itself.
+    Raise InputError for a source of another form, which is not repeated: it may be the secret itself.
     """
     if source == "-":
         secret = typer.prompt(prompt, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read()
@@ -37,81 +37,89 @@ def read_secret(source: str, *, prompt: str) -> str:
     elif source.startswith("env:"):
         secret = os.environ.get(source[4:], "")
     else:
-        raise BadInput("A secret is not given on the command line: use '-', '@FILE' or 'env:NAME'.")
+        raise InputError("A secret is not given on the command line: use '-', '@FILE' or 'env:NAME'.")
     secret = secret.removesuffix("\n").removesuffix("\r")
     if not secret:
-        raise BadInput(f"{prompt}: nothing was given.")
+        raise InputError(f"{prompt}: nothing was given.")
     return str(secret)
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's bytes, or standard input for `-`; `BadInput` when it cannot be read."""
+    """Return the bytes of a file (standard input for `-`); raise InputError where it cannot be read."""
     if path == "-":
         return sys.stdin.buffer.read()
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or 'no such file'}.") from None
+        raise InputError(f"{path} cannot be read: {error.strerror or 'no such file'}.") from None
 
 
 def read_text(path: str) -> str:
-    """A file's text, or that of standard input for `-`; `BadInput` when it is none."""
+    """Return the text of a UTF-8 file (standard input for `-`); raise InputError where it is not text."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is not text in UTF-8.") from None
+        raise InputError(f"{path} is not text in UTF-8.") from None
 
 
-def read_json(text: str, *, what: str) -> Any:
-    """The JSON that `text` is, or that `@FILE` or `-` (standard input) holds; `what` is its name."""
+def read_json(text: str, *, option: str) -> Any:
+    """Return the JSON value of `text`, or of the file for `@FILE`, or of standard input for `-`.
+
+    Raise InputError, which names `option`, for anything else.
+    """
     content = read_bytes(text.removeprefix("@")) if text.startswith("@") or text == "-" else text.encode()
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise BadInput(f"{what} is not JSON: {error}.") from None
+        raise InputError(f"{option} is not JSON: {error}.") from None
 
 
 def tool_arguments(items: Sequence[str], *, base: str | None = None) -> dict[str, Any]:
-    """The arguments object of a tool: `base` (JSON, `@FILE` or `-`), then each `name=text` or `name:=json`.
+    """Return the arguments of a tool: `base` (JSON, `@FILE` or `-`), then each `name=text` or `name:=json`.
 
     A value is never read from a file, whatever it begins with: it may come from somebody else.
     """
-    arguments = {} if base is None else read_json(base, what="--arguments")
+    arguments = {} if base is None else read_json(base, option="--arguments")
     if not isinstance(arguments, dict):
-        raise BadInput("--arguments must be a JSON object.")
+        raise InputError("--arguments must be a JSON object.")
     given: set[str] = set()
     for item in items:
         match = _ITEM.fullmatch(item)
         if match is None or not match[1]:
-            raise BadInput(f"'{item}' is neither name=text nor name:=json.")
+            raise InputError(f"'{item}' is neither name=text nor name:=json.")
         name, separator, value = match.groups()
         if name in given:
-            raise BadInput(f"The argument '{name}' is given twice; lists are written name:='[1, 2]'.")
+            raise InputError(f"The argument '{name}' is given twice; write a list as name:='[1, 2]'.")
         given.add(name)
         try:
             arguments[name] = orjson.loads(value) if separator == ":=" else value
         except orjson.JSONDecodeError:
-            raise BadInput(f"The value of '{name}' is not JSON; for text write {name}=... instead.") from None
+            raise InputError(
+                f"The value of '{name}' is not JSON; for text write {name}=... instead."
+            ) from None
     return arguments
 
 
-def path(*segments: str) -> str:
-    """A URL path with each segment percent-encoded, so that no name can leave its place."""
+def url_path(*segments: str) -> str:
+    """Return a URL path of percent-encoded segments; raise InputError for an empty or a dot segment."""
     for segment in segments:
         if segment in ("", ".", ".."):
-            raise BadInput(f"'{segment}' is not a name.")
+            raise InputError(f"'{segment}' is not a name.")
     return "/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
-def moment(text: str, *, option: str, ago: bool = False) -> str:
-    """RFC 3339 of `30d` from now (or ago; also m, h, w), or of an ISO 8601 time, in UTC without an offset."""
+def parse_time(text: str, *, option: str, ago: bool = False) -> str:
+    """Return an RFC 3339 time for `30d` from now (or ago; also m, h, w) or for an ISO 8601 time.
+
+    A time without an offset is in UTC. Raise InputError, which names `option`, for any other text.
+    """
     match = re.fullmatch(r"(\d{1,5})([mhdw])", text)
     try:
         if match:
-            span = timedelta(**{_UNITS[match[2]]: int(match[1])})
-            found = datetime.now(UTC).replace(microsecond=0) + (-span if ago else span)
+            duration = timedelta(**{_UNITS[match[2]]: int(match[1])})
+            found = datetime.now(UTC).replace(microsecond=0) + (-duration if ago else duration)
         else:
             found = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise BadInput(f"{option} takes 12h, 30d, 8w or a time like 2030-01-31T00:00Z.") from None
+        raise InputError(f"{option} takes 12h, 30d, 8w or a time like 2030-01-31T00:00Z.") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.outcome import BadInput
-from app.cli.pages import Paging, collect, show
-from app.cli.session import Session, remote
-from app.cli.values import SECRET_HELP, path, read_bytes, read_secret
+from app.cli.errors import InputError
+from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.session import GatewayCommand, SessionContext
+from app.cli.values import SECRET_HELP, read_bytes, read_secret, url_path
 
 commands = typer.Typer(name="variables", help="What ${NAME} stands for.", no_args_is_help=True)
 
@@ -18,27 +18,35 @@ ProviderOption = Annotated[
 NameArgument = Annotated[str, typer.Argument(help="The name, without ${}.")]
 
 
-def _base(provider: str | None) -> str:
-    return path("providers", provider, "variables") if provider is not None else "/variables"
+def _variables_path(provider: str | None) -> str:
+    return url_path("providers", provider, "variables") if provider is not None else "/variables"
 
 
-@commands.command("list")
-@remote
+@commands.command("list", cls=GatewayCommand)
 def list_variables(
-    session: Session,
+    ctx: SessionContext,
     *,
     provider: ProviderOption = None,
-    paging: Paging,
+    limit: LimitOption = LIMIT_DEFAULT,
+    everything: AllOption = False,
+    cursor: CursorOption = None,
 ) -> None:
     """List variables; secret ones without their value."""
-    page = collect(session, _base(provider), query={}, paging=paging)
-    show(session, page, columns=("NAME", "SECRET", "VALUE", "UPDATED"), row=_row)
+    session = ctx.obj
+    paging = Paging(limit, everything, cursor)
+    show_list(
+        session,
+        _variables_path(provider),
+        query={},
+        paging=paging,
+        columns=("NAME", "SECRET", "VALUE", "UPDATED"),
+        row=_row,
+    )
 
 
-@commands.command("set")
-@remote
+@commands.command("set", cls=GatewayCommand)
 def set_variable(
-    session: Session,
+    ctx: SessionContext,
     *,
     name: NameArgument,
     value: Annotated[str | None, typer.Argument(help="The value, unless it is secret.")] = None,
@@ -46,44 +54,45 @@ def set_variable(
     provider: ProviderOption = None,
 ) -> None:
     """Set a variable: `variables set REGION eu`, `variables set TOKEN --secret -`."""
+    session = ctx.obj
     if (value is None) == (secret is None):
-        raise BadInput("Give either a value or --secret SOURCE.")
+        raise InputError("Give either a value or --secret SOURCE.")
     text = value if secret is None else read_secret(secret, prompt=f"Value of {name}")
     body = {"value": text, "secret": secret is not None}
-    answer = session.gateway.send("PUT", _base(provider) + path(name), json=body)
+    response = session.gateway.send("PUT", _variables_path(provider) + url_path(name), json=body)
     if session.output.json:
-        session.output.document(answer.json() or {"name": name, "secret": secret is not None})
+        session.output.document(response.json() or {"name": name, "secret": secret is not None})
         return
     session.output.note(f"Set {name}{' (secret)' if secret else ''}.")
 
 
-@commands.command("remove")
-@remote
-def remove(session: Session, *, name: NameArgument, provider: ProviderOption = None) -> None:
+@commands.command("remove", cls=GatewayCommand)
+def remove(ctx: SessionContext, *, name: NameArgument, provider: ProviderOption = None) -> None:
     """Remove a variable."""
-    session.gateway.delete(_base(provider) + path(name))
+    session = ctx.obj
+    session.gateway.delete(_variables_path(provider) + url_path(name))
     if session.output.json:
         session.output.document({"removed": name})
         return
     session.output.note(f"Removed {name}.")
 
 
-@commands.command("import")
-@remote
+@commands.command("import", cls=GatewayCommand)
 def import_env(
-    session: Session,
+    ctx: SessionContext,
     *,
     file: Annotated[str, typer.Argument(help="A .env file; '-' for standard input.")],
 ) -> None:
     """Import a .env file; every value is stored as a secret."""
+    session = ctx.obj
     content = read_bytes(file)
-    answer = session.gateway.send(
+    result = session.gateway.send(
         "POST", "/variables/import", content=content, headers={"Content-Type": "text/plain"}
     ).json()
     if session.output.json:
-        session.output.document(answer)
+        session.output.document(result)
         return
-    stored, created = answer["stored"], answer["created"]
+    stored, created = result["stored"], result["created"]
     session.output.note(f"Stored {len(stored)} variables, {len(created)} of them new: {', '.join(stored)}")
 
 

@@ -1,4 +1,4 @@
-"""What a newcomer sees: the address, the first key, and three commands to copy."""
+"""The greeting of `serve`: the address, the first key, and three commands to copy."""
 
 import asyncio
 import dataclasses
@@ -13,21 +13,24 @@ import typer
 
 from app.access.data_keys import open_vault
 from app.access.repository import create_key, has_keys
-from app.cli.client import Gateway
-from app.cli.outcome import CommandFailed, Refused
+from app.cli.client import GatewayClient
+from app.cli.errors import CommandFailed, ProblemResponse
 from app.cli.session import DEFAULT_URL
 from app.database import Database
 from app.security.vault import KeyRing
 from app.settings import Settings
 
 ADMIN_KEY_FILE = "admin.key"
-_READY_SECONDS = 60
+_START_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Welcome:
-    """What the greeting needs. `key` is the admin key for our own requests, `local` is
-    the address without a proxy in front, `is_new` whether to show the key."""
+    """The content of the greeting.
+
+    `local` is the address without a proxy in front, `key` the admin key for our own requests; `is_new` says
+    whether to show it. `sample` is the body that registers the sample API.
+    """
 
     address: str
     local: str
@@ -38,7 +41,7 @@ class Welcome:
 
     @classmethod
     def prepare(cls, settings: Settings, *, address: str, local: str) -> "Welcome":
-        """Makes the first admin key of an embedded database, kept in `<data_dir>/admin.key` (0600)."""
+        """Return a greeting of the embedded mode; write a first key to `<data_dir>/admin.key` (0600)."""
         path = settings.data_dir / ADMIN_KEY_FILE
         fresh = asyncio.run(_first_key(settings))
         if fresh is not None:
@@ -50,12 +53,12 @@ class Welcome:
         return cls(address=address, local=local, key=key, is_new=fresh is not None, key_file=path)
 
     def with_sample(self, registration: dict[str, Any]) -> "Welcome":
-        """The same with the body that registers the sample API."""
+        """Return a copy with the body that registers the sample API."""
         return dataclasses.replace(self, sample=registration)
 
 
 async def _first_key(settings: Settings) -> str | None:
-    """The text of a new admin key if there is none at all."""
+    """Return the text of a new admin key, None where there are keys."""
     assert settings.database_url is not None  # noqa: S101 - set by the embedded start
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
@@ -70,17 +73,17 @@ async def _first_key(settings: Settings) -> str | None:
 
 
 def welcome(greeting: Welcome) -> None:
-    """Waits until the gateway answers, registers the sample API in an empty registry, and greets."""
-    with Gateway(greeting.local, key=greeting.key) as gateway:
-        if not _answers(gateway):
+    """Wait until the gateway is ready, register the sample API in an empty registry, and greet."""
+    with GatewayClient(greeting.local, key=greeting.key) as gateway:
+        if not _is_ready(gateway):
             return
         if greeting.sample is not None and greeting.key is not None:
             _register(gateway, greeting.sample)
     typer.echo(text_of(greeting), err=True)
 
 
-def _answers(gateway: Gateway) -> bool:
-    deadline = time.monotonic() + _READY_SECONDS
+def _is_ready(gateway: GatewayClient) -> bool:
+    deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         try:
             gateway.get("/health/ready")
@@ -91,57 +94,57 @@ def _answers(gateway: Gateway) -> bool:
     return False
 
 
-def _register(gateway: Gateway, registration: dict[str, Any]) -> None:
+def _register(gateway: GatewayClient, registration: dict[str, Any]) -> None:
     try:
         if not gateway.get("/providers", query={"limit": 1}).json()["items"]:
             gateway.send("POST", "/providers", json=registration)
-    except Refused as refused:
-        # Another worker or an impatient person may have been first.
-        if refused.status != 409:
-            typer.echo(f"The sample API was not registered: {refused}", err=True)
+    except ProblemResponse as error:
+        # Another worker or a user may have been first.
+        if error.status != 409:
+            typer.echo(f"The sample API was not registered: {error}", err=True)
     except CommandFailed as failed:
         typer.echo(f"The sample API was not registered: {failed}", err=True)
 
 
 def text_of(greeting: Welcome) -> str:
-    """The greeting. The key is shown at the first start only; later its file is named."""
+    """Return the text of a greeting. The key is shown at the first start only; later its file is named."""
     base = greeting.address
-    lines = ["", f"  utcp-gateway answers on {base}", f"  Documentation   {base}/docs"]
+    lines = ["", f"  utcp-gateway listens on {base}", f"  Documentation   {base}/docs"]
     if greeting.is_new:
         lines += [
             f"  Admin key       {greeting.key}",
-            f"                  (shown once; kept in {greeting.key_file})",
+            f"                  (shown once; stored in {greeting.key_file})",
         ]
     elif greeting.key_file is not None:
         lines.append(f"  Admin key       in {greeting.key_file}")
     if greeting.key_file is not None:
-        lines += [
-            "  Loopback addresses may be called, because this is the embedded mode.",
-            "",
-            "  Try, in another terminal: search, call, and register an API of your own",
-        ]
+        lines += ["  Loopback addresses may be called, because this is the embedded mode.", ""]
+        if greeting.sample is None:
+            lines.append("  Register an API in another terminal, then search its tools:")
+        else:
+            lines.append("  Try, in another terminal: search, call, and register an API of your own")
         lines += [f"    {command}" for command in _commands(greeting)]
     lines.append("")
     return "\n".join(lines)
 
 
 def _commands(greeting: Welcome) -> list[str]:
-    """The three commands. Options are shown only where the defaults would not find this gateway and key."""
+    """Return commands to copy, with options where the defaults would not find this gateway and key."""
     program = _program()
     options = "" if greeting.local == DEFAULT_URL else f" --url {greeting.local}"
     if greeting.key_file is not None and greeting.key_file.absolute() != Path(".data/admin.key").absolute():
         options += f" --key-file {greeting.key_file}"
+    if greeting.sample is None:
+        return [
+            f"{program} providers add https://api.example.com/openapi.json --name my-api{options}",
+            f'{program} tools search "what it should do"{options}',
+        ]
+    document = greeting.sample["source"]["url"]
     return [
         f'{program} tools search "find a book"{options}',
         f"{program} tools call library.searchBooks q=sea{options}",
-        f"{program} providers add {_document(greeting)} --name my-api{options}",
+        f"{program} providers add {document} --name my-api{options}",
     ]
-
-
-def _document(greeting: Welcome) -> str:
-    """An OpenAPI document to register: that of the sample API, which is there without the internet."""
-    source = (greeting.sample or {}).get("source") or {}
-    return str(source.get("url") or "https://api.example.com/openapi.json")
 
 
 def _program() -> str:

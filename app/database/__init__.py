@@ -1,4 +1,4 @@
-"""PostgreSQL: the engine, sessions, and the one writing transaction of a control-plane request."""
+"""PostgreSQL: the engine, its sessions, and what errors mean."""
 
 import asyncio
 import contextlib
@@ -47,26 +47,27 @@ __all__ = [
 _Row = TypeVar("_Row")
 _Result = TypeVar("_Result")
 
-# With the asking of `presence` less than a second, after which a caller knows that PostgreSQL is away.
-_PATIENCE_SECONDS = 0.2
+# With the probe, less than a second: after that, a request is rejected if PostgreSQL is unavailable.
+_CONNECT_WAIT_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
-# Connection exceptions, and ends of a session by an operator, a crash or a start of the server.
-_LOST = ("08", "57P")
+# SQLSTATE classes: connection exceptions; sessions ended by an operator, a crash or a restart of the server.
+_CONNECTION_LOST_STATES = ("08", "57P")
 _TOO_MANY_CONNECTIONS = "53300"
 
 
 def _json(value: Any) -> str:
-    """The text of a jsonb value; orjson takes a tenth of the standard library's time."""
+    """Return a jsonb value as JSON; orjson takes a tenth of the standard library's time."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
-        # Integers beyond 64 bits, and texts that are no Unicode, which PostgreSQL is to judge.
+        # Integers beyond 64 bits, and texts with lone surrogates, which PostgreSQL is to reject.
         return json.dumps(value)
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether an error means that PostgreSQL is not there (as opposed to a wrong statement, or to a queue in
-    this process: a pool without a free connection says nothing about the server).
+    """Return whether an error means that PostgreSQL is unavailable.
+
+    An error of a statement does not, nor does a timeout of the pool: its connections are in use.
     """
     if isinstance(error, PoolTimeout):
         return False
@@ -78,32 +79,32 @@ def is_away(error: BaseException) -> bool:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether the connection ended while it was used or made; another one may work."""
+    """Return whether a connection was lost while it was used or opened; another one may work."""
     if not isinstance(error, DBAPIError):
         return False
-    return error.connection_invalidated or _state(error).startswith(_LOST)
+    return error.connection_invalidated or _sqlstate(error).startswith(_CONNECTION_LOST_STATES)
 
 
-def _state(error: BaseException) -> str:
-    """The SQLSTATE of an error of PostgreSQL's, or some other text."""
+def _sqlstate(error: BaseException) -> str:
+    """Return the SQLSTATE of an error of PostgreSQL, "None" for another error."""
     return str(getattr(getattr(error, "orig", None), "sqlstate", None))
 
 
 class PoolBusy(Overloaded):
-    """`Overloaded`: PostgreSQL is there, but every connection of this process was in use for too long, or
-    PostgreSQL takes no more of them.
-    """
+    """All connections of this process were in use for too long, or PostgreSQL accepts no more of them."""
 
     def __init__(self) -> None:
         super().__init__("All connections to the database are in use; try again.")
 
 
-class _Lost(Unavailable):
-    """`Unavailable` because of one connection, not of the server."""
+class _ConnectionLost(Unavailable):
+    """`Unavailable` because of a lost connection; the server may be available."""
 
 
 def is_about_a_row(error: DBAPIError) -> bool:
-    """Whether a value was refused: SQLSTATE classes 22 (data) and 54 (limits), or no encoding."""
+    """Return whether a value was rejected: SQLSTATE classes 22 (data) and 54 (limits), or asyncpg could not
+    encode it.
+    """
     if is_away(error):
         return False
     state = getattr(error.orig, "sqlstate", None)
@@ -113,7 +114,11 @@ def is_about_a_row(error: DBAPIError) -> bool:
 async def each_that_can(
     session: AsyncSession, rows: Sequence[_Row], store: Callable[[Sequence[_Row]], Awaitable[None]]
 ) -> list[_Row]:
-    """Stores rows so that one with a value which PostgreSQL refuses loses no other; gives those refused."""
+    """Store rows by `store`, except those that PostgreSQL rejects because of a value; return the rejected
+    rows.
+
+    Each attempt is a savepoint; a rejected batch is halved until single rows remain.
+    """
     if not rows:
         return []
     try:
@@ -132,10 +137,11 @@ async def each_that_can(
 
 @dataclass(slots=True)
 class Database:
-    """One pool per worker. `reading()`, `writing()` and `committing()` are the only ways to a session.
+    """The connection pool of a worker. Sessions are opened only by its methods.
 
-    They raise `Unavailable` within a second where PostgreSQL is away: gone, or silent. While it is there, a
-    connection of a busy pool is waited for longer, and its lack is `PoolBusy`.
+    They raise Unavailable within a second where PostgreSQL cannot be reached or does not respond. While it is
+    available, a connection of an exhausted pool is waited for longer (5 s), and then DatabasePoolExhausted is
+    raised.
     """
 
     dsn: str
@@ -143,9 +149,9 @@ class Database:
     engine: AsyncEngine = field(init=False)
     _sessions: async_sessionmaker[AsyncSession] = field(init=False)
     _committing: async_sessionmaker[AsyncSession] = field(init=False)
-    _presence: Presence = field(init=False)
-    _seen: bool = field(init=False, default=False)
-    _leaving: set[asyncio.Task[None]] = field(init=False, default_factory=set)
+    _probe: Presence = field(init=False)
+    _has_connected: bool = field(init=False, default=False)
+    _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         connect: dict[str, Any] = {
@@ -163,26 +169,24 @@ class Database:
             json_serializer=_json,
             json_deserializer=orjson.loads,
         )
-        event.listen(self.engine.sync_engine, "checkout", _check)
+        event.listen(self.engine.sync_engine, "checkout", _check_connection)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
         autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._committing = async_sessionmaker(autocommit, expire_on_commit=False)
-        self._presence = Presence(self.dsn)
+        self._probe = Presence(self.dsn)
 
     def reading(self) -> AbstractAsyncContextManager[AsyncSession]:
-        """A session for reads; `Unavailable` when PostgreSQL is away."""
+        """Return a session for reads, as a context manager."""
         return self._session(self._sessions)
 
     def committing(self) -> AbstractAsyncContextManager[AsyncSession]:
-        """A session whose statements are transactions of their own, so that each is one round trip;
-        `Unavailable` when PostgreSQL is away.
-        """
+        """Return a session in autocommit mode, as a context manager: each statement is one round trip."""
         return self._session(self._committing)
 
     @asynccontextmanager
     async def _session(self, sessions: async_sessionmaker[AsyncSession]) -> AsyncIterator[AsyncSession]:
         try:
-            session = await self._connected(sessions)
+            session = await self._open_session(sessions)
             try:
                 yield session
             finally:
@@ -190,79 +194,83 @@ class Database:
         except PoolTimeout:
             raise PoolBusy from None
         except (DBAPIError, OSError, TimeoutError) as error:
-            if _state(error) == _TOO_MANY_CONNECTIONS:
+            if _sqlstate(error) == _TOO_MANY_CONNECTIONS:
                 raise PoolBusy from None
             if is_away(error):
-                raise _away(lost=_is_lost(error)) from None
+                raise _unavailable(lost=_is_lost(error)) from None
             raise
 
     async def read(
         self, work: Callable[[AsyncSession], Awaitable[_Result]], *, autocommit: bool = False
     ) -> _Result:
-        """What `work` reads, once more on a fresh connection where the first was lost meanwhile.
+        """Return the result of `work`; retry it once on another connection where the first one was lost.
 
-        A server that ends its sessions (a failover, a pooler, an operator) is there all the same. `work` must
-        have no effects; with `autocommit` its statements are transactions of their own, which saves two round
-        trips. Raises `Unavailable` as `reading` does.
+        A server may end its sessions and remain available (a failover, a pooler, an operator). `work` must
+        have no effects; with `autocommit`, its statements are transactions of their own, which saves two
+        round trips. Raise what `reading` raises.
         """
         sessions = self._committing if autocommit else self._sessions
-        with contextlib.suppress(_Lost):
+        with contextlib.suppress(_ConnectionLost):
             async with self._session(sessions) as session:
                 return await work(session)
         async with self._session(sessions) as session:
             return await work(session)
 
     async def answers(self) -> bool:
-        """Whether PostgreSQL answers, asked beside the pool; whoever asks meanwhile hears the same."""
-        return not self._presence.away and await self._presence.answers()
+        """Return whether PostgreSQL responds on a connection outside the pool; concurrent calls share a
+        probe.
+        """
+        return not self._probe.away and await self._probe.answers()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncSession]:
-        """One transaction: committed when the block ends, rolled back when it raises."""
+        """Open a session with one transaction: committed when the block ends, rolled back when it raises."""
         async with self.reading() as session:
             yield session
             await session.commit()
 
     def connections(self) -> tuple[int, int]:
-        """Connections in use, and open ones that are not."""
+        """Return the numbers of connections in use and of idle ones."""
         pool = self.engine.pool
         assert isinstance(pool, QueuePool)  # noqa: S101 - the kind that create_async_engine makes.
         return pool.checkedout(), pool.checkedin()
 
     async def aclose(self) -> None:
-        """Closes every connection."""
-        await self._presence.aclose()
+        """Close every connection."""
+        await self._probe.aclose()
         await self.engine.dispose()
 
-    async def _connected(self, sessions: async_sessionmaker[AsyncSession]) -> AsyncSession:
-        """A session with a connection that works; where that takes long, PostgreSQL is asked beside it."""
-        if self._presence.away:
-            raise _away()
+    async def _open_session(self, sessions: async_sessionmaker[AsyncSession]) -> AsyncSession:
+        """Return a session with a working connection; where that takes long, probe PostgreSQL meanwhile."""
+        if self._probe.away:
+            raise _unavailable()
         session = sessions()
         getting = asyncio.create_task(session.connection(), name="database-connection")
         try:
-            # The first connection of a process may take its time: nobody waits for an answer yet.
-            patience = _PATIENCE_SECONDS if self._seen else None
-            while not (await asyncio.wait((getting,), timeout=patience))[0]:
-                if not await self._presence.answers():
+            # The first connection of a process may take longer: no request waits for it yet.
+            timeout = _CONNECT_WAIT_SECONDS if self._has_connected else None
+            while not (await asyncio.wait((getting,), timeout=timeout))[0]:
+                if not await self._probe.answers():
                     break
         except asyncio.CancelledError:
-            self._leave(session, getting)
+            self._close_later(session, getting)
             raise
         if getting.done() and getting.exception() is None:
-            self._seen = True
+            self._has_connected = True
             return session
-        self._leave(session, getting)
-        # InvalidRequestError: a new connection, too, was lost before it could be used.
+        self._close_later(session, getting)
+        # InvalidRequestError: a new connection was lost, too, before it could be used.
         if not getting.done():
-            raise _away()
+            raise _unavailable()
         if isinstance(getting.exception(), InvalidRequestError):
-            raise _away(lost=True)
+            raise _unavailable(lost=True)
         getting.result()
         return session
 
-    def _leave(self, session: AsyncSession, getting: "asyncio.Task[Any]") -> None:
-        """Nobody waits for it any more. Cancelling would take as long as what it waits for."""
+    def _close_later(self, session: AsyncSession, getting: "asyncio.Task[Any]") -> None:
+        """Close a session in the background once its connection was opened: cancelling that would take as
+        long.
+        """
 
         async def close() -> None:
             await asyncio.wait((getting,))
@@ -271,20 +279,22 @@ class Database:
             await session.close()
 
         task = asyncio.create_task(close(), name="database-leave")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
-def _check(connection: Any, _record: object, _proxy: object) -> None:
-    """A connection from the pool still works, or is replaced. One round trip, and bounded: SQLAlchemy's own
-    `pool_pre_ping` takes three, and waits as long as for a statement.
+def _check_connection(connection: Any, _record: object, _proxy: object) -> None:
+    """Check that a connection of the pool still works; raise DisconnectionError to have it replaced.
+
+    This is one round trip with a timeout: SQLAlchemy's own `pool_pre_ping` takes three, with the timeout of a
+    statement.
     """
     try:
         connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=_CHECK_SECONDS))
-    # InternalClientError: the connection ended, and its protocol has not yet been told.
+    # InternalClientError: the connection was closed, and asyncpg's protocol has not yet been notified.
     except (OSError, TimeoutError, PostgresError, AsyncpgInterfaceError, InternalClientError) as error:
         raise DisconnectionError from error
 
 
-def _away(*, lost: bool = False) -> Unavailable:
-    return (_Lost if lost else Unavailable)("The database cannot be reached.")
+def _unavailable(*, lost: bool = False) -> Unavailable:
+    return (_ConnectionLost if lost else Unavailable)("The database cannot be reached.")

@@ -1,12 +1,12 @@
-"""Group commit: what arrives while one commit is under way goes into the next one, all together.
+"""Group commit: all items that arrive during one commit are committed together by the next one.
 
-    add() --> waiting --> a batch --> one statement, one commit, on a connection beside the pool
-      '--> Overloaded: the queue is full, or the wait would be longer than the item has time
+    add() --> waiting --> a batch --> one statement, one commit, on a connection outside the pool
+      '--> Overloaded: the queue is full, or the expected wait exceeds the item's time limit
 
-A call that needs a commit must not wait for a connection of the pool: under backlog each would time out just
-before its turn, and each that is cancelled in the middle of a statement costs a connection. Here an item
-whose caller has stopped waiting is dropped before it is sent, a statement that was sent is never cancelled
-for one caller's sake, and the more items wait, the cheaper each is.
+A call that needs a commit must not wait for a connection of the pool: with a backlog, each would time out
+just before its turn, and each that is cancelled during a statement costs a connection. Here, an item whose
+task no longer waits is dropped before it is sent, a statement that was sent is never cancelled because of one
+item, and the more items wait, the less each costs.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from app.errors import Overloaded
 
 _log = structlog.get_logger(__name__)
 
-# Classes of SQLSTATE: connection, read-only or ended transaction (a server that is no primary any more), no
-# resources, operator intervention, system error.
-_AWAY: Final = ("08", "25", "53", "57", "58")
-# The last one: no server of a list takes writes, or the connection is in no state to be used.
-_BROKEN: Final = (OSError, TimeoutError, InterfaceError, InternalClientError)
+# SQLSTATE classes: connection; read-only or ended transaction (the server is no longer the primary);
+# insufficient resources; operator intervention; system error.
+_UNAVAILABLE_STATES: Final = ("08", "25", "53", "57", "58")
+# InternalClientError: no server of a list accepts writes, or the connection is in an unusable state.
+_CONNECTION_ERRORS: Final = (OSError, TimeoutError, InterfaceError, InternalClientError)
 _CONNECT_SECONDS: Final = 5.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
-# The share of the latest batch in the average.
-_WEIGHT: Final = 0.2
+_MIN_BACKOFF, _MAX_BACKOFF = 0.1, 1.0
+# The weight of the latest batch in the moving average.
+_SMOOTHING: Final = 0.2
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class DatabaseAway(Exception):
-    """PostgreSQL cannot be written to. `sent` says that the statement may have been carried out."""
+    """PostgreSQL cannot be written to. `sent` says that the statement may have been executed."""
 
     def __init__(self, *, sent: bool) -> None:
         super().__init__("PostgreSQL cannot be written to.")
@@ -47,11 +47,11 @@ class DatabaseAway(Exception):
 
 
 class CommitConnection:
-    """A connection whose statements are transactions of their own, and so one round trip each.
+    """A connection in autocommit mode: each statement is one transaction and one round trip.
 
-    It is opened when it is first used, and asks for a server that takes writes and for commits that are on
-    disk. While PostgreSQL is away `run` says so at once, and a task connects again. `seconds` is the time
-    limit of a statement, `purpose` what the log calls it.
+    It is opened at first use, to a server that accepts writes, with commits that are flushed to disk. While
+    PostgreSQL is unavailable, `run` raises at once, and a task reconnects. `seconds` is the timeout of a
+    statement, `purpose` is its name in the log.
     """
 
     def __init__(self, dsn: str, *, seconds: float, purpose: str) -> None:
@@ -59,28 +59,27 @@ class CommitConnection:
         self._seconds = seconds
         self._purpose = purpose
         self._connection: Any = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Connects, so that the first call need not; without PostgreSQL it goes on trying."""
+        """Connect, so that the first call need not; without PostgreSQL, retry in the background."""
         try:
             await self._connect(_CONNECT_SECONDS)
         except DatabaseAway:
             self._reconnect_later()
 
     async def run(self, statement: str, *values: Any) -> list[Any]:
-        """The rows of a statement, which must be one that may be carried out twice; statements wait for each
-        other.
+        """Execute a statement and return its rows. It must be idempotent; statements run one after another.
 
-        Raises DatabaseAway, and PostgresError when PostgreSQL rejects the statement or its values.
+        Raise DatabaseUnavailable, and PostgresError when PostgreSQL rejects the statement or its values.
         """
-        async with self._turn:
+        async with self._lock:
             if self._tasks:
                 raise DatabaseAway(sent=False)
             sent = False
             for _ in range(2):
-                # A connection may have ended while nobody looked, and another server may be there at once.
+                # The connection may have been closed while it was idle, and another server may be available.
                 try:
                     return await self._send(statement, values)
                 except DatabaseAway as error:
@@ -92,7 +91,7 @@ class CommitConnection:
             raise DatabaseAway(sent=sent)
 
     async def aclose(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         await end_tasks(self._tasks)
         self._drop()
 
@@ -104,26 +103,26 @@ class CommitConnection:
                     connection = await self._connect(self._seconds)
                 rows: list[Any] = await connection.fetch(statement, *values)
                 return rows
-        except _BROKEN as error:
+        except _CONNECTION_ERRORS as error:
             raise DatabaseAway(sent=connection is not None) from error
         except PostgresError as error:
-            if str(getattr(error, "sqlstate", None)).startswith(_AWAY):
+            if str(getattr(error, "sqlstate", None)).startswith(_UNAVAILABLE_STATES):
                 raise DatabaseAway(sent=True) from error
             raise
 
     async def _connect(self, seconds: float) -> Any:
-        """Raises DatabaseAway whatever the server says, which may have forgotten database or password."""
+        """Connect; raise DatabaseUnavailable for any error, even for a missing database or wrong password."""
         settings = {
             "application_name": "utcp-gateway",
             "synchronous_commit": "on",
-            # A statement that waits for a lock must not be carried out long after it was given up here.
+            # A statement that waits for a lock must not be executed long after its timeout here.
             "statement_timeout": str(int(self._seconds * 1000)),
         }
         try:
             self._connection = await asyncpg.connect(  # type: ignore[no-untyped-call]
                 self._dsn, timeout=seconds, server_settings=settings, target_session_attrs="read-write"
             )
-        except (*_BROKEN, PostgresError) as error:
+        except (*_CONNECTION_ERRORS, PostgresError) as error:
             raise DatabaseAway(sent=False) from error
         return self._connection
 
@@ -138,25 +137,26 @@ class CommitConnection:
 
     async def _reconnect(self) -> None:
         _log.warning("calls are rejected: PostgreSQL cannot be written to", purpose=self._purpose)
-        pause = _FIRST_PAUSE
+        pause = _MIN_BACKOFF
         while True:
             try:
                 await self._connect(_CONNECT_SECONDS)
                 break
             except DatabaseAway:
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                pause = min(pause * 2, _MAX_BACKOFF)
         _log.info("PostgreSQL can be written to again", purpose=self._purpose)
         self._tasks.clear()
 
 
 class CommitQueue(Generic[Item, Result]):
-    """Items that wait for a commit; one batch at a time, in the order in which they came.
+    """A queue of items to be committed: one batch at a time, in the order of arrival.
 
-    `commit` takes a batch and gives a result for each item; where it raises, each gets `failed`. A batch has
-    at most `max_batch` items and, beyond the first, `max_bytes` by `weigh`. Where `max_waiting` items wait,
-    one that has a time limit is rejected; `rejected` counts them since the start. `abandoned` is told the
-    result of an item whose caller stopped waiting while it was being committed.
+    `commit` takes a batch and returns a result for each item; where it raises, each gets `failed`. A batch
+    has at most `max_batch` items and, beyond the first, `max_bytes` as measured by `weigh`. While
+    `max_waiting` items wait, further ones with a time limit are rejected; `rejected` counts them since the
+    start. `abandoned` is called with an item and its result where its task stopped waiting while it was being
+    committed.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class CommitQueue(Generic[Item, Result]):
         self._commit = commit
         self._failed = failed
         self._max_batch, self._max_waiting, self._max_bytes = max_batch, max_waiting, max_bytes
-        self._weigh = weigh
+        self._size_of = weigh
         self._abandoned = abandoned
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
@@ -183,20 +183,20 @@ class CommitQueue(Generic[Item, Result]):
         self.rejected = 0
 
     def __len__(self) -> int:
-        """Items that wait or are being committed."""
+        """Return the number of items that wait or are being committed."""
         return len(self._waiting) + self._sent
 
     @property
     def waiting(self) -> int:
-        """Items that are in no batch yet."""
+        """The number of items that are in no batch yet."""
         return len(self._waiting)
 
     def add(self, item: Item, *, seconds: float | None = None) -> "asyncio.Future[Result]":
-        """The result of an item, as soon as it is committed; the future raises nothing.
+        """Queue an item; return a future with its result once it is committed, which raises nothing.
 
-        `seconds` is how long the caller will wait: Overloaded is raised where that would be too short, or too
-        many items wait. Without it an item is always taken. To cancel the future is to stop waiting: an item
-        that was not sent is dropped then. Where `abandoned` must hear of it, call `withdraw` instead.
+        `seconds` is how long the caller will wait: raise Overloaded where the expected wait is longer, or too
+        many items wait. Without it, an item is always accepted. To stop waiting, cancel the future: an item
+        that was not sent is then dropped. Where `abandoned` must be called for it, call `withdraw` instead.
         """
         loop = asyncio.get_running_loop()
         if seconds is not None and self._task is not None:
@@ -213,11 +213,10 @@ class CommitQueue(Generic[Item, Result]):
         return future
 
     def withdraw(self, item: Item, future: "asyncio.Future[Result]") -> None:
-        """The caller of `add` stops waiting: an item that was not sent is dropped, and `abandoned` is told
-        the result of one that was.
+        """Stop waiting for an item: drop it if it was not sent; else `abandoned` is called with its result.
 
-        A cancellation or timeout may come after the result was set and before the caller's task goes on: the
-        future is done then, and the caller does not know its result.
+        A cancellation or timeout may occur after the result was set and before the waiting task resumes: the
+        future is then done, though the task did not get its result.
         """
         if not future.done():
             future.cancel()
@@ -225,30 +224,30 @@ class CommitQueue(Generic[Item, Result]):
             self._abandoned(item, future.result())
 
     async def settle(self) -> None:
-        """Waits until everything that was added has been committed, or could not be."""
+        """Wait until every queued item has been committed or has failed."""
         while self._task is not None:
             await asyncio.wait({self._task})
 
     def _expected(self, now: float) -> float:
-        """Seconds until an item that comes now is committed: the rest of the batch under way, then its own.
+        """Return the expected seconds until an item added now is committed: the current batch, then its own.
 
-        A batch that takes longer than usual is taken to need as long again as it is late. Nothing is added to
-        that: many items in a batch cost little more than one, and while commits are slow for everybody, those
-        that are let in must not come one by one.
+        A batch that is late is expected to take as long again as it is late. The number of items is not
+        considered: a large batch costs little more than one item, and while commits are slow, items should
+        not be admitted one by one.
         """
         age = now - self._began if self._began else 0.0
         batches = len(self._waiting) // self._max_batch + 1
         return abs(self._average - age) + batches * self._average
 
     def _batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
-        """The next items; those that nobody waits for any more are dropped."""
+        """Remove and return the next batch; drop the items whose future was cancelled."""
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
         size = 0
         for taken, one in enumerate(self._waiting):
             if one[1].cancelled():
                 continue
-            if self._weigh is not None:
-                size += self._weigh(one[0])
+            if self._size_of is not None:
+                size += self._size_of(one[0])
             if len(batch) == self._max_batch or (batch and size > self._max_bytes > 0):
                 del self._waiting[:taken]
                 return batch
@@ -268,18 +267,20 @@ class CommitQueue(Generic[Item, Result]):
                 try:
                     results = await self._commit([item for item, _ in batch])
                     if any(result is not self._failed for result in results):
-                        self._average += _WEIGHT * (loop.time() - self._began - self._average)
+                        self._average += _SMOOTHING * (loop.time() - self._began - self._average)
                 except DatabaseAway:
                     pass
-                except Exception:  # noqa: BLE001 - the callers that wait must hear of it.
+                except Exception:  # noqa: BLE001 - the waiting calls get `failed`.
                     _log.exception("a batch could not be committed")
                 finally:
                     self._began, self._sent = 0.0, 0
-                    self._tell(batch, results)
+                    self._set_results(batch, results)
         finally:
             self._task = None
 
-    def _tell(self, batch: list[tuple[Item, "asyncio.Future[Result]"]], results: Sequence[Result]) -> None:
+    def _set_results(
+        self, batch: list[tuple[Item, "asyncio.Future[Result]"]], results: Sequence[Result]
+    ) -> None:
         for (item, future), result in zip(batch, results, strict=True):
             if not future.done():
                 future.set_result(result)

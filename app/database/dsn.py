@@ -1,4 +1,4 @@
-"""The spellings of a DSN that SQLAlchemy and asyncpg understand."""
+"""Conversion of a PostgreSQL DSN to the forms of SQLAlchemy and asyncpg, and its validation."""
 
 import inspect
 from typing import Any, Final
@@ -10,14 +10,14 @@ from sqlalchemy.exc import ArgumentError
 
 _ASYNCPG = "postgresql+asyncpg"
 _SCHEMES: Final = ("postgresql", "postgres", _ASYNCPG)
-# Those of SQLAlchemy's own beside those of asyncpg.
+# The options of asyncpg, and those that SQLAlchemy adds.
 _OPTIONS: Final = frozenset(inspect.signature(asyncpg.connect).parameters) | {
     "async_fallback", "prepared_statement_cache_size", "prepared_statement_name_func",
 }  # fmt: skip
 
 
 def sqlalchemy_url(dsn: str) -> str:
-    """Any spelling of a PostgreSQL DSN as SQLAlchemy's asyncpg one (`sslmode` becomes `ssl`)."""
+    """Return a PostgreSQL DSN as the URL of SQLAlchemy's asyncpg dialect (`sslmode` becomes `ssl`)."""
     parts = urlsplit(dsn)
     query = [("ssl" if key == "sslmode" else key, value) for key, value in parse_qsl(parts.query)]
     rest = urlunsplit(("", parts.netloc, parts.path, urlencode(query, safe="/,:"), ""))
@@ -26,12 +26,12 @@ def sqlalchemy_url(dsn: str) -> str:
 
 
 def asyncpg_dsn(dsn: str) -> str:
-    """The same server for asyncpg itself (LISTEN needs a bare connection)."""
+    """Return a PostgreSQL DSN in the form of asyncpg itself (LISTEN needs a bare connection)."""
     return sqlalchemy_url(dsn).replace(_ASYNCPG, "postgresql", 1).replace("ssl=", "sslmode=", 1)
 
 
 def check_dsn(dsn: str) -> None:
-    """Raise ValueError, which holds no part of a password, for a DSN that no connection can be made with."""
+    """Raise ValueError, without any part of a password, for a DSN that cannot be used to connect."""
     how = "give postgresql://user:password@host:port/database, with special characters percent-encoded"
     try:
         scheme = urlsplit(dsn).scheme
@@ -39,10 +39,10 @@ def check_dsn(dsn: str) -> None:
         dialect: Any = url.get_dialect()
         _, options = dialect().create_connect_args(url)
     except (ArgumentError, ValueError):
-        # What these say may be a part of a password that has a `/` or an `@` in it.
+        # Their messages may contain a part of a password that has a `/` or an `@` in it.
         raise ValueError(f"DATABASE_URL cannot be read: {how}.") from None
     if scheme not in _SCHEMES:
-        raise ValueError(f"DATABASE_URL is not one of PostgreSQL: {how}.")
+        raise ValueError(f"DATABASE_URL is not a PostgreSQL URL: {how}.")
     for name in options:
         if name not in _OPTIONS:
             raise ValueError(

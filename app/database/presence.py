@@ -1,4 +1,4 @@
-"""Whether PostgreSQL is there at all: asked beside the pool."""
+"""A health probe of PostgreSQL on a connection outside the pool."""
 
 import asyncio
 import time
@@ -8,56 +8,56 @@ from asyncpg.exceptions import InterfaceError, PostgresError, TooManyConnections
 
 from app.database.dsn import asyncpg_dsn
 
-_ASKING_SECONDS = 0.7
+_PROBE_SECONDS = 0.7
 _LATE_SECONDS = 0.05
-# After a silence, callers are told so without asking again for this long.
-_AWAY_SECONDS = 0.5
+# After a failed probe, PostgreSQL counts as unavailable for so long without another probe.
+_UNAVAILABLE_SECONDS = 0.5
 
 
 class Presence:
-    """Whether PostgreSQL answers: asked when a connection is long in coming, once for all who wait.
+    """Whether PostgreSQL responds: probed when a connection of the pool takes long, once for all that wait.
 
-    A server that is away in the sense of a black hole answers nothing for as long as one waits, while a pool
-    that is busy gives a connection soon. The difference is found out on a connection beside the pool.
+    A black-holed server never responds, while an exhausted pool returns a connection soon. A connection
+    outside the pool distinguishes these.
     """
 
     def __init__(self, dsn: str) -> None:
         self._dsn = asyncpg_dsn(dsn)
-        self._asking: asyncio.Task[bool] | None = None
-        self._away_until = 0.0
+        self._probing: asyncio.Task[bool] | None = None
+        self._unavailable_until = 0.0
 
     @property
     def away(self) -> bool:
-        """It did not answer a moment ago."""
-        return time.monotonic() < self._away_until
+        """Whether the latest probe failed, within the last half second."""
+        return time.monotonic() < self._unavailable_until
 
     async def answers(self) -> bool:
-        """Asks, or waits for the answer that others wait for."""
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask(), name="database-presence")
-        return await asyncio.shield(self._asking)
+        """Return whether PostgreSQL responds; start a probe, or wait for the one in progress."""
+        if self._probing is None:
+            self._probing = asyncio.create_task(self._probe(), name="database-presence")
+        return await asyncio.shield(self._probing)
 
-    async def _ask(self) -> bool:
-        until = time.monotonic() + _ASKING_SECONDS
+    async def _probe(self) -> bool:
+        until = time.monotonic() + _PROBE_SECONDS
         try:
-            async with asyncio.timeout(_ASKING_SECONDS):
-                connection = await asyncpg.connect(self._dsn, timeout=_ASKING_SECONDS)  # type: ignore[no-untyped-call]
+            async with asyncio.timeout(_PROBE_SECONDS):
+                connection = await asyncpg.connect(self._dsn, timeout=_PROBE_SECONDS)  # type: ignore[no-untyped-call]
             connection.terminate()
         except TooManyConnectionsError:
-            # Who says that has too many clients, and is there.
+            # The server responded: it has too many clients.
             return True
         except (OSError, TimeoutError, PostgresError, InterfaceError) as error:
             if isinstance(error, TimeoutError) and time.monotonic() > until + _LATE_SECONDS:
-                # This process was late itself, and cannot tell whose silence it was.
+                # This process itself was late, so the timeout proves nothing.
                 return True
-            self._away_until = time.monotonic() + _AWAY_SECONDS
+            self._unavailable_until = time.monotonic() + _UNAVAILABLE_SECONDS
             return False
         finally:
-            self._asking = None
+            self._probing = None
         return True
 
     async def aclose(self) -> None:
-        """Stops asking."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        """Cancel the probe in progress."""
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The schema: which one a database has, and how it is brought to ours."""
+"""The database schema: its revision, and its migration."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from app.database.dsn import sqlalchemy_url
 
 
 def _migrations_folder() -> Path:
-    """`migrations/` of the checkout, or its copy inside the installed wheel."""
+    """Return `migrations/` of the checkout, or its copy inside the installed wheel."""
     package = Path(__file__).parents[1]
     installed = package / "_migrations"
     return installed if installed.is_dir() else package.parent / "migrations"
@@ -29,14 +29,14 @@ def _alembic() -> Config:
 
 
 class SchemaError(Exception):
-    """The schema cannot be brought where it was asked to go; the text is a sentence."""
+    """The schema cannot be migrated as requested; the text is a sentence for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaMove:
-    """The way from one revision to another, None being the empty schema; told by the chain of migrations.
+    """The migrations from one revision to another, None being the empty schema.
 
-    `applied` are those to go up, `reverted` those to go down, in order, each as `0007: What it does.`
+    `applied` are the upgrades, `reverted` the downgrades, in their order, each as `0007: What it does.`
     """
 
     current: str | None
@@ -46,7 +46,7 @@ class SchemaMove:
 
 
 async def schema_state(dsn: str) -> Literal["current", "empty", "older than this version", "unknown"]:
-    """How the database's schema compares with this version's migrations."""
+    """Return how the database's schema compares with the migrations of this version."""
     heads = await _heads(dsn)
     script = ScriptDirectory.from_config(_alembic())
     if set(heads) == set(script.get_heads()):
@@ -58,18 +58,18 @@ async def schema_state(dsn: str) -> Literal["current", "empty", "older than this
 
 
 async def schema_move(dsn: str, revision: str) -> SchemaMove:
-    """What `migrate` to `revision` would do; raises SchemaError as it does."""
+    """Return what `migrate` to `revision` would do; raise SchemaError as it does."""
     return _move(await _heads(dsn), revision)
 
 
 async def migrate(dsn: str, *, revision: str = "head", reverts: bool = False) -> SchemaMove:
-    """Brings the schema to `revision` and gives the way there; the whole of it is one transaction.
+    """Migrate the schema to `revision` in one transaction, and return the migrations that were run.
 
-    `revision` is `head`, `base`, an id or the beginning of one, or steps from here (`-1`, `+2`). The chain of
-    migrations tells whether it lies above the schema's own or below. Down, which drops columns and tables, it
-    goes with `reverts` only. Raises SchemaError for that, and for revisions that this version does not have.
+    `revision` is `head`, `base`, an id or its beginning, or relative (`-1`, `+2`). Downgrades, which drop
+    columns and tables, need `reverts`: else raise SchemaError, as for revisions that this version does not
+    have.
 
-    An advisory lock makes replicas that start together wait for one another.
+    An advisory lock serialises replicas that start together.
     """
     config = _alembic()
 
@@ -78,7 +78,7 @@ async def migrate(dsn: str, *, revision: str = "head", reverts: bool = False) ->
         config.attributes["connection"] = connection
         move = _move(MigrationContext.configure(connection).get_current_heads(), revision)
         if move.reverted and not reverts:
-            raise SchemaError(f"The revision {revision} lies below the schema's own, {move.current}.")
+            raise SchemaError(f"The revision {revision} is older than that of the schema, {move.current}.")
         if move.reverted:
             command.downgrade(config, move.target or "base")
         elif move.applied:
@@ -114,7 +114,7 @@ def _move(heads: tuple[str, ...], revision: str) -> SchemaMove:
     if unknown:
         raise SchemaError(
             f"The database's schema is at revision {unknown[0]}, which this version does not have: "
-            "another version of the gateway made it."
+            "it is that of another version of the gateway."
         )
     here = max((chain.index(head) + 1 for head in heads), default=0)
     there = _position(revision, chain, here)
@@ -127,7 +127,7 @@ def _move(heads: tuple[str, ...], revision: str) -> SchemaMove:
 
 
 def _position(revision: str, chain: list[str], here: int) -> int:
-    """How many migrations of the chain a revision has behind it, itself included."""
+    """Return the position of a revision in the chain of migrations, counted from 1; 0 for `base`."""
     if revision in ("head", "heads"):
         return len(chain)
     if revision == "base":
@@ -136,7 +136,7 @@ def _position(revision: str, chain: list[str], here: int) -> int:
         there = here + int(revision)
         if not 0 <= there <= len(chain):
             raise SchemaError(
-                f"There are no {revision} revisions from here: {here} lie below, {len(chain) - here} above."
+                f"The revision {revision} does not exist: {here} precede this, {len(chain) - here} follow."
             )
         return there
     found = [number for number, name in enumerate(chain, 1) if name.startswith(revision)]

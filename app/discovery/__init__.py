@@ -1,4 +1,4 @@
-"""Discovery for UTCP clients: manuals as prepared bytes."""
+"""The HTTP resource `/utcp`: manuals for UTCP clients, rendered ahead of requests."""
 
 from fastapi import FastAPI
 

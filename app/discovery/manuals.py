@@ -1,4 +1,4 @@
-"""The manuals of this worker: each tool is rendered once for each version, and again when it has changed."""
+"""The manuals of this worker: each tool is rendered once per UTCP version, and again when it has changed."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,51 +12,56 @@ from sqlmodel import col
 
 from app.catalog.feed import Change
 from app.database import Database
+from app.discovery.provider_manuals import ManualSelection, ProviderManual, Representation, compose
 from app.discovery.rendering import Renderer
-from app.discovery.shelves import Representation, Shelf, Wanted, compose
 from app.models import TENANT, Provider
 from app.security.principal import Principal
 from app.utcp.render import ManualVersion
 
 _VERSIONS: Final[tuple[ManualVersion, ...]] = (0, 1)
-_MOST_BYTES: Final = 128 << 20
-_MOST_KEPT: Final = 64
-# Of one provider; beyond these all of its tools are looked at.
-_MOST_MARKED: Final = 1_000
+_MAX_CACHE_BYTES: Final = 128 << 20
+_MAX_CACHED: Final = 64
+# Changed tools remembered per provider; beyond this number all tools of the provider are checked.
+_MAX_MARKED: Final = 1_000
 # Below this, composing in a thread costs more than composing.
-_SMALL: Final = 50
+_COMPOSE_INLINE_MAX: Final = 50
 
 _Key = tuple[UUID, ManualVersion]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A representation, what it was put together from, and when that was known to be current."""
+class _CachedManual:
+    """A manual, the provider manuals it was composed of, and the generation at which these were current."""
 
     representation: Representation
-    shelves: tuple[Shelf, ...]
+    provider_manuals: tuple[ProviderManual, ...]
     generation: int
 
 
 class Manuals:
-    """Make it with the public address and the gateway's identity, and subscribe `on_changes` to the feed
-    before that starts.
+    """Composes and caches manuals of what a principal may call.
+
+    `base_url` is the gateway's public address; `identity` names this gateway in call templates, so that
+    gateways do not call each other in a circle. Subscribe `on_changes` to the change feed before the feed
+    starts.
     """
 
     def __init__(self, database: Database, *, base_url: str, identity: str = "") -> None:
         self._database = database
         self._renderer = Renderer(database, base_url=base_url, identity=identity)
-        self._shelves: dict[_Key, Shelf] = {}
+        self._provider_manuals: dict[_Key, ProviderManual] = {}
         self._stale: dict[_Key, set[UUID] | None] = {}
-        """Tools that may have changed on a shelf; None: any."""
-        self._at_work: set[_Key] = set()
+        """Tools of a provider manual that may have changed; None: any of them."""
+        self._rendering: set[_Key] = set()
         self._names: list[tuple[str, UUID]] | None = None
-        self._kept: OrderedDict[Any, _Kept] = OrderedDict()
+        self._cache: OrderedDict[Any, _CachedManual] = OrderedDict()
         self._generation = 0
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def on_changes(self, changes: list[Change]) -> None:
-        """Marks what the changes touch, to be looked at when next asked for; a subscriber of the feed."""
+        """Mark what the changes affect, to be rendered again at the next request; a subscriber of the
+        feed.
+        """
         relevant = [change for change in changes if change.kind in ("all", "provider", "tool")]
         if not relevant:
             return
@@ -64,61 +69,67 @@ class Manuals:
         self._names = None
         for change in relevant:
             if change.provider_id is None:
-                self._stale = dict.fromkeys({*self._shelves, *self._at_work})
+                self._stale = dict.fromkeys({*self._provider_manuals, *self._rendering})
                 return
             for version in _VERSIONS:
                 self._mark((change.provider_id, version), change.tool_id)
 
     def _mark(self, key: _Key, tool: UUID | None) -> None:
-        if key not in self._shelves and key not in self._at_work:
+        if key not in self._provider_manuals and key not in self._rendering:
             return
         marked = self._stale.setdefault(key, set())
-        if marked is not None and tool is not None and len(marked) < _MOST_MARKED:
+        if marked is not None and tool is not None and len(marked) < _MAX_MARKED:
             marked.add(tool)
         else:
             self._stale[key] = None
 
     async def manual(
-        self, wanted: Wanted, *, principal: Principal, compressed: bool = False
+        self, selection: ManualSelection, *, principal: Principal, compressed: bool = False
     ) -> Representation:
-        """The manual of what the principal may call. Raises Unavailable."""
-        key = (wanted.version, wanted.provider, wanted.tag, principal.providers, principal.tags)
-        kept = self._kept.get(key) if wanted.matching is None else None
-        if kept is not None and kept.generation == self._generation:
-            self._kept.move_to_end(key)
-            found = kept.representation
+        """Return the manual of the selected tools that the principal may call; with `compressed`, make sure
+        that its gzip form is at hand. Raises Unavailable.
+        """
+        key = (selection.version, selection.provider, selection.tag, principal.providers, principal.tags)
+        cached = self._cache.get(key) if selection.matching is None else None
+        if cached is not None and cached.generation == self._generation:
+            self._cache.move_to_end(key)
+            found = cached.representation
         else:
             generation = self._generation
-            shelves = await self._read(wanted, principal)
-            if kept is not None and _same(kept.shelves, shelves):
-                found = kept.representation
-            elif sum(len(shelf.tools) for shelf in shelves) <= _SMALL:
-                found = compose(shelves, wanted=wanted, principal=principal)
+            provider_manuals = await self._read(selection, principal)
+            if cached is not None and _same(cached.provider_manuals, provider_manuals):
+                found = cached.representation
+            elif (
+                sum(len(provider_manual.tools) for provider_manual in provider_manuals) <= _COMPOSE_INLINE_MAX
+            ):
+                found = compose(provider_manuals, selection=selection, principal=principal)
             else:
-                found = await asyncio.to_thread(compose, shelves, wanted=wanted, principal=principal)
-            if wanted.matching is None:
-                self._keep(key, _Kept(found, shelves, generation))
+                found = await asyncio.to_thread(
+                    compose, provider_manuals, selection=selection, principal=principal
+                )
+            if selection.matching is None:
+                self._store(key, _CachedManual(found, provider_manuals, generation))
         if compressed and not found.is_compressed:
             await asyncio.to_thread(found.compressed)
         return found
 
-    async def _read(self, wanted: Wanted, principal: Principal) -> tuple[Shelf, ...]:
-        """The shelves in question, by provider name; those that are missing or stale are rendered."""
-        async with self._turn:
+    async def _read(self, selection: ManualSelection, principal: Principal) -> tuple[ProviderManual, ...]:
+        """Return the selected provider manuals, by provider name; render those that are missing or stale."""
+        async with self._lock:
             names = {
                 provider: name
                 for name, provider in await self._providers()
-                if wanted.provider in (None, name)
+                if selection.provider in (None, name)
                 and (principal.providers is None or name in principal.providers)
             }
-            keys = [(provider, wanted.version) for provider in names]
-            missing = [key for key in keys if key not in self._shelves]
+            keys = [(provider, selection.version) for provider in names]
+            missing = [key for key in keys if key not in self._provider_manuals]
             for key in keys:
-                if key in self._stale and key in self._shelves:
-                    await self._look_at(key)
+                if key in self._stale and key in self._provider_manuals:
+                    await self._refresh(key)
             if missing:
                 await self._fill(missing, names)
-            return tuple(self._shelves[key] for key in keys if key in self._shelves)
+            return tuple(self._provider_manuals[key] for key in keys if key in self._provider_manuals)
 
     async def _providers(self) -> list[tuple[str, UUID]]:
         if self._names is not None:
@@ -135,41 +146,47 @@ class Manuals:
         return names
 
     def _forget(self, existing: Collection[UUID]) -> None:
-        for key in [key for key in self._shelves if key[0] not in existing]:
-            del self._shelves[key]
+        for key in [key for key in self._provider_manuals if key[0] not in existing]:
+            del self._provider_manuals[key]
             self._stale.pop(key, None)
 
     async def _fill(self, keys: list[_Key], names: dict[UUID, str]) -> None:
-        """Renders whole providers; what changes meanwhile stays marked, and is looked at again."""
-        self._at_work.update(keys)
+        """Render all tools of some providers; tools that change meanwhile stay marked and are rendered
+        again.
+        """
+        self._rendering.update(keys)
         try:
             version = keys[0][1]
             made = await self._renderer.providers({key[0]: names[key[0]] for key in keys}, version)
-            self._shelves |= {(provider, version): shelf for provider, shelf in made.items()}
+            self._provider_manuals |= {
+                (provider, version): provider_manual for provider, provider_manual in made.items()
+            }
         finally:
-            self._at_work.difference_update(keys)
+            self._rendering.difference_update(keys)
             for key in keys:
-                if key not in self._shelves:
+                if key not in self._provider_manuals:
                     self._stale.pop(key, None)
 
-    async def _look_at(self, key: _Key) -> None:
-        """Renders what has changed on a shelf; one on which nothing has stays the same object."""
+    async def _refresh(self, key: _Key) -> None:
+        """Render what has changed in a provider manual; where nothing has, it stays the same object."""
         marked = self._stale.pop(key)
         try:
-            self._shelves[key] = await self._renderer.renewed(self._shelves[key], key, marked)
+            self._provider_manuals[key] = await self._renderer.refreshed(
+                self._provider_manuals[key], key, marked
+            )
         except BaseException:
             self._stale[key] = None
             raise
 
-    def _keep(self, key: Any, kept: _Kept) -> None:
-        self._kept[key] = kept
-        self._kept.move_to_end(key)
-        size = sum(kept.representation.size for kept in self._kept.values())
-        while len(self._kept) > 1 and (len(self._kept) > _MOST_KEPT or size > _MOST_BYTES):
-            _, oldest = self._kept.popitem(last=False)
+    def _store(self, key: Any, cached: _CachedManual) -> None:
+        self._cache[key] = cached
+        self._cache.move_to_end(key)
+        size = sum(cached.representation.size for cached in self._cache.values())
+        while len(self._cache) > 1 and (len(self._cache) > _MAX_CACHED or size > _MAX_CACHE_BYTES):
+            _, oldest = self._cache.popitem(last=False)
             size -= oldest.representation.size
 
 
-def _same(held: tuple[Shelf, ...], now: Iterable[Shelf]) -> bool:
+def _same(held: tuple[ProviderManual, ...], now: Iterable[ProviderManual]) -> bool:
     now = tuple(now)
     return len(held) == len(now) and all(one is other for one, other in zip(held, now, strict=True))

@@ -1,4 +1,6 @@
-"""Reads tools and renders them for manuals: a provider's at first, later only those that have changed."""
+"""Reads tools and renders them for manuals: at first all of a provider, later only those that have
+changed.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
@@ -8,61 +10,65 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, func, select
 from sqlmodel import col
 
-from app.catalog.tools import is_enabled, stamp, tool_select, view
+from app.catalog.tools import is_enabled, tool_select, tool_view, version_stamp
 from app.database import Database
-from app.discovery.shelves import Prepared, Shelf, prepare
+from app.discovery.provider_manuals import ProviderManual, RenderedTool, render_tools
 from app.models import TENANT, Override, Provider, Tool
 from app.utcp.render import ManualVersion
 
-# Tools rendered in one go of a thread.
+# Tools rendered by one call in a thread.
 _BATCH: Final = 100
 _STAMPS_AT_ONCE: Final = 1_000
-# More tools than this are read as all of the provider.
-_MOST_NAMED: Final = 1_000
+# Up to this many tools are read by id; for more, all tools of the provider are read.
+_MAX_NAMED: Final = 1_000
 
 
 def _stamp() -> ColumnElement[Any]:
-    """Changes with what a manual shows of a tool: its version, the override's row, the provider's tags."""
-    return stamp(col(Tool.version), func.array_to_string(col(Provider.tags), ","))
+    """Return a text that changes whenever a manual's entry of the tool may: with its version, its override,
+    or its provider's tags.
+    """
+    return version_stamp(col(Tool.version), func.array_to_string(col(Provider.tags), ","))
 
 
 class Renderer:
-    """Makes shelves, in threads and in small batches; `base_url` is where tools are called."""
+    """Renders provider manuals, in threads and small batches; `base_url` is where tools are called."""
 
     def __init__(self, database: Database, *, base_url: str, identity: str = "") -> None:
         self._database = database
         self._base_url = base_url
         self._identity = identity
 
-    async def providers(self, names: dict[UUID, str], version: ManualVersion) -> dict[UUID, Shelf]:
-        """The shelves of providers by id. Raises Unavailable."""
+    async def providers(self, names: dict[UUID, str], version: ManualVersion) -> dict[UUID, ProviderManual]:
+        """Return the rendered manuals of providers by id; `names` maps ids to names. Raises Unavailable."""
         found = await self._rendered(col(Tool.provider_id).in_(names), version)
-        shelves: dict[UUID, list[Prepared]] = {provider: [] for provider in names}
+        provider_manuals: dict[UUID, list[RenderedTool]] = {provider: [] for provider in names}
         for tool in found:
-            shelves[tool.provider_id].append(tool)
+            provider_manuals[tool.provider_id].append(tool)
         return {
-            provider: await asyncio.to_thread(_shelf, names[provider], tools)
-            for provider, tools in shelves.items()
+            provider: await asyncio.to_thread(_provider_manual, names[provider], tools)
+            for provider, tools in provider_manuals.items()
         }
 
-    async def renewed(
-        self, shelf: Shelf, key: tuple[UUID, ManualVersion], marked: Collection[UUID] | None
-    ) -> Shelf:
-        """The shelf with what has changed of the `marked` tools (None: of all); itself if nothing has.
-
-        Raises Unavailable.
+    async def refreshed(
+        self,
+        provider_manual: ProviderManual,
+        key: tuple[UUID, ManualVersion],
+        marked: Collection[UUID] | None,
+    ) -> ProviderManual:
+        """Return the provider manual with those of the `marked` tools (None: of all tools) rendered again
+        that have changed; the same object where none has. Raises Unavailable.
         """
         provider, version = key
         stamps = await self._stamps(provider, marked)
-        kept, wanted = await asyncio.to_thread(_sorted_out, shelf, stamps, marked)
-        made: list[Prepared] = []
-        if len(wanted) > _MOST_NAMED:
-            made = await self._rendered(col(Tool.provider_id) == provider, version, only=wanted)
-        elif wanted:
-            made = await self._rendered(col(Tool.id).in_(wanted), version)
-        if not made and len(kept) == len(shelf.tools):
-            return shelf
-        return await asyncio.to_thread(_shelf, shelf.provider, [*kept, *made])
+        unchanged, changed = await asyncio.to_thread(_partition, provider_manual, stamps, marked)
+        rendered: list[RenderedTool] = []
+        if len(changed) > _MAX_NAMED:
+            rendered = await self._rendered(col(Tool.provider_id) == provider, version, only=changed)
+        elif changed:
+            rendered = await self._rendered(col(Tool.id).in_(changed), version)
+        if not rendered and len(unchanged) == len(provider_manual.tools):
+            return provider_manual
+        return await asyncio.to_thread(_provider_manual, provider_manual.provider, [*unchanged, *rendered])
 
     async def _stamps(self, provider: UUID, marked: Collection[UUID] | None) -> dict[UUID, str]:
         statement = (
@@ -83,35 +89,35 @@ class Renderer:
 
     async def _rendered(
         self, where: ColumnElement[bool], version: ManualVersion, *, only: Collection[UUID] | None = None
-    ) -> list[Prepared]:
+    ) -> list[RenderedTool]:
         statement = tool_select().add_columns(_stamp()).where(where, is_enabled())
-        made: list[Prepared] = []
+        rendered: list[RenderedTool] = []
         async with self._database.reading() as session:
             stream = await session.stream(statement.execution_options(yield_per=_BATCH))
             async for rows in stream.partitions(_BATCH):
                 chosen = rows if only is None else [row for row in rows if row.id in only]
-                made += await asyncio.to_thread(self._prepare, chosen, version)
-        return made
+                rendered += await asyncio.to_thread(self._render, chosen, version)
+        return rendered
 
-    def _prepare(self, rows: Sequence[Any], version: ManualVersion) -> list[Prepared]:
+    def _render(self, rows: Sequence[Any], version: ManualVersion) -> list[RenderedTool]:
         stamps = {row.id: row.stamp for row in rows}
-        views = [view(row) for row in rows]
-        return prepare(
+        views = [tool_view(row) for row in rows]
+        return render_tools(
             views, version=version, base_url=self._base_url, stamps=stamps, identity=self._identity
         )
 
 
-def _sorted_out(
-    shelf: Shelf, stamps: dict[UUID, str], marked: Collection[UUID] | None
-) -> tuple[list[Prepared], set[UUID]]:
-    """The tools of a shelf that stay as they are, and the ids of those to be rendered."""
-    kept = [
+def _partition(
+    provider_manual: ProviderManual, stamps: dict[UUID, str], marked: Collection[UUID] | None
+) -> tuple[list[RenderedTool], set[UUID]]:
+    """Return the tools of a provider manual that are unchanged, and the ids of those to be rendered."""
+    unchanged = [
         tool
-        for tool in shelf.tools
+        for tool in provider_manual.tools
         if (marked is not None and tool.tool_id not in marked) or stamps.get(tool.tool_id) == tool.stamp
     ]
-    return kept, stamps.keys() - {tool.tool_id for tool in kept}
+    return unchanged, stamps.keys() - {tool.tool_id for tool in unchanged}
 
 
-def _shelf(provider: str, tools: Iterable[Prepared]) -> Shelf:
-    return Shelf(provider, tuple(sorted(tools, key=lambda tool: tool.name)))
+def _provider_manual(provider: str, tools: Iterable[RenderedTool]) -> ProviderManual:
+    return ProviderManual(provider, tuple(sorted(tools, key=lambda tool: tool.name)))

@@ -11,7 +11,7 @@ from app.access import anonymous_if
 from app.dependencies import UsesDatabase
 from app.discovery.direct import DirectManuals
 from app.discovery.manuals import Manuals
-from app.discovery.shelves import Representation, Wanted
+from app.discovery.provider_manuals import ManualSelection, Representation
 from app.errors import LoopDetected, NotFound, Unauthenticated
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
@@ -25,32 +25,36 @@ from app.utcp.render import ManualVersion
 
 router = APIRouter()
 
-_EVERY: Final = "|".join(sorted(PROTOCOLS))
-# The most that a search by words lets into a manual.
-_MOST_FOUND: Final = 1_000
-_COMPRESSION_PAYS: Final = 1_000
+_PROTOCOL_NAMES: Final = "|".join(sorted(PROTOCOLS))
+# At most this many search results go into a manual.
+_MAX_MATCHES: Final = 1_000
+_MIN_GZIP_BYTES: Final = 1_000
 
 Reads = Annotated[Principal, Depends(anonymous_if("utcp_anonymous"))]
 Version = Annotated[
     Literal["0", "1"] | None,
-    Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: as the operator set it."),
+    Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: the operator's setting."),
 ]
-Words = Annotated[str | None, Query(max_length=1000, description="Only tools that a search for this finds.")]
+SearchQuery = Annotated[
+    str | None, Query(max_length=1000, description="Only tools that a search for this finds.")
+]
 Mode = Annotated[
     Literal["gateway", "direct"],
     Query(
-        description="direct: the upstreams' own call templates, `${VARIABLES}` for secrets, of providers "
-        "whose credentials are not the gateway's."
+        description="direct: the upstreams' own call templates, with `${VARIABLES}` for secrets, of "
+        "providers for which the gateway stores no credentials."
     ),
 ]
 Protocols = Annotated[
     str | None,
     Query(
-        pattern=f"^({_EVERY})(,({_EVERY}))*$",
-        description="With mode=direct: protocols of the tools; without it those that UTCP's HTTP plugin has.",
+        pattern=f"^({_PROTOCOL_NAMES})(,({_PROTOCOL_NAMES}))*$",
+        description="With mode=direct: protocols of the tools. Default: those of UTCP's HTTP plugin.",
     ),
 ]
-IfNoneMatch = Annotated[str | None, Header(max_length=2000, description="ETags that are held already.")]
+IfNoneMatch = Annotated[
+    str | None, Header(max_length=2000, description="ETags of the manuals that the client already has.")
+]
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -72,7 +76,7 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
             },
         },
     },
-    304: {"description": "The manual is the one that is held already."},
+    304: {"description": "The client already has this manual."},
 }
 
 
@@ -87,49 +91,51 @@ def _services(request: Request) -> Services:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What both routes ask for."""
+class _ManualQuery:
+    """The request parameters that both routes share."""
 
     request: Request
     principal: Principal
     version: ManualVersion
     tag: str | None
-    words: str | None
+    search: str | None
     if_none_match: str | None
     takes_gzip: bool
     direct: frozenset[str] | None = None
-    """The protocols of the upstreams that the reader wants to call itself; None: none, all through here."""
+    """The protocols of the upstreams that the client calls itself; None: it calls all tools through the
+    gateway.
+    """
 
 
-async def _asked(
+async def _manual_query(
     request: Request,
     principal: Reads,
     version: Version = None,
     tag: TagFilter = None,
-    q: Words = None,
+    q: SearchQuery = None,
     mode: Mode = "gateway",
     protocol: Protocols = None,
     if_none_match: IfNoneMatch = None,
-) -> _Asked:
+) -> _ManualQuery:
     # A coroutine, as in `app.dependencies`.
     services = _services(request)
     if came_from(request.headers.get("cdn-loop", "").encode("latin-1"), services.identity):
-        raise LoopDetected("The gateway would be a provider of itself.")
+        raise LoopDetected("The gateway would become a provider of itself.")
     if mode == "direct" and principal.anonymous:
-        raise Unauthenticated("How upstreams are called is told to holders of a key only.")
-    return _Asked(
+        raise Unauthenticated("mode=direct requires an API key.")
+    return _ManualQuery(
         request=request,
         principal=principal,
         version=0 if (version or services.settings.manual_version) == "0" else 1,
         tag=tag,
-        words=q,
+        search=q,
         if_none_match=if_none_match,
         takes_gzip=_takes_gzip(request.headers.get("accept-encoding", "")),
         direct=_protocols(protocol) if mode == "direct" else None,
     )
 
 
-Asked = Annotated[_Asked, Depends(_asked)]
+ManualQuery = Annotated[_ManualQuery, Depends(_manual_query)]
 
 
 @router.get(
@@ -140,17 +146,18 @@ Asked = Annotated[_Asked, Depends(_asked)]
     responses=problems(403) | _RESPONSES,
 )
 async def get_manual(
-    asked: Asked,
+    query: ManualQuery,
     *,
     provider: Annotated[
         str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.")
     ] = None,
 ) -> Response:
-    """The UTCP manual of all tools that this key may call; each points at its call URL here.
+    """Return the UTCP manual of all tools that this key may call; each points to its call URL at this
+    gateway.
 
-    With `mode=direct`, those that a client may call by itself, as their upstreams take them.
+    With `mode=direct`, only tools that a client may call itself, with the call templates of their upstreams.
     """
-    return _answer(await _manual(asked, provider), asked)
+    return _response(await _manual(query, provider), query)
 
 
 @router.get(
@@ -162,59 +169,59 @@ async def get_manual(
 )
 async def get_provider_manual(
     name: Annotated[str, Path(pattern=PROVIDER_NAME, examples=["library"])],
-    asked: Asked,
+    query: ManualQuery,
     database: UsesDatabase,
 ) -> Response:
-    """The UTCP manual of one provider."""
+    """Return the UTCP manual of one provider."""
     statement = select(col(Provider.tags)).where(
         col(Provider.tenant_id) == TENANT, col(Provider.name) == name
     )
     async with database.reading() as session:
         tags = (await session.execute(statement)).scalar_one_or_none()
-    manual = await _manual(asked, name) if tags is not None else None
+    manual = await _manual(query, name) if tags is not None else None
     # A key with a limit to tags sees a provider through the provider's own tags, or through one of its tools.
-    if tags is None or manual is None or not (manual.tools or asked.principal.may_use(name, tags)):
+    if tags is None or manual is None or not (manual.tools or query.principal.may_use(name, tags)):
         raise NotFound(f"There is no provider {name}.")
-    return _answer(manual, asked)
+    return _response(manual, query)
 
 
-async def _manual(asked: _Asked, provider: str | None) -> Representation:
-    wanted = await _wanted(asked, provider)
-    if asked.direct is not None:
-        direct = DirectManuals(_services(asked.request).database)
-        return await direct.manual(wanted, principal=asked.principal, protocols=asked.direct)
-    manuals = _manuals(asked.request)
-    return await manuals.manual(wanted, principal=asked.principal, compressed=asked.takes_gzip)
+async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
+    selection = await _selection(query, provider)
+    if query.direct is not None:
+        direct = DirectManuals(_services(query.request).database)
+        return await direct.manual(selection, principal=query.principal, protocols=query.direct)
+    manuals = _manuals(query.request)
+    return await manuals.manual(selection, principal=query.principal, compressed=query.takes_gzip)
 
 
-async def _wanted(asked: _Asked, provider: str | None) -> Wanted:
+async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelection:
     matching = None
-    if asked.words is not None and asked.words.strip():
-        found = await _services(asked.request).search.matches(
-            asked.words,
-            principal=asked.principal,
-            filters=Filters(provider=provider, tag=asked.tag),
-            limit=_MOST_FOUND,
+    if query.search is not None and query.search.strip():
+        found = await _services(query.request).search.matches(
+            query.search,
+            principal=query.principal,
+            filters=Filters(provider=provider, tag=query.tag),
+            limit=_MAX_MATCHES,
         )
         matching = frozenset(match.tool_id for match in found)
-    return Wanted(asked.version, provider, asked.tag, matching)
+    return ManualSelection(query.version, provider, query.tag, matching)
 
 
-def _protocols(said: str | None) -> frozenset[str]:
-    return PROTOCOLS.direct_by_default if said is None else frozenset(said.split(","))
+def _protocols(names: str | None) -> frozenset[str]:
+    return PROTOCOLS.direct_by_default if names is None else frozenset(names.split(","))
 
 
-def _answer(manual: Representation, asked: _Asked) -> Response:
-    zipped = asked.takes_gzip and len(manual.body) >= _COMPRESSION_PAYS
+def _response(manual: Representation, query: _ManualQuery) -> Response:
+    zipped = query.takes_gzip and len(manual.body) >= _MIN_GZIP_BYTES
     etag = f'"{manual.etag}-gzip"' if zipped else f'"{manual.etag}"'
     headers = {
         "ETag": etag,
         "Cache-Control": "private, no-cache",
         "Vary": "Accept-Encoding, Authorization, X-API-Key",
     }
-    if asked.direct is not None:
+    if query.direct is not None:
         headers["X-Tools-Left-Out"] = str(manual.left_out)
-    if _holds(asked.if_none_match, etag):
+    if _if_none_match(query.if_none_match, etag):
         return Response(status_code=304, headers=headers)
     if zipped:
         headers["Content-Encoding"] = "gzip"
@@ -222,16 +229,18 @@ def _answer(manual: Representation, asked: _Asked) -> Response:
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _holds(if_none_match: str | None, etag: str) -> bool:
-    """RFC 9110 section 13.1.2: `*` or a list of entity tags, compared weakly."""
+def _if_none_match(if_none_match: str | None, etag: str) -> bool:
+    """Return whether If-None-Match names the entity tag (RFC 9110 section 13.1.2: `*` or a list, compared
+    weakly).
+    """
     if if_none_match is None:
         return False
-    held = (part.strip().removeprefix("W/") for part in if_none_match.split(","))
-    return if_none_match.strip() == "*" or etag in held
+    etags = (part.strip().removeprefix("W/") for part in if_none_match.split(","))
+    return if_none_match.strip() == "*" or etag in etags
 
 
 def _takes_gzip(accept_encoding: str) -> bool:
-    """RFC 9110 section 12.5.3; what is not named is not sent."""
+    """Return whether Accept-Encoding names gzip (RFC 9110 section 12.5.3); a header without it does not."""
     for item in accept_encoding.lower().split(","):
         coding, _, weight = item.partition(";")
         if coding.strip() == "gzip":

@@ -1,6 +1,13 @@
-"""The embedded pair: a real PostgreSQL and a real Valkey, from wheels, in one folder, without a TCP port."""
+"""Embedded servers: a real PostgreSQL and a real Valkey, from wheels, in one folder, without TCP ports."""
 
 from app.embedded.folder import EmbeddedBusy, EmbeddedError, EmbeddedFailed, sealing_key
-from app.embedded.servers import EmbeddedServers, Running
+from app.embedded.servers import EmbeddedServers, EmbeddedUrls
 
-__all__ = ["EmbeddedBusy", "EmbeddedError", "EmbeddedFailed", "EmbeddedServers", "Running", "sealing_key"]
+__all__ = [
+    "EmbeddedBusy",
+    "EmbeddedError",
+    "EmbeddedFailed",
+    "EmbeddedServers",
+    "EmbeddedUrls",
+    "sealing_key",
+]

@@ -1,13 +1,13 @@
-"""The one folder that holds everything embedded, the lock on it, and the sealing key.
+"""The data folder of the embedded servers, the lock on it, and the sealing key.
 
-    <data_dir>/lock            held with flock(2) while the servers run; names the holder's process id
-    <data_dir>/sealing.key     0600, made once; back it up together with the database
+    <data_dir>/lock            held with flock(2) while the servers run; contains the holder's process id
+    <data_dir>/sealing.key     0600, created once; back it up together with the database
     <data_dir>/postgres/       the database cluster
-    <data_dir>/valkey/         working folder of Valkey (nothing is kept there)
-    <data_dir>/logs/           what both servers say
+    <data_dir>/valkey/         working folder of Valkey (nothing is stored there)
+    <data_dir>/logs/           the logs of both servers
     <data_dir>/run/            the sockets, unless the path is too long for one
 
-Modes and owners of folders that were there before are never changed.
+Modes and owners of folders that existed before are never changed.
 """
 
 import base64
@@ -22,81 +22,90 @@ import tempfile
 from pathlib import Path
 
 _SOCKET_PATH_BYTES = 100
-"""Longest socket path that every system takes: sun_path has 104 bytes on macOS and 108 on Linux."""
+"""Maximum length of a socket path on every system: sun_path has 104 bytes on macOS and 108 on Linux."""
 
-_LONGEST_SOCKET = "/.s.PGSQL.5432"
+_LONGEST_SOCKET_NAME = "/.s.PGSQL.5432"
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 """Paths that need no quoting in a DSN, in a Redis URL and in `unix_socket_directories`."""
 
 
 class EmbeddedError(Exception):
-    """The embedded servers cannot be used; the text is a sentence for the operator."""
+    """Raised where the embedded servers cannot be used; the text is a sentence for the operator."""
 
 
 class EmbeddedBusy(EmbeddedError):
-    """Another process uses the data folder."""
+    """Raised where another process uses the data folder."""
 
 
 class EmbeddedFailed(EmbeddedError):
-    """Something is missing, broken or not permitted; the text ends with the log's last lines, if any."""
+    """Raised where something is missing, broken or not permitted.
+
+    The text ends with the last lines of the log, if there are any.
+    """
 
 
 def open_folder(data_dir: Path) -> Path:
-    """The absolute data folder, made with mode 0700 if it is new; `EmbeddedFailed` if it cannot be used."""
+    """Return the absolute path of the data folder, which is created with mode 0700 if it is new.
+
+    Raises EmbeddedFailed if it cannot be used.
+    """
     try:
         folder = data_dir.expanduser().resolve()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:
-        raise EmbeddedFailed(f"The data folder {data_dir} cannot be made: {_reason(error)}.") from error
+        raise EmbeddedFailed(f"The data folder {data_dir} cannot be created: {_reason(error)}.") from error
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise EmbeddedFailed(f"The data folder {folder} is not writable for user id {os.geteuid()}.")
     return folder
 
 
-def own_folder(path: Path, *, owners: tuple[int, ...] = ()) -> Path:
-    """A folder of ours, made with mode 0700 if it is new.
+def ensure_own_folder(path: Path, *, owners: tuple[int, ...] = ()) -> Path:
+    """Return `path`, a folder of our own, which is created with mode 0700 if it is new.
 
-    One that is a link, or belongs to somebody else than us and `owners`, is refused: in a place that others
-    can write to (the temporary folder) it may be a trap.
+    Raises EmbeddedFailed for a symbolic link, and for a folder that does not belong to us or to one of
+    `owners` (user ids): where others can write (the temporary folder) it may be a trap.
     """
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
     except OSError as error:
-        raise EmbeddedFailed(f"The folder {path} cannot be made: {_reason(error)}.") from error
+        raise EmbeddedFailed(f"The folder {path} cannot be created: {_reason(error)}.") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), *owners):
         raise EmbeddedFailed(f"{path} is not a folder of user id {os.geteuid()}; remove it and start again.")
     return path
 
 
 def socket_folder(folder: Path) -> Path:
-    """A 0700 folder with a path short and plain enough for sockets: `run/`, or one in the temp folder."""
-    beside = folder / "run"
-    if _fits(beside):
-        return own_folder(beside)
-    mark = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    for base in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - own_folder refuses traps
-        short = base / f"utcp-gateway-{os.geteuid()}-{mark}"
-        if _fits(short):
-            own_folder(short)
+    """Return a 0700 folder whose path is short and plain enough for sockets: `run/`, or a temporary one.
+
+    Raises EmbeddedFailed.
+    """
+    inside = folder / "run"
+    if _is_socket_folder(inside):
+        return ensure_own_folder(inside)
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+    for base in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - ensure_own_folder rejects traps
+        short = base / f"utcp-gateway-{os.geteuid()}-{digest}"
+        if _is_socket_folder(short):
+            ensure_own_folder(short)
             if stat.S_IMODE(short.lstat().st_mode) != 0o700:
                 raise EmbeddedFailed(f"The socket folder {short} is open to others; remove it.")
             return short
     raise EmbeddedFailed(f"No path is short enough for sockets: set TMPDIR to a shorter one than {base}.")
 
 
-def _fits(path: Path) -> bool:
+def _is_socket_folder(path: Path) -> bool:
     text = str(path)
-    short = len(os.fsencode(text + _LONGEST_SOCKET)) <= _SOCKET_PATH_BYTES
+    short = len(os.fsencode(text + _LONGEST_SOCKET_NAME)) <= _SOCKET_PATH_BYTES
     return short and _PLAIN_PATH.fullmatch(text) is not None
 
 
 class FolderLock:
-    """The exclusive right to a data folder. The kernel drops it when the holder dies, however it dies."""
+    """An exclusive lock on a data folder. The kernel releases it when its holder dies, however it dies."""
 
     def __init__(self, folder: Path) -> None:
-        """Takes the lock at once; `EmbeddedBusy` names the holder."""
+        """Take the lock. Raises EmbeddedBusy, which names the holder, and EmbeddedFailed."""
         path = folder / "lock"
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -109,31 +118,31 @@ class FolderLock:
             os.close(self._descriptor)
             if not isinstance(error, BlockingIOError):
                 raise EmbeddedFailed(f"The lock {path} cannot be taken: {_reason(error)}.") from error
-            by = f"process {holder}" if holder else "another process"
+            user = f"process {holder}" if holder else "another process"
             raise EmbeddedBusy(
-                f"The data folder {folder} is in use by {by}. Stop it, or name another folder (DATA_DIR)."
+                f"The data folder {folder} is in use by {user}. Stop it, or set DATA_DIR to another folder."
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Gives the folder free. The file stays: removing it would let two processes lock two files."""
+        """Release the folder. The file stays: removing it would let two processes lock two files."""
         os.ftruncate(self._descriptor, 0)
-        # Closing alone would leave it to forked children that still have the descriptor.
+        # After closing alone, forked children that still have the descriptor would hold the lock.
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
 
 def sealing_key(data_dir: Path) -> str:
-    """The key ring of the embedded mode as text: `k1:<base64 of 32 random bytes>`.
+    """Return the key ring of the embedded mode as text: `k1:<base64 of 32 random bytes>`.
 
-    Made once, in `<data_dir>/sealing.key` with mode 0600, outside PostgreSQL. `EmbeddedFailed` when others
-    may read the file, when it belongs to somebody else, or when it holds no such key.
+    It is created once, in `<data_dir>/sealing.key` with mode 0600, outside PostgreSQL. Raises EmbeddedFailed
+    where others may read the file, where it belongs to another user, or where it contains no such key.
     """
     path = open_folder(data_dir) / "sealing.key"
     try:
         if not path.exists() and not path.is_symlink():
-            _make_key(path)
+            _create_key(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(descriptor, encoding="ascii") as file:
             found = os.fstat(descriptor)
@@ -147,12 +156,12 @@ def sealing_key(data_dir: Path) -> str:
             f"{os.geteuid()} may read it: run `chmod 600 {path}`, and rotate the key if others read it."
         )
     if not all(_is_key(part) for part in text.split(",")):
-        raise EmbeddedFailed(f"The sealing key {path} is damaged. Put its backup back.")
+        raise EmbeddedFailed(f"The sealing key {path} is damaged. Restore it from its backup.")
     return text
 
 
-def _make_key(path: Path) -> None:
-    # Written beside and linked: a crash leaves a whole key or none, and of two that race one wins.
+def _create_key(path: Path) -> None:
+    # Written to a draft and linked: a crash leaves a complete key or none, and of two processes one wins.
     draft = path.with_name(f".sealing.key.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -167,7 +176,7 @@ def _make_key(path: Path) -> None:
             return
     finally:
         draft.unlink()
-    # Sealed rows must never outlive their key in a power cut, so the name is on the disk first.
+    # Sealed rows must never survive a power failure without their key, so the file name is synced first.
     parent = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(parent)

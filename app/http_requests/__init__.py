@@ -1,1 +1,1 @@
-"""Arguments of a tool -> one HTTP request: paths, queries, headers, cookies and bodies."""
+"""Arguments of a tool -> one HTTP request: path, query, headers, cookies and body."""

@@ -1,11 +1,11 @@
-"""Arguments -> one HTTP request, in one pass over a plan that was compiled when the tool was loaded.
+"""Compiling an http call template into the plan that turns arguments into one HTTP request.
 
-Two kinds of templates. One made from OpenAPI has `parameters`: each is placed as its style says, and an
-argument that the document does not know is refused. UTCP's own: `{name}` takes the argument of that name
-(OpenAPI's simple style), `header_fields` become headers (simple style), `body_field` the body where the
-method has one, everything else the query (true/false, null left out, a list repeats its key, an object is
-written as JSON). A name that is several of these is placed once, as path, header, body, in this order.
-Nothing in a value is ever read again as a template.
+There are two kinds of templates. One converted from OpenAPI has `parameters`: each is serialised by its
+style, and an argument that the document does not have is rejected. In UTCP's own, `{name}` takes the argument
+of that name (OpenAPI's simple style), `header_fields` become headers (simple style), `body_field` the body
+where the method has one, everything else the query (true/false, null left out, a list repeats its key, an
+object is written as JSON). A name that is several of these is used once, as path, header or body, in this
+order. Nothing in a value is ever interpreted as a template.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,13 @@ from pydantic import ValidationError
 
 from app.errors import Fault, InvalidInput
 from app.http_requests.bodies import body_encoder
-from app.http_requests.placing import ArgumentPlan, Body, PathSlot, PlacedRequest, StaticHeader
+from app.http_requests.request_plan import (
+    ArgumentPlan,
+    BodyArgument,
+    PathPlaceholder,
+    PlacedRequest,
+    StaticHeader,
+)
 from app.http_requests.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
 from app.http_requests.templates import BodySpec, Method, ParameterSpec, RequestTemplate
 from app.text import pointer
@@ -28,11 +34,11 @@ __all__ = ["ArgumentPlan", "PlacedRequest", "compile_head", "compile_plan"]
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # OAS Parameter Object: header parameters of these names "SHALL be ignored".
-_DESCRIBED_ELSEWHERE: Final = frozenset({"accept", "content-type", "authorization"})
+_IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
 
 
 def compile_plan(template: Mapping[str, Any]) -> ArgumentPlan:
-    """Compiles a stored http call template (plain JSON, variables substituted).
+    """Return the plan of a stored http call template (plain JSON, variables substituted).
 
     Raises InvalidInput, with pointers into the template, for one that can never be called.
     """
@@ -53,12 +59,12 @@ def compile_plan(template: Mapping[str, Any]) -> ArgumentPlan:
 def compile_head(
     url: UrlTemplate, *, method: Method, headers: Mapping[str, str], header_fields: list[str]
 ) -> tuple[ArgumentPlan, frozenset[str]]:
-    """The plan of a request whose body is made elsewhere, and the only arguments that it takes: those of
-    `{name}` in the URL and of `header_fields`.
+    """Return the plan of a request without its body, and the names of the only arguments that it takes.
 
-    Raises InvalidInput with pointers into the template.
+    These are the arguments of `{name}` in the URL and of `header_fields`. Raises InvalidInput with pointers
+    into the template.
     """
-    _check_fields(header_fields)
+    _check_header_fields(header_fields)
     slots = dict.fromkeys(slot.name for slot in url.slots)
     fields = [name for name in dict.fromkeys(header_fields) if name not in slots]
     parameters = [
@@ -74,7 +80,7 @@ def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
         slot.name: ParameterSpec(input=slot.name, name=slot.name, location="path") for slot in url.slots
     }
     fields = [name for name in dict.fromkeys(http.header_fields) if name not in inputs]
-    _check_fields(http.header_fields)
+    _check_header_fields(http.header_fields)
     headers = [ParameterSpec(input=name, name=name, location="header") for name in fields]
     static = dict(http.headers)
     given = [static.pop(name) for name in list(static) if name.lower() == "content-type"]
@@ -86,40 +92,40 @@ def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
     ):
         spec = BodySpec(input=http.body_field, content_type=given[-1] if given else http.content_type)
         encode = body_encoder(spec, raw_text=True, at=pointer("", spec.input))
-        body = Body(spec.input, encode, required=False, takes_null=False)
+        body = BodyArgument(spec.input, encode, required=False, sends_null=False)
     return ArgumentPlan(
         method=http.http_method,
         origin=url.origin,
         safe=http.http_method in _SAFE_METHODS,
         _head=url.head,
-        _slots=_slots(url, inputs),
-        _joiner=url.joiner,
-        _risky=url.risky,
+        _placeholders=_placeholders(url, inputs),
+        _query_joiner=url.joiner,
+        _check_dot_segments=url.risky,
         _query=(),
-        _free_query=True,
+        _takes_any_query=True,
         _known=frozenset({*inputs, *fields} | ({body.input} if body else set())),
         _headers=tuple((spec.input, spec.name, header_encoder(spec)) for spec in headers),
         _cookies=(),
         _static=_static(static, headers),
-        _refused=frozenset(),
+        _rejected=frozenset(),
         _body=body,
-        _beside=frozenset(fields) | ({body.input} if body else set()),
+        _outside_url=frozenset(fields) | ({body.input} if body else set()),
     )
 
 
-def _check_fields(header_fields: list[str]) -> None:
+def _check_header_fields(header_fields: list[str]) -> None:
     for index, name in enumerate(header_fields):
         if not HEADER_NAME.fullmatch(name) or never_from_arguments(name):
-            fault = Fault(pointer("/header_fields", index), "No argument may set a header of this name.")
-            raise InvalidInput("The call template is not valid", errors=[fault])
+            error = Fault(pointer("/header_fields", index), "No argument may set a header of this name.")
+            raise InvalidInput("The call template is not valid", errors=[error])
 
 
 def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: UrlTemplate) -> ArgumentPlan:
     body = http.body
     inputs = [spec.input for spec in parameters] + ([body.input] if body else [])
     if len(set(inputs)) < len(inputs):
-        fault = Fault("/parameters", "Each parameter and the body need an input of their own.")
-        raise InvalidInput("The call template is not valid", errors=[fault])
+        error = Fault("/parameters", "Each parameter and the body need an input of their own.")
+        raise InvalidInput("The call template is not valid", errors=[error])
     placeholders = {slot.name for slot in url.slots}
     by_name = {
         spec.name: spec for spec in parameters if spec.location == "query" and spec.name in placeholders
@@ -127,14 +133,14 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
     by_name |= {spec.name: spec for spec in parameters if spec.location == "path"}
     in_place = {spec.input for name, spec in by_name.items() if name in placeholders}
     headers = [spec for spec in parameters if spec.location == "header"]
-    ignored = {spec.input for spec in headers if spec.name.lower() in _DESCRIBED_ELSEWHERE}
-    refused = {
+    ignored = {spec.input for spec in headers if spec.name.lower() in _IGNORED_HEADERS}
+    rejected = {
         spec.input
         for spec in headers
         if spec.input not in ignored
         and (never_from_arguments(spec.name) or not HEADER_NAME.fullmatch(spec.name))
     }
-    sent = [spec for spec in headers if spec.input not in ignored | refused]
+    sent = [spec for spec in headers if spec.input not in ignored | rejected]
     static = {
         name: value for name, value in http.headers.items() if not (body and name.lower() == "content-type")
     }
@@ -143,51 +149,53 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
         origin=url.origin,
         safe=http.http_method in _SAFE_METHODS,
         _head=url.head,
-        _slots=_slots(url, by_name),
-        _joiner=url.joiner,
-        _risky=url.risky,
+        _placeholders=_placeholders(url, by_name),
+        _query_joiner=url.joiner,
+        _check_dot_segments=url.risky,
         _query=tuple(
             (spec.input, query_encoder(spec))
             for spec in parameters
             if spec.location == "query" and spec.input not in in_place
         ),
-        _free_query=False,
+        _takes_any_query=False,
         _known=frozenset(inputs),
         _headers=tuple((spec.input, spec.name, header_encoder(spec)) for spec in sent),
         _cookies=tuple(
             (spec.input, cookie_encoder(spec)) for spec in parameters if spec.location == "cookie"
         ),
         _static=_static(static, sent),
-        _refused=frozenset(refused),
+        _rejected=frozenset(rejected),
         _body=None
         if body is None
-        else Body(body.input, body_encoder(body, at=pointer("", body.input)), body.required, body.required),
-        _beside=frozenset(spec.input for spec in headers) | ({body.input} if body else set()),
+        else BodyArgument(
+            body.input, body_encoder(body, at=pointer("", body.input)), body.required, body.required
+        ),
+        _outside_url=frozenset(spec.input for spec in headers) | ({body.input} if body else set()),
     )
 
 
-def _slots(url: UrlTemplate, inputs: Mapping[str, ParameterSpec]) -> tuple[PathSlot, ...]:
-    return tuple(_slot(slot, inputs) for slot in url.slots)
+def _placeholders(url: UrlTemplate, inputs: Mapping[str, ParameterSpec]) -> tuple[PathPlaceholder, ...]:
+    return tuple(_placeholder(slot, inputs) for slot in url.slots)
 
 
-def _slot(slot: Slot, inputs: Mapping[str, ParameterSpec]) -> PathSlot:
+def _placeholder(slot: Slot, inputs: Mapping[str, ParameterSpec]) -> PathPlaceholder:
     spec = inputs.get(slot.name)
     if spec is None:
-        fault = Fault("/url", f"No path parameter is declared for {{{slot.name}}}.")
-        raise InvalidInput("The call template is not valid", errors=[fault])
+        error = Fault("/url", f"No path parameter is declared for {{{slot.name}}}.")
+        raise InvalidInput("The call template is not valid", errors=[error])
     if slot.in_path:
-        return PathSlot(spec.input, path_encoder(spec), slot.after)
-    return PathSlot(spec.input, lambda value: escape(scalar(value)), slot.after)
+        return PathPlaceholder(spec.input, path_encoder(spec), slot.after)
+    return PathPlaceholder(spec.input, lambda value: escape(scalar(value)), slot.after)
 
 
 def _static(headers: Mapping[str, str], fields: list[ParameterSpec]) -> tuple[StaticHeader, ...]:
     overrides = {spec.name.lower(): spec.input for spec in fields}
     for name, value in headers.items():
-        if not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name) or not _sendable(value):
-            fault = Fault(pointer("/headers", name), "This header cannot be sent.")
-            raise InvalidInput("The call template is not valid", errors=[fault])
+        if not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name) or not _is_sendable(value):
+            error = Fault(pointer("/headers", name), "This header cannot be sent.")
+            raise InvalidInput("The call template is not valid", errors=[error])
     return tuple(StaticHeader(name, value, overrides.get(name.lower())) for name, value in headers.items())
 
 
-def _sendable(value: str) -> bool:
+def _is_sendable(value: str) -> bool:
     return all(0x20 <= ord(c) < 0x7F or 0xA0 <= ord(c) <= 0xFF or c == "\t" for c in value)

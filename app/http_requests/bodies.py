@@ -1,6 +1,4 @@
-"""An argument -> the bytes of a request body, by content type (OAS Media Type and Encoding Objects; RFC
-7578).
-"""
+"""Encoding an argument as a request body, by content type (OAS Media Type and Encoding Objects; RFC 7578)."""
 
 import base64
 import binascii
@@ -18,19 +16,18 @@ from app.http_requests.templates import BodySpec, EncodingSpec
 from app.text import pointer
 from app.utcp.percent import escape_form, escape_reserved, json_text, scalar
 
-# The value of a body, and what the Content-Type header says of it (a multipart boundary is new for each
-# call).
+# The bytes of a body, and its Content-Type header (a multipart boundary is generated for each call).
 Encoded = tuple[bytes, str]
 BodyEncoder = Callable[[Any], Encoded]
 
 _MEDIA_TYPE: Final = re.compile(
     r"[\w!#$&^.+*-]{1,127}/[\w!#$&^.+*-]{1,127}([ \t]*;[\x20-\x7e]{0,255})?", re.ASCII
 )
-_CONCRETE: Final = {
+_DEFAULT_TYPES: Final = {
     "*/*": "application/json", "application/*": "application/json", "text/*": "text/plain",
     "multipart/*": "multipart/form-data",
 }  # fmt: skip
-_TEXTUAL: Final = frozenset({
+_TEXT_TYPES: Final = frozenset({
     "application/xml", "application/yaml", "application/x-yaml", "application/graphql",
     "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq",
     "application/javascript", "application/ecmascript", "application/sql", "application/sparql-query",
@@ -42,10 +39,10 @@ _FORM_STYLE: Final = EncodingSpec()
 
 
 def body_encoder(spec: BodySpec, *, raw_text: bool = False, at: str = "/body") -> BodyEncoder:
-    """The encoder of a content type, made once. `at` is the pointer of the argument in the faults it raises.
+    """Return the encoder of a content type. `at` is the pointer of the argument in the errors that it raises.
 
-    With `raw_text` (UTCP's own templates, as their clients do) a string under a binary type is sent as UTF-8;
-    without it such a string is base64. Raises InvalidInput for a content type that cannot be sent.
+    With `raw_text` (for UTCP's own templates, as UTCP clients do) a string under a binary type is sent as
+    UTF-8; without it such a string is base64. Raises InvalidInput for a content type that cannot be sent.
     """
     header = spec.content_type.strip()
     _check_media(header, "/content_type")
@@ -53,21 +50,21 @@ def body_encoder(spec: BodySpec, *, raw_text: bool = False, at: str = "/body") -
         if (first := _first_media(encoding.content_type)) is not None:
             _check_media(first, pointer("/body/encoding", name, "content_type"))
     media = header.partition(";")[0].strip().lower()
-    if media in _CONCRETE:
-        header = media = _CONCRETE[media]
+    if media in _DEFAULT_TYPES:
+        header = media = _DEFAULT_TYPES[media]
     if is_json(media):
         return lambda value: (orjson.dumps(value), header)
     if media == "application/x-www-form-urlencoded":
         return lambda value: (_urlencoded(value, spec.encoding, at), header)
     if media.startswith("multipart/"):
-        # A boundary in a document would be one that a caller could write into a value.
+        # A boundary given in a document could be written into a value.
         return lambda value: multipart(_parts(value, spec.encoding, at), media=media)
     if is_textual(media) or raw_text:
         charset = _charset(header)
         return lambda value: (_text(value, charset, media, at), header)
     if "*" in media:
         header = "application/octet-stream"
-    return lambda value: (decoded_base64(value, at=at), header)
+    return lambda value: (decode_base64(value, at=at), header)
 
 
 def _check_media(given: str, at: str) -> None:
@@ -77,12 +74,15 @@ def _check_media(given: str, at: str) -> None:
 
 
 def is_textual(media: str) -> bool:
-    """True for types whose bodies are text: `text/*`, XML, YAML, GraphQL, JSON lines and the like."""
-    return media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXTUAL
+    """Return whether bodies of a media type are text: `text/*`, XML, YAML, GraphQL, JSON lines and so on."""
+    return media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXT_TYPES
 
 
-def decoded_base64(value: Any, *, at: str) -> bytes:
-    """The bytes of a base64 string (standard or URL-safe, padded or not) or of a `data:` URL."""
+def decode_base64(value: Any, *, at: str) -> bytes:
+    """Return the bytes of a base64 string (standard or URL-safe, padded or not) or of a `data:` URL.
+
+    Raises InvalidArguments with the pointer `at`.
+    """
     if isinstance(value, str):
         text = _DATA_URL.sub("", value, count=1) if value.startswith("data:") else value
         text = "".join(text.split()).rstrip("=").replace("-", "+").replace("_", "/")
@@ -99,8 +99,8 @@ def _charset(header: str) -> str:
     try:
         return codecs.lookup(found[1]).name if found else "utf-8"
     except LookupError:
-        fault = Fault("/content_type", "This charset is not known.")
-        raise InvalidInput("The content type's charset is not known", errors=[fault]) from None
+        error = Fault("/content_type", "This charset is not known.")
+        raise InvalidInput("The content type's charset is not known", errors=[error]) from None
 
 
 def _text(value: Any, charset: str, media: str, at: str) -> bytes:
@@ -127,18 +127,18 @@ def _urlencoded(value: Any, encoding: Mapping[str, EncodingSpec], at: str) -> by
     pairs: list[str] = []
     for name, member in _fields(value, at).items():
         spec = encoding.get(name, _FORM_STYLE)
-        quoted = escape_reserved if spec.allow_reserved else escape_form
+        encode_value = escape_reserved if spec.allow_reserved else escape_form
         key = escape_form(name)
         if spec.content_type is not None and spec.style is None and is_json(spec.content_type):
-            pairs += [] if member is None else [f"{key}={quoted(json_text(member))}"]
+            pairs += [] if member is None else [f"{key}={encode_value(json_text(member))}"]
         elif isinstance(member, dict) and spec.style is None:
             # OAS 3.0, section 4.8.14.3: complex members are stringified unless a style is given.
-            pairs.append(f"{key}={quoted(json_text(member))}")
+            pairs.append(f"{key}={encode_value(json_text(member))}")
         else:
             style = spec.style or "form"
             explode = style in ("form", "deepObject") if spec.explode is None else spec.explode
             pairs += form_pairs(
-                member, name=key, style=style, explode=explode, escape=quoted, at=pointer(at, name)
+                member, name=key, style=style, explode=explode, escape=encode_value, at=pointer(at, name)
             )
     return "&".join(pairs).encode()
 
@@ -177,9 +177,9 @@ def _part(name: str, value: Any, spec: EncodingSpec, at: str) -> Part:
 
 
 def _file(name: str, value: Any, *, media: str, at: str) -> Part:
-    """A file part: base64 text, or `{"data": base64, "filename"?, "content_type"?}`."""
+    """Return a file part: base64 text, or `{"data": base64, "filename"?, "content_type"?}`."""
     if not isinstance(value, dict):
-        return Part(name, decoded_base64(value, at=at), media, name)
+        return Part(name, decode_base64(value, at=at), media, name)
     chosen, filename = value.get("content_type") or media, value.get("filename") or name
     if not isinstance(chosen, str) or not _MEDIA_TYPE.fullmatch(chosen):
         raise InvalidArguments(
@@ -190,7 +190,7 @@ def _file(name: str, value: Any, *, media: str, at: str) -> Part:
         raise InvalidArguments(
             "The file's name is not text", errors=[Fault(pointer(at, "filename"), "Give text.")]
         )
-    return Part(name, decoded_base64(value.get("data"), at=pointer(at, "data")), chosen, filename)
+    return Part(name, decode_base64(value.get("data"), at=pointer(at, "data")), chosen, filename)
 
 
 def _first_media(given: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""multipart/form-data (RFC 7578), written so that no name, file name or value can begin a part of its own."""
+"""multipart/form-data (RFC 7578), written so that no name, file name or value can start another part."""
 
 import secrets
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _ESCAPES: Final = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A", "\x00": "
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One field of a form. A `media` of None says nothing, which means text/plain."""
+    """One field of a form. Where `media` is None, it has no Content-Type, which means text/plain."""
 
     name: str
     content: bytes
@@ -20,7 +20,7 @@ class Part:
 
 
 def multipart(parts: Sequence[Part], *, media: str = "multipart/form-data") -> tuple[bytes, str]:
-    """The body and its content type. The boundary is 128 random bits, so no content can hold it."""
+    """Return the body and its content type. The boundary is 128 random bits, so no content can contain it."""
     boundary = secrets.token_hex(16)
     chunks: list[bytes] = []
     for part in parts:

@@ -1,10 +1,10 @@
-"""The serialisation tables of OpenAPI's Parameter Object (3.x `style` and `explode`) and RFC 6570.
+"""The serialisation styles of OpenAPI's Parameter Object (3.x `style` and `explode`) and RFC 6570.
 
-Swagger 2.0's `collectionFormat` is written as styles: csv = simple or form, ssv = spaceDelimited, tsv =
-tabDelimited, pipes = pipeDelimited, multi = exploded form. What the documents leave open is decided here:
-null members are left out (RFC 6570 section 2.3: undefined), an empty list or object is not sent, an object
-or list inside a list is written as JSON, and deepObject takes nested objects and lists as more brackets
-(`a[b][0]=1`), which is how PHP, qs, Spring and Stripe read them.
+Swagger 2.0's `collectionFormat` maps to styles: csv = simple or form, ssv = spaceDelimited, tsv =
+tabDelimited, pipes = pipeDelimited, multi = exploded form. What the specifications leave open is decided
+here: null members are left out (RFC 6570 section 2.3: undefined), an empty list or object is not sent, an
+object or list inside a list is written as JSON, and deepObject writes nested objects and lists with more
+brackets (`a[b][0]=1`), as PHP, qs, Spring and Stripe read them.
 """
 
 import json
@@ -19,66 +19,72 @@ from app.utcp.headers import header_value
 from app.utcp.percent import escape, escape_reserved, json_text, scalar
 from app.utcp.segments import check_path_text, check_segment
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*").fullmatch
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*").fullmatch
 Escape = Callable[[str], str]
 
-_DEEPEST: Final = 32
+_MAX_DEPTH: Final = 32
 _QUERY_DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
 _HEADER_DELIMITERS: Final = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 
-def members(value: Any) -> list[tuple[str, Any]] | list[Any]:
-    """The members of an object (as pairs) or a list, without nulls."""
+def non_null_members(value: Any) -> list[tuple[str, Any]] | list[Any]:
+    """Return the members of an object (as pairs) or a list, without nulls."""
     if isinstance(value, dict):
         return [(key, member) for key, member in value.items() if member is not None]
     return [member for member in value if member is not None]
 
 
-def flat(value: Any, *, explode: bool, escape: Escape) -> list[str]:
-    """The encoded items of a list or object: `a`, or `k=v` (exploded object), or `k`, `v` (not exploded)."""
+def flatten(value: Any, *, explode: bool, escape: Escape) -> list[str]:
+    """Return the encoded items of a list or object: `a`, or `k=v` (exploded), or `k`, `v` (not exploded)."""
     if not isinstance(value, dict):
-        return [escape(scalar(member)) for member in members(value)]
-    pairs = [(escape(key), escape(scalar(member))) for key, member in members(value)]
+        return [escape(scalar(member)) for member in non_null_members(value)]
+    pairs = [(escape(key), escape(scalar(member))) for key, member in non_null_members(value)]
     return [f"{k}={v}" for k, v in pairs] if explode else [text for pair in pairs for text in pair]
 
 
 def form_pairs(value: Any, *, name: str, style: str, explode: bool, escape: Escape, at: str) -> list[str]:
-    """`name=value` pairs for a query, a form body or cookies; `name` is encoded already. None is not sent."""
+    """Return `name=value` pairs for a query, a form body or cookies; `name` is encoded already.
+
+    None is not sent. Raises InvalidArguments with the pointer `at` for a value that is nested too deeply.
+    """
     if value is None:
         return []
     if not isinstance(value, (dict, list)):
         return [f"{name}={escape(scalar(value))}"]
     if style == "deepObject":
-        return _deep(value, name, escape, at, 0)
+        return _deep_object(value, name, escape, at, 0)
     if explode and isinstance(value, list):
-        return [f"{name}={escape(scalar(member))}" for member in members(value)]
-    items = flat(value, explode=explode, escape=escape)
+        return [f"{name}={escape(scalar(member))}" for member in non_null_members(value)]
+    items = flatten(value, explode=explode, escape=escape)
     if explode:
         return items
     return [f"{name}={_QUERY_DELIMITERS.get(style, ',').join(items)}"] if items else []
 
 
 def query_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
-    """Value -> `name=value&name=value`, or nothing."""
+    """Return the encoder of a query parameter: value -> `name=value&name=value`, or ""."""
     name, at = escape(spec.name), pointer("", spec.input)
-    quoted = escape_reserved if spec.allow_reserved else escape
+    encode_value = escape_reserved if spec.allow_reserved else escape
     if spec.content_type is not None:
         media = spec.content_type
-        return lambda value: f"{name}={quoted(content_text(value, media, at=at))}"
+        return lambda value: f"{name}={encode_value(content_text(value, media, at=at))}"
     style = spec.style or "form"
     explode = style in ("form", "deepObject") if spec.explode is None else spec.explode
 
     def encode(value: Any) -> str:
         if isinstance(value, str):
-            return f"{name}={quoted(value)}"
-        return "&".join(form_pairs(value, name=name, style=style, explode=explode, escape=quoted, at=at))
+            return f"{name}={encode_value(value)}"
+        return "&".join(
+            form_pairs(value, name=name, style=style, explode=explode, escape=encode_value, at=at)
+        )
 
     return encode
 
 
 def path_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
-    """Value -> the text of a placeholder. Raises InvalidArguments for what would leave or empty its
-    segment.
+    """Return the encoder of a path parameter: value -> the text of its placeholder.
+
+    It raises InvalidArguments for a value that would leave its path segment or make it empty.
     """
     at, style, explode = pointer("", spec.input), spec.style or "simple", bool(spec.explode)
     name = escape(spec.name)
@@ -93,7 +99,7 @@ def path_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
         elif style == "matrix":
             text = _matrix(value, name, explode=explode, escape=safe)
         elif isinstance(value, (dict, list)):
-            items = flat(value, explode=explode, escape=safe)
+            items = flatten(value, explode=explode, escape=safe)
             delimiter = _QUERY_DELIMITERS.get(style, "." if style == "label" and explode else ",")
             text = ("." if style == "label" and items else "") + delimiter.join(items)
         else:
@@ -103,16 +109,19 @@ def path_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
 
     def encode_simple(value: Any) -> str:
         # The common case: identifiers and UUIDs need neither encoding nor a closer look.
-        if isinstance(value, str) and _PLAIN(value):
+        if isinstance(value, str) and _UNRESERVED(value):
             return value
-        # bool is a subclass of int, and "True" is no JSON.
+        # bool is a subclass of int, and "True" is not JSON.
         return str(value) if type(value) is int else encode(value)
 
     return encode_simple if style == "simple" and spec.content_type is None else encode
 
 
 def header_encoder(spec: ParameterSpec) -> Callable[[Any], str | None]:
-    """Value -> the field value, not percent-encoded; None for an empty list or object, which is not sent."""
+    """Return the encoder of a header parameter: value -> field value, not percent-encoded.
+
+    It returns None for an empty list or object, which is not sent.
+    """
     at, explode = pointer("", spec.input), bool(spec.explode)
     delimiter = _HEADER_DELIMITERS.get(spec.style or "simple", ",")
 
@@ -121,14 +130,17 @@ def header_encoder(spec: ParameterSpec) -> Callable[[Any], str | None]:
             return header_value(content_text(value, spec.content_type, at=at, ascii_only=True), at=at)
         if not isinstance(value, (dict, list)):
             return header_value(scalar(value), at=at)
-        items = flat(value, explode=explode, escape=str)
+        items = flatten(value, explode=explode, escape=str)
         return header_value(delimiter.join(items), at=at) if items else None
 
     return encode
 
 
 def cookie_encoder(spec: ParameterSpec) -> Callable[[Any], list[str]]:
-    """Value -> `name=value` pairs for the one Cookie header (joined with `; `, RFC 6265 section 4.2.1)."""
+    """Return the encoder of a cookie parameter: value -> `name=value` pairs for the one Cookie header.
+
+    The pairs are joined with `; ` (RFC 6265 section 4.2.1).
+    """
     name, at = escape(spec.name), pointer("", spec.input)
     explode = True if spec.explode is None else spec.explode
 
@@ -141,7 +153,10 @@ def cookie_encoder(spec: ParameterSpec) -> Callable[[Any], list[str]]:
 
 
 def content_text(value: Any, content_type: str, *, at: str, ascii_only: bool = False) -> str:
-    """A parameter given by `content`: JSON for JSON types, else text as it is."""
+    """Return the text of a parameter that is described by `content`: JSON for JSON types, else as it is.
+
+    Raises InvalidArguments with the pointer `at` for an object or list of another type.
+    """
     if is_json(content_type):
         return json.dumps(value, separators=(",", ":")) if ascii_only else json_text(value)
     if isinstance(value, (dict, list)):
@@ -152,7 +167,7 @@ def content_text(value: Any, content_type: str, *, at: str, ascii_only: bool = F
 
 
 def is_json(content_type: str) -> bool:
-    """True for `application/json`, `*+json` (RFC 6839) and `*/*`, whatever their parameters."""
+    """Return whether a content type is JSON: `application/json`, `*+json` (RFC 6839), `*/*` and so on."""
     media = content_type.partition(";")[0].strip().lower()
     return media in ("application/json", "text/json", "*/*", "application/*") or media.endswith("+json")
 
@@ -161,7 +176,7 @@ def _matrix(value: Any, name: str, *, explode: bool, escape: Escape) -> str:
     if not isinstance(value, (dict, list)):
         text = escape(scalar(value))
         return f";{name}={text}" if text else f";{name}"
-    items = flat(value, explode=explode, escape=escape)
+    items = flatten(value, explode=explode, escape=escape)
     if not items:
         return ""
     if not explode:
@@ -170,10 +185,10 @@ def _matrix(value: Any, name: str, *, explode: bool, escape: Escape) -> str:
     return "".join(f";{item}" for item in named)
 
 
-def _deep(value: Any, name: str, escape: Escape, at: str, depth: int) -> list[str]:
-    if depth > _DEEPEST:
+def _deep_object(value: Any, name: str, escape: Escape, at: str, depth: int) -> list[str]:
+    if depth > _MAX_DEPTH:
         raise InvalidArguments(
-            "The value is nested too deeply", errors=[Fault(at, f"At most {_DEEPEST} levels.")]
+            "The value is nested too deeply", errors=[Fault(at, f"At most {_MAX_DEPTH} levels.")]
         )
     if not isinstance(value, (dict, list)):
         return [] if value is None else [f"{name}={escape(scalar(value))}"]
@@ -181,5 +196,5 @@ def _deep(value: Any, name: str, escape: Escape, at: str, depth: int) -> list[st
     return [
         pair
         for key, member in keyed
-        for pair in _deep(member, f"{name}%5B{escape(str(key))}%5D", escape, at, depth + 1)
+        for pair in _deep_object(member, f"{name}%5B{escape(str(key))}%5D", escape, at, depth + 1)
     ]

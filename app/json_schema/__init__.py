@@ -1,1 +1,1 @@
-"""JSON Schema 2020-12: normalising the schemas of tools, validating arguments, explaining what fails."""
+"""JSON Schema 2020-12: normalises tools' schemas, validates arguments against them, and explains failures."""

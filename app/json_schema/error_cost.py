@@ -1,4 +1,4 @@
-"""What collecting all errors of an instance could cost, estimated without collecting any."""
+"""Estimates the time that collecting all errors of an instance could take, without collecting any."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -7,67 +7,70 @@ from app.json_schema.references import resolve
 
 # Measured with jsonschema-rs 0.60: an error takes 15 us, 3 us more for each level of its path, and 0.5 us for
 # each value of its instance, of which it holds a copy.
-_ERROR: Final = 15.0
-_LEVEL: Final = 3.0
-_VALUE: Final = 0.5
-_MOST_STEPS: Final = 1_000
-_MOST_VALUES: Final = 4_000
-_DEEPEST: Final = 32
+_ERROR_COST: Final = 15.0
+_LEVEL_COST: Final = 3.0
+_VALUE_COST: Final = 0.5
+_MAX_STEPS: Final = 1_000
+_MAX_VALUES: Final = 4_000
+_MAX_DEPTH: Final = 32
 
-_HARMLESS: Final = frozenset({
+_FREE_KEYWORDS: Final = frozenset({
     "$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title", "description", "default",
     "examples", "example", "deprecated", "readOnly", "writeOnly", "if", "minContains", "maxContains",
 })  # fmt: skip
 
 
-class _TooMuch(Exception):
-    """More than is worth being counted."""
+class _LimitExceeded(Exception):
+    """The estimate exceeds a limit, or would itself take too long."""
 
 
 def affordable(root: Mapping[str, Any], schema: Any, instance: Any, *, limit: float) -> bool:
-    """Whether `iter_errors` of a subschema of `root` takes `limit` microseconds at most, whatever is wrong.
+    """Return whether `iter_errors` of a subschema of `root` takes at most `limit` microseconds, whatever is
+    wrong.
 
-    Says no where that would take long to find out.
+    Return False where finding out would take too long.
     """
     try:
-        return _Count(root, limit).of(schema, instance, 0) <= limit
-    except (_TooMuch, LookupError, TypeError, AttributeError):
+        return _CostEstimate(root, limit).cost(schema, instance, 0) <= limit
+    except (_LimitExceeded, LookupError, TypeError, AttributeError):
         return False
 
 
-class _Count:
-    """One estimate. Each pair of subschema and value is judged once, so that it takes 3 ms at most."""
+class _CostEstimate:
+    """One estimate. Each pair of subschema and value is visited once, so that it takes 3 ms at most."""
 
-    __slots__ = ("_limit", "_prices", "_root", "_sizes", "_steps")
+    __slots__ = ("_costs", "_limit", "_root", "_sizes", "_steps")
 
     def __init__(self, root: Mapping[str, Any], limit: float) -> None:
         self._root = root
         self._limit = limit
         self._steps = 0
-        self._prices: dict[tuple[int, int], float] = {}
+        self._costs: dict[tuple[int, int], float] = {}
         self._sizes: dict[int, float] = {}
 
-    def of(self, schema: Any, instance: Any, depth: int) -> float:
-        """The price of all errors of `instance`, which stands `depth` levels deep."""
+    def cost(self, schema: Any, instance: Any, depth: int) -> float:
+        """Return the microseconds that all errors of `instance`, at `depth` levels of the arguments,
+        could take.
+        """
         key = (id(schema), id(instance))
-        known = self._prices.get(key)
+        known = self._costs.get(key)
         if known is not None:
             return known
         self._steps += 1
-        if self._steps > _MOST_STEPS or depth > _DEEPEST:
-            raise _TooMuch
-        # A schema that refers to itself without a level between says nothing.
-        self._prices[key] = 0.0
-        error = _ERROR + _LEVEL * depth + _VALUE * self._size(instance, depth)
+        if self._steps > _MAX_STEPS or depth > _MAX_DEPTH:
+            raise _LimitExceeded
+        # A schema that refers to itself without a level in between adds no errors.
+        self._costs[key] = 0.0
+        error = _ERROR_COST + _LEVEL_COST * depth + _VALUE_COST * self._size(instance, depth)
         total = error
         if isinstance(schema, dict):
             total = 0.0
             for keyword, value in schema.items():
-                if keyword not in _HARMLESS:
+                if keyword not in _FREE_KEYWORDS:
                     total += self._keyword(keyword, value, schema, instance, error, depth)
                     if total > self._limit:
-                        raise _TooMuch
-        self._prices[key] = total
+                        raise _LimitExceeded
+        self._costs[key] = total
         return total
 
     def _keyword(
@@ -75,9 +78,9 @@ class _Count:
     ) -> float:
         match keyword:
             case "$ref":
-                return self.of(resolve(self._root, value), instance, depth)
+                return self.cost(resolve(self._root, value), instance, depth)
             case "$dynamicRef" | "$recursiveRef":
-                raise _TooMuch
+                raise _LimitExceeded
             case "required":
                 return error * (sum(name not in instance for name in value) if _is_object(instance) else 0)
             case "dependentRequired":
@@ -85,29 +88,29 @@ class _Count:
             case "propertyNames":
                 return error * (len(instance) if _is_object(instance) else 0)
             case "allOf" | "anyOf" | "oneOf":
-                return error + sum(self.of(branch, instance, depth) for branch in value)
+                return error + sum(self.cost(branch, instance, depth) for branch in value)
             case "dependentSchemas":
-                return sum(self.of(branch, instance, depth) for branch in value.values())
+                return sum(self.cost(branch, instance, depth) for branch in value.values())
             case "then" | "else":
-                return self.of(value, instance, depth)
+                return self.cost(value, instance, depth)
         below = list(_members(keyword, value, schema, instance))
-        return error + sum(self.of(member, child, depth + 1) for member, child in below)
+        return error + sum(self.cost(member, child, depth + 1) for member, child in below)
 
     def _size(self, value: Any, depth: int) -> float:
-        """How many values a copy holds; 200 characters count as one."""
+        """Return the number of values in a copy; 200 characters count as one."""
         if isinstance(value, str):
             return 1 + len(value) / 200
         if not isinstance(value, (dict, list)):
             return 1.0
         known = self._sizes.get(id(value))
         if known is None:
-            if depth > _DEEPEST or len(value) > _MOST_VALUES or len(self._sizes) > _MOST_VALUES:
-                raise _TooMuch
+            if depth > _MAX_DEPTH or len(value) > _MAX_VALUES or len(self._sizes) > _MAX_VALUES:
+                raise _LimitExceeded
             self._sizes[id(value)] = 1.0
             members = value.values() if isinstance(value, dict) else value
             known = self._sizes[id(value)] = 1.0 + sum(self._size(member, depth + 1) for member in members)
-        if known > _MOST_VALUES:
-            raise _TooMuch
+        if known > _MAX_VALUES:
+            raise _LimitExceeded
         return known
 
 
@@ -116,7 +119,7 @@ def _is_object(instance: Any) -> bool:
 
 
 def _members(keyword: str, value: Any, schema: dict[str, Any], instance: Any) -> Iterator[tuple[Any, Any]]:
-    """The subschemas of a keyword, each with a value that it applies to."""
+    """Yield the subschemas of a keyword, each with a value that it applies to."""
     if isinstance(instance, dict):
         if keyword == "properties":
             yield from ((member, instance[name]) for name, member in value.items() if name in instance)

@@ -1,4 +1,6 @@
-"""An error of jsonschema-rs -> the faults that a caller reads. None repeats a value: it may be a secret."""
+"""Translates errors of jsonschema-rs into field errors for clients. None repeats a value: it may be a
+secret.
+"""
 
 import difflib
 import heapq
@@ -11,17 +13,17 @@ from jsonschema_rs import ValidationError
 from app.errors import Fault
 from app.text import pointer
 
-MOST_FAULTS: Final = 50
-SEVERAL_FIT: Final = "This fits several of the alternatives; it must fit exactly one."
-_MOST_CHOICES: Final = 30
-_MOST_COMPARED: Final = 500
-_LONGEST_COMPARED: Final = 64
+MAX_ERRORS: Final = 50
+SEVERAL_MATCH: Final = "This matches several of the alternatives; it must match exactly one."
+_MAX_CHOICES: Final = 30
+_MAX_COMPARED: Final = 500
+_MAX_COMPARED_LENGTH: Final = 64
 
 
 class Hints:
-    """Guesses at what was meant, for the first few faults of one check: comparing texts is slow.
+    """Suggestions of what was meant, for the first five errors of one check: comparing texts is slow.
 
-    `names` are those that may stand at the root of the arguments.
+    `names` are the properties allowed at the root of the arguments.
     """
 
     __slots__ = ("_left", "names")
@@ -31,34 +33,34 @@ class Hints:
         self._left = 5
 
     def closest(self, given: str, names: list[str]) -> str:
-        """A sentence that names the nearest of `names`, or nothing. Takes up to 1 ms."""
+        """Return a sentence that suggests the name closest to `given`, or "". Takes up to 1 ms."""
         if self._left == 0 or not names:
             return ""
         self._left -= 1
         pairs = _pairs(given)
-        likely = [name for name in names[:_MOST_COMPARED] if len(name) <= _LONGEST_COMPARED]
+        likely = [name for name in names[:_MAX_COMPARED] if len(name) <= _MAX_COMPARED_LENGTH]
         likely = heapq.nlargest(10, likely, key=lambda name: len(pairs & _pairs(name)) / (len(name) + 1))
-        found = difflib.get_close_matches(given[:_LONGEST_COMPARED], likely, n=1, cutoff=0.6)
+        found = difflib.get_close_matches(given[:_MAX_COMPARED_LENGTH], likely, n=1, cutoff=0.6)
         return f" Did you mean {found[0]}?" if found else ""
 
 
 def _pairs(text: str) -> set[str]:
-    lowered = text[:_LONGEST_COMPARED].lower()
+    lowered = text[:_MAX_COMPARED_LENGTH].lower()
     return {lowered[index : index + 2] for index in range(len(lowered) - 1)} or {lowered}
 
 
-def faults_of(error: ValidationError, instance: Any, hints: Hints, *, base: str = "") -> Iterator[Fault]:
-    """The faults that an error of `instance` is, whose own JSON pointer is `base`."""
+def field_errors(error: ValidationError, instance: Any, hints: Hints, *, base: str = "") -> Iterator[Fault]:
+    """Yield the field errors of a validation error of `instance`, which is at the JSON pointer `base`."""
     at = pointer(base, *error.instance_path)
     kind = error.kind
     match kind.name:
         case "required":
-            yield missing(kind.value, at)
+            yield missing_property(kind.value, at)
         case "additionalProperties" | "unevaluatedProperties":
-            yield from unknown(kind.unexpected, at, hints)  # type: ignore[attr-defined]
+            yield from unknown_properties(kind.unexpected, at, hints)  # type: ignore[attr-defined]
         case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
-            # What jsonschema-rs says, without a name, of a schema that lists no properties at all.
-            yield from unknown(list(_node(instance, error.instance_path)), at, hints)
+            # The error of jsonschema-rs for a schema that lists no properties; it contains no names.
+            yield from unknown_properties(list(_node(instance, error.instance_path)), at, hints)
         case "anyOf" | "oneOf":
             yield from _alternatives(error, instance, hints, at=at, base=base)
         case "enum":
@@ -72,55 +74,55 @@ def faults_of(error: ValidationError, instance: Any, hints: Hints, *, base: str 
                 yield Fault(at, detail, expected)
 
 
-def missing(name: Any, at: str) -> Fault:
-    """The fault of a property that is required in the object at `at`."""
+def missing_property(name: Any, at: str) -> Fault:
+    """Return the error of a property that is required in the object at `at`."""
     return Fault(pointer(at, _short(name)), "This is required.", "a value")
 
 
-def unknown(given: list[str], at: str, hints: Hints) -> Iterator[Fault]:
-    """The faults of properties that may not stand in the object at `at`."""
+def unknown_properties(given: list[str], at: str, hints: Hints) -> Iterator[Fault]:
+    """Yield the errors of properties that are not allowed in the object at `at`."""
     names = [] if at else hints.names
-    for name in given[:MOST_FAULTS]:
-        yield Fault(pointer(at, _short(name)), f"No such property is known here.{hints.closest(name, names)}")
+    for name in given[:MAX_ERRORS]:
+        yield Fault(pointer(at, _short(name)), f"This property is unknown.{hints.closest(name, names)}")
 
 
 _WRONG_TYPE: Final = "This must be of type "
 
 
-def is_wrong_type(fault: Fault) -> bool:
-    """Whether the fault is that a value has another type."""
-    return fault.detail.startswith(_WRONG_TYPE)
+def is_wrong_type(error: Fault) -> bool:
+    """Return whether the error is that of a value of the wrong type."""
+    return error.detail.startswith(_WRONG_TYPE)
 
 
 def wrong_type(types: list[str], at: str) -> Fault:
-    """The fault of a value where all alternatives want other types."""
+    """Return the error of a value that has none of the types of the alternatives."""
     return Fault(at, f"{_WRONG_TYPE}{' or '.join(types)}.", types)
 
 
 def _alternatives(
     error: ValidationError, instance: Any, hints: Hints, *, at: str, base: str
 ) -> Iterator[Fault]:
-    """The faults of the alternative that came nearest, which is the one that was most likely meant."""
+    """Yield the errors of the closest alternative, which is most likely the one that was meant."""
     branches: list[list[ValidationError]] = getattr(error.kind, "context", None) or []
     failed = [branch for branch in branches if branch]
     if error.kind.name == "oneOf" and len(failed) < len(branches):
-        yield Fault(at, SEVERAL_FIT)
+        yield Fault(at, SEVERAL_MATCH)
         return
-    wanted = [_types_of(branch, error.instance_path) for branch in failed]
-    if wanted and all(wanted):
-        yield wrong_type(sorted({name for names in wanted for name in names}), at)
+    expected_types = [_types_of(branch, error.instance_path) for branch in failed]
+    if expected_types and all(expected_types):
+        yield wrong_type(sorted({name for names in expected_types for name in names}), at)
         return
-    yield none_fits(len(branches), at)
-    # An alternative of another type is further away than any with faults inside; fewer faults are nearer.
-    ranked = sorted(zip(wanted, failed, strict=True), key=lambda pair: (bool(pair[0]), len(pair[1])))
+    yield no_match(len(branches), at)
+    # An alternative of another type is farther than any with errors inside; fewer errors are closer.
+    ranked = sorted(zip(expected_types, failed, strict=True), key=lambda pair: (bool(pair[0]), len(pair[1])))
     nearest = ranked[0][1] if ranked else []
-    for inner in islice(nearest, MOST_FAULTS):
-        yield from faults_of(inner, instance, hints, base=base)
+    for inner in islice(nearest, MAX_ERRORS):
+        yield from field_errors(inner, instance, hints, base=base)
 
 
-def none_fits(count: int, at: str) -> Fault:
-    """The fault of a value that fits no alternative, of which one is explained by more faults."""
-    return Fault(at, f"This fits none of the {count} alternatives; the nearest one is explained.")
+def no_match(count: int, at: str) -> Fault:
+    """Return the error of a value that matches no alternative; errors of the closest one should follow it."""
+    return Fault(at, f"This matches none of the {count} alternatives; errors of the closest one follow.")
 
 
 def _node(arguments: Any, path: list[str | int]) -> Any:
@@ -131,7 +133,9 @@ def _node(arguments: Any, path: list[str | int]) -> Any:
 
 
 def _types_of(branch: list[ValidationError], path: list[str | int]) -> list[str]:
-    """The types that an alternative wanted at its root (`path`), if that is all it complains of."""
+    """Return the types that an alternative requires at its root (`path`), if a wrong type is its only
+    error.
+    """
     if len(branch) == 1 and branch[0].kind.name == "type" and branch[0].instance_path == path:
         return list(branch[0].kind.types)  # type: ignore[attr-defined]
     return []
@@ -147,11 +151,11 @@ def _type(error: ValidationError) -> tuple[str, Any]:
     given = error.instance
     if isinstance(given, str):
         if {"integer", "number", "boolean"}.intersection(types):
-            detail += " Text was given: leave out the quotes."
+            detail += " It is a string: remove the quotes."
         elif {"object", "array"}.intersection(types) and given.lstrip()[:1] in ("{", "["):
-            detail += " Text was given: give the JSON itself, not a string that holds it."
+            detail += " It is a string: send the JSON value itself, not a string that contains it."
     elif "array" in types:
-        detail += " Put a single value into a list."
+        detail += " Put a single value into an array."
     return detail, types[0] if len(types) == 1 else types
 
 
@@ -160,7 +164,7 @@ def _enum(error: ValidationError, at: str, hints: Hints) -> Fault:
     texts = [option for option in options if isinstance(option, str)]
     given = error.instance
     hint = hints.closest(given, texts) if isinstance(given, str) else ""
-    return Fault(at, f"This must be one of the listed values.{hint}", options[:_MOST_CHOICES])
+    return Fault(at, f"This must be one of the listed values.{hint}", options[:_MAX_CHOICES])
 
 
 def _limit(sentence: str) -> Callable[[ValidationError], tuple[str, Any]]:
@@ -190,10 +194,10 @@ _SENTENCES: Final[Mapping[str, Callable[[ValidationError], tuple[str, Any]]]] = 
     "maxProperties": _limit("This must have at most {} properties."),
     "pattern": _limit("This must match the regular expression {}"),
     "format": _limit("This must have the format {}."),
-    "uniqueItems": _plain("The items must differ from one another."),
-    "contains": _plain("None of the items is what one of them must be."),
-    "not": _plain("This is what the schema rules out."),
-    "falseSchema": _plain("Nothing may be given here."),
+    "uniqueItems": _plain("The items must be unique."),
+    "contains": _plain("No item matches the schema that at least one item must match."),
+    "not": _plain("The schema forbids this value."),
+    "falseSchema": _plain("No value is allowed here."),
     "propertyNames": _plain("A property has a name that is not allowed."),
     "dependentRequired": _plain("Another property is required together with this one."),
 }

@@ -1,7 +1,7 @@
-"""JSON Schemas of tools, made fit to validate with (2020-12) and fit to publish to strict UTCP clients.
+"""Normalises tools' schemas to valid JSON Schema 2020-12 that strict UTCP clients accept.
 
-The reference clients (utcp 1.2, @utcp/sdk 1.1) refuse a whole manual for one boolean subschema, null, draft-4
-`required: true`, fractional `minLength` or foreign `type`; so nothing of that kind leaves here.
+The reference clients (utcp 1.2, @utcp/sdk 1.1) reject a whole manual for one boolean subschema, null, draft-4
+`required: true`, fractional `minLength` or unknown `type`; so the results contain none of these.
 """
 
 import math
@@ -23,10 +23,10 @@ _SYNONYMS: Final = {
 _SUBSCHEMAS: Final = frozenset(
     {"items", "not", "if", "then", "else", "contains", "propertyNames", "contentSchema"}
 )
-_OPEN: Final = frozenset(
+_BOOLEAN_OR_SCHEMA: Final = frozenset(
     {"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems"}
 )
-_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SCHEMA_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _COUNTS: Final = frozenset(
     {
         "minLength",
@@ -43,8 +43,8 @@ _NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiv
 _TEXTS: Final = frozenset({"title", "description", "$comment"})
 _STRINGS: Final = frozenset({"format", "pattern", "contentEncoding", "contentMediaType", "$ref"})
 _FLAGS: Final = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
-# `$id` and `$schema` would change what `#/...` and the keywords mean once the schema stands inside another
-# one; the rest says nothing to a caller.
+# `$id` and `$schema` would change what `#/...` and the keywords mean once the schema is part of another one;
+# the others have no meaning for clients.
 _DROPPED: Final = frozenset({
     "$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
     "$vocabulary", "nullable", "xml", "externalDocs", "discriminator",
@@ -53,26 +53,29 @@ _DROP: Final = object()
 
 
 def normalise_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
-    """A schema of any dialect as a valid JSON Schema 2020-12 whose references all resolve, and notes on what
-    was lost.
+    """Return a schema of any dialect as valid JSON Schema 2020-12 whose references all resolve, and notes on
+    references that were dropped.
 
-    Raises InvalidDocument (pointing `at`) for something that is no schema at all, or is nested deeper than
+    Raises InvalidDocument (with the pointer `at`) for a value that is not a schema, or is nested deeper than
     `MAX_DEPTH`.
     """
     if not isinstance(raw, (dict, bool)) and raw is not None:
         raise InvalidDocument("A schema must be an object", errors=[Fault(at, "Give a JSON Schema object.")])
     try:
         schema = _schema(raw, 0, publish=False)
-    except _TooDeepError:
-        faults = [Fault(at, f"At most {MAX_DEPTH} levels.")]
-        raise InvalidDocument("The schema is nested too deeply", errors=faults) from None
+    except _TooDeep:
+        errors = [Fault(at, f"At most {MAX_DEPTH} levels.")]
+        raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
     base = raw.get("$id") if isinstance(raw, dict) else None
     lost = drop_dangling(schema, base=base if isinstance(base, str) else "")
     return schema, tuple(f"The reference {ref} cannot be resolved and was dropped." for ref in lost)
 
 
 def normalise_inputs(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
-    """As `normalise_schema`, with a root that is an object, because arguments are."""
+    """Normalise a schema of arguments, as `normalise_schema` does, with a root of type object.
+
+    Raises InvalidDocument also where the schema excludes objects.
+    """
     schema, notes = normalise_schema(raw, at=at)
     root = schema.get("type", "object")
     if root != "object":
@@ -85,15 +88,17 @@ def normalise_inputs(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]
 
 
 def publishable(schema: Any) -> Schema:
-    """The schema as strict clients take it: no null anywhere, no annotation that they would refuse.
+    """Return the schema in the form that strict clients accept: without nulls and annotations that they
+    reject.
 
     An `enum` with null becomes `anyOf` of the enum and `{"type": "null"}`; `const: null` becomes that type;
-    defaults and examples that hold null are annotations, and go. Beyond `MAX_DEPTH` levels all becomes `{}`.
+    defaults and examples that contain null are annotations, and are dropped. Beyond `MAX_DEPTH` levels a
+    schema becomes `{}`.
     """
     return _schema(schema, 0, publish=True)
 
 
-class _TooDeepError(Exception):
+class _TooDeep(Exception):
     pass
 
 
@@ -105,17 +110,17 @@ def _schema(node: Any, depth: int, *, publish: bool) -> Schema:
     if depth > MAX_DEPTH:
         if publish:
             return {}
-        raise _TooDeepError
-    kept: Schema = {}
+        raise _TooDeep
+    result: Schema = {}
     for key, value in node.items():
-        result = _keyword(str(key), value, depth, publish=publish)
-        if result is not _DROP:
-            kept[str(key)] = result
-    _mend_required(node, kept)
-    _mend_draft_4(node, kept, depth, publish=publish)
+        member = _keyword(str(key), value, depth, publish=publish)
+        if member is not _DROP:
+            result[str(key)] = member
+    _repair_required(node, result)
+    _repair_draft_4(node, result, depth, publish=publish)
     if publish:
-        _mend_nulls(node, kept)
-    return kept
+        _repair_nulls(node, result)
+    return result
 
 
 def _keyword(key: str, value: Any, depth: int, *, publish: bool) -> Any:
@@ -127,12 +132,12 @@ def _keyword(key: str, value: Any, depth: int, *, publish: bool) -> Any:
         if not isinstance(value, dict):
             return _DROP
         return {str(name): _schema(member, depth + 1, publish=publish) for name, member in value.items()}
-    if key in _LISTS:
+    if key in _SCHEMA_LISTS:
         members = value if isinstance(value, list) else []
         return [_schema(member, depth + 1, publish=publish) for member in members] or _DROP
     if key in _SUBSCHEMAS:
         return _DROP if isinstance(value, list) else _schema(value, depth + 1, publish=publish)
-    if key in _OPEN:
+    if key in _BOOLEAN_OR_SCHEMA:
         return value if isinstance(value, bool) else _schema(value, depth + 1, publish=publish)
     return _KEYWORDS.get(key, _other)(value)
 
@@ -140,8 +145,8 @@ def _keyword(key: str, value: Any, depth: int, *, publish: bool) -> Any:
 def _types(value: Any) -> Any:
     given = value if isinstance(value, list) else [value]
     names = [_SYNONYMS.get(name.lower(), name.lower()) for name in given if isinstance(name, str)]
-    kept = list(dict.fromkeys(name for name in names if name in TYPES))
-    return _DROP if not kept else kept[0] if len(kept) == 1 else kept
+    result = list(dict.fromkeys(name for name in names if name in TYPES))
+    return _DROP if not result else result[0] if len(result) == 1 else result
 
 
 def _names(value: Any) -> Any:
@@ -193,7 +198,9 @@ def _other(value: Any) -> Any:
 
 
 def json_value(value: Any, depth: int = 0) -> Any:
-    """The value as JSON can hold it: no NaN, no integer beyond 64 bits, only string keys; dates as text."""
+    """Return the value as JSON: without NaN and integers beyond 64 bits, with string keys, and dates as
+    text.
+    """
     if depth > MAX_DEPTH:
         return None
     if value is None or isinstance(value, (bool, str)):
@@ -224,54 +231,56 @@ _KEYWORDS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def _mend_required(node: Schema, kept: Schema) -> None:
+def _repair_required(node: Schema, result: Schema) -> None:
     # Draft 3 and many hand-written schemas say `required: true` inside the property.
     properties = node.get("properties")
     for name, member in properties.items() if isinstance(properties, dict) else ():
         if isinstance(member, dict) and member.get("required") is True:
-            kept["required"] = list(dict.fromkeys([*kept.get("required", []), str(name)]))
+            result["required"] = list(dict.fromkeys([*result.get("required", []), str(name)]))
 
 
-def _mend_draft_4(node: Schema, kept: Schema, depth: int, *, publish: bool) -> None:
+def _repair_draft_4(node: Schema, result: Schema, depth: int, *, publish: bool) -> None:
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if node.get(exclusive) is True and bound in kept:
-            kept[exclusive] = kept.pop(bound)
-    if isinstance(node.get("items"), list) and "prefixItems" not in kept:
+        if node.get(exclusive) is True and bound in result:
+            result[exclusive] = result.pop(bound)
+    if isinstance(node.get("items"), list) and "prefixItems" not in result:
         if node["items"]:
-            kept["prefixItems"] = [_schema(member, depth + 1, publish=publish) for member in node["items"]]
-        rest = kept.pop("additionalItems", True)
+            result["prefixItems"] = [_schema(member, depth + 1, publish=publish) for member in node["items"]]
+        rest = result.pop("additionalItems", True)
         if rest is not True:
-            kept["items"] = {"not": {}} if rest is False else rest
-    if node.get("nullable") is True and isinstance(kept.get("type"), str) and kept["type"] != "null":
-        kept["type"] = [kept["type"], "null"]
+            result["items"] = {"not": {}} if rest is False else rest
+    if node.get("nullable") is True and isinstance(result.get("type"), str) and result["type"] != "null":
+        result["type"] = [result["type"], "null"]
 
 
-def _mend_nulls(node: Schema, kept: Schema) -> None:
+def _repair_nulls(node: Schema, result: Schema) -> None:
     if "const" in node and node["const"] is None:
-        kept["type"] = "null"
+        result["type"] = "null"
     for key in ("const", "default"):
-        if key in kept and _holds_null(kept[key]):
-            del kept[key]
-    if "examples" in kept:
-        kept["examples"] = [value for value in kept["examples"] if not _holds_null(value)]
-    choices = kept.get("enum", [])
+        if key in result and _holds_null(result[key]):
+            del result[key]
+    if "examples" in result:
+        result["examples"] = [value for value in result["examples"] if not _holds_null(value)]
+    choices = result.get("enum", [])
     if _holds_null(choices):
-        kept["enum"] = [value for value in choices if not _holds_null(value)]
-        if None in choices and not kept["enum"]:
-            kept["type"] = "null"
+        result["enum"] = [value for value in choices if not _holds_null(value)]
+        if None in choices and not result["enum"]:
+            result["type"] = "null"
         elif None in choices:
-            either = [{"enum": kept.pop("enum")}, {"type": "null"}]
-            if "anyOf" in kept:
-                kept["allOf"] = [*kept.get("allOf", []), {"anyOf": either}]
+            either = [{"enum": result.pop("enum")}, {"type": "null"}]
+            if "anyOf" in result:
+                result["allOf"] = [*result.get("allOf", []), {"anyOf": either}]
             else:
-                kept["anyOf"] = either
-    for key in [key for key, value in kept.items() if value in ([], {}) and key in ("examples", "enum")]:
-        del kept[key]
-    for key in [key for key in kept if key == "example" or (key not in _TYPED and _holds_null(kept[key]))]:
-        del kept[key]
+                result["anyOf"] = either
+    for key in [key for key, value in result.items() if value in ([], {}) and key in ("examples", "enum")]:
+        del result[key]
+    for key in [
+        key for key in result if key == "example" or (key not in _TYPED and _holds_null(result[key]))
+    ]:
+        del result[key]
 
 
-_TYPED: Final = frozenset(_KEYWORDS) | _SUBSCHEMAS | _OPEN | MAPS | _LISTS
+_TYPED: Final = frozenset(_KEYWORDS) | _SUBSCHEMAS | _BOOLEAN_OR_SCHEMA | MAPS | _SCHEMA_LISTS
 
 
 def _holds_null(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Local references of JSON Schemas: resolve them, move the schema that holds them, or write them out."""
+"""Local references of JSON Schemas: resolves them, rebases the schemas that contain them, or inlines them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -11,13 +11,13 @@ VALUES: Final = frozenset({"enum", "const", "default", "examples"})
 DEFINITIONS: Final = ("$defs", "definitions")
 
 # Inlining is exponential in the worst case: what does not fit becomes `{}`.
-_MOST_NODES: Final = 5_000
-_DEEPEST: Final = 24
+_MAX_NODES: Final = 5_000
+_MAX_DEPTH: Final = 24
 
 
 def resolve(root: Any, reference: str) -> Any:
-    """What a local reference (`#`, `#/a/b`; RFC 6901 section 6) points at. Raises LookupError where it is
-    nothing.
+    """Return the value that a local reference (`#`, `#/a/b`; RFC 6901 section 6) points to; raise LookupError
+    where there is none.
     """
     if reference != "#" and not reference.startswith("#/"):
         raise LookupError(reference)
@@ -34,9 +34,9 @@ def resolve(root: Any, reference: str) -> Any:
 
 
 def drop_dangling(root: Schema, *, base: str = "") -> list[str]:
-    """Takes out, in place, each `$ref` that points at no schema in `root`; gives back those references.
+    """Remove, in place, each `$ref` that points to no schema in `root`; return those references.
 
-    A reference below the document's own `$id` (`base`) becomes local.
+    A reference to the document's own `$id` (`base`) becomes local.
     """
     lost: dict[str, None] = {}
     prefix = base.partition("#")[0]
@@ -53,9 +53,9 @@ def drop_dangling(root: Schema, *, base: str = "") -> list[str]:
 
 
 def transformed(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """The schema with `change` applied to it and to every schema below it, from the root down.
+    """Return the schema with `change` applied to it and to every schema below it, from the root down.
 
-    What stands in `enum`, `const`, `default` and `examples` is no schema, whatever it looks like.
+    Values in `enum`, `const`, `default` and `examples` are not schemas, whatever they look like.
     """
 
     def member(key: str, value: Any) -> Any:
@@ -72,12 +72,13 @@ def transformed(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
 
 
 def rebase(schema: Schema, prefix: str) -> Schema:
-    """The schema for a place further down (`prefix`, like `/properties/body`) in a new document.
+    """Return the schema with its references adapted to a location (`prefix`, like `/properties/body`) in a
+    new document.
 
     References to `$defs` and `definitions` stay, because these are hoisted to the new root.
     """
 
-    def moved(node: Schema) -> Schema:
+    def rebased(node: Schema) -> Schema:
         reference = node.get("$ref")
         if isinstance(reference, str) and reference.startswith("#"):
             rest = reference[1:]
@@ -85,14 +86,14 @@ def rebase(schema: Schema, prefix: str) -> Schema:
                 return {**node, "$ref": f"#{prefix}{rest}"}
         return node
 
-    return transformed(schema, moved)
+    return transformed(schema, rebased)
 
 
 def inline(schema: Schema) -> Schema:
-    """The schema with every local reference written out, and without `$defs`.
+    """Return the schema with every local reference replaced by its target, and without `$defs`.
 
-    A reference that leads back to itself on one path becomes `{}` with a description that says so; so does
-    what lies deeper than 24 references or beyond 5,000 nodes.
+    A reference that recurs on one path, or is deeper than 24 references, becomes `{}` with a description that
+    says so; beyond 5,000 nodes, every schema becomes `{}`.
     """
     inlined = _Inlining(schema).node(schema, ())
     return {key: value for key, value in inlined.items() if key not in DEFINITIONS}
@@ -101,13 +102,13 @@ def inline(schema: Schema) -> Schema:
 class _Inlining:
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._left = _MOST_NODES
+        self._nodes_left = _MAX_NODES
 
     def node(self, node: Any, path: tuple[str, ...]) -> Any:
         if not isinstance(node, dict):
             return node
-        self._left -= 1
-        if self._left < 0:
+        self._nodes_left -= 1
+        if self._nodes_left < 0:
             return {}
         reference = node.get("$ref")
         if isinstance(reference, str):
@@ -127,7 +128,7 @@ class _Inlining:
     def _target(self, reference: str, siblings: Schema, path: tuple[str, ...]) -> Any:
         beside = self.node(siblings, path)
         name = reference.rpartition("/")[2]
-        if reference in path or len(path) >= _DEEPEST:
+        if reference in path or len(path) >= _MAX_DEPTH:
             return {"description": f"Recursive: {name}.", **beside}
         try:
             target = resolve(self._root, reference)
@@ -145,7 +146,7 @@ def _resolves(root: Schema, reference: str) -> bool:
 
 
 def _schemas(node: Any) -> Iterator[Schema]:
-    """Every schema in `node`, itself first; not the keyword maps, nor what stands in values."""
+    """Yield every schema in `node`, itself first; not maps of schemas by name, nor values."""
     if not isinstance(node, dict):
         return
     yield node

@@ -1,8 +1,8 @@
-"""Arguments against a tool's JSON Schema (2020-12): every fault, with its pointer and what was expected.
+"""Validates arguments against a tool's JSON Schema (2020-12); each error has a pointer and what was expected.
 
-The validator is jsonschema-rs: its regular expressions take linear time here, and no `$ref` is ever fetched
-(every JSON Schema library fetches remote ones by default). A fault never repeats a value of the caller, which
-may be a secret.
+The validator is jsonschema-rs, configured so that regular expressions take linear time and no `$ref` is
+fetched (every JSON Schema library fetches remote ones by default). An error never repeats a value of the
+arguments, which may be a secret.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 from jsonschema_rs import Draft202012Validator, RegexOptions, Registry
 
 from app.errors import Fault, InvalidArguments, InvalidInput
-from app.json_schema.error_messages import MOST_FAULTS
-from app.json_schema.error_search import SECONDS, Narrowing
+from app.json_schema.error_messages import MAX_ERRORS
+from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.references import MAPS, VALUES
 
 _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
@@ -22,55 +22,57 @@ _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 class ArgumentValidator:
     """A compiled schema of the arguments object. Compiling takes about 0.1 ms, a check about 2 us."""
 
-    __slots__ = ("_narrowing", "_schema", "_seconds", "_validator")
+    __slots__ = ("_schema", "_search", "_seconds", "_validator")
 
-    def __init__(self, schema: Mapping[str, Any], seconds: float = SECONDS) -> None:
-        """Raises InvalidInput for a schema that cannot be compiled: a dangling or remote `$ref`, say.
+    def __init__(self, schema: Mapping[str, Any], seconds: float = MAX_SECONDS) -> None:
+        """Compile a schema; raise InvalidInput where that fails, e.g. for a dangling or remote `$ref`.
 
-        For `seconds` of work the faults of arguments too large to judge at once are looked for.
+        `seconds` is the CPU time after which the search for errors in large arguments gives up.
         """
         self._validator, self._schema = _compiled(dict(schema))
-        self._narrowing: Narrowing | None = None
+        self._search: ErrorSearch | None = None
         self._seconds = seconds
 
     def check(self, arguments: Any) -> None:
-        """Raises InvalidArguments with all faults (at most 50)."""
+        """Raise InvalidArguments with all errors (at most 50) where the arguments are not valid."""
         if not isinstance(arguments, dict):
             raise InvalidArguments(
                 "The arguments must be a JSON object.", errors=[Fault("", "Give an object.", "object")]
             )
         if not self._validator.is_valid(arguments):
-            self._refuse(arguments)
+            self._raise_errors(arguments)
 
-    def _refuse(self, arguments: dict[str, Any]) -> NoReturn:
-        if self._narrowing is None:
-            self._narrowing = Narrowing(self._schema, self._validator, _validator, self._seconds)
-        faults = islice(self._narrowing.faults(arguments), MOST_FAULTS)
-        unique = list({(fault.pointer, fault.detail): fault for fault in faults}.values())
+    def _raise_errors(self, arguments: dict[str, Any]) -> NoReturn:
+        if self._search is None:
+            self._search = ErrorSearch(self._schema, self._validator, _validator, self._seconds)
+        errors = islice(self._search.errors(arguments), MAX_ERRORS)
+        unique = list({(error.pointer, error.detail): error for error in errors}.values())
         raise InvalidArguments(_summary(unique), errors=unique)
 
 
 def _compiled(schema: dict[str, Any]) -> tuple[Draft202012Validator, dict[str, Any]]:
-    """The validator, and the schema that it enforces."""
+    """Return the validator of a schema, and the schema that it enforces."""
     try:
         return _validator(schema), schema
     except ValueError:
         pass
-    # A pattern that needs look-around has no linear-time form: it is not enforced, the upstream will.
+    # A pattern that needs look-around has no linear-time form: enforcing it is left to the upstream.
     try:
         usable = _without_unusable_patterns(schema)
         return _validator(usable), usable
     except ValueError:
-        fault = Fault("/inputs", "The schema is not valid, or refers to something outside of it.")
-        raise InvalidInput("The tool's input schema cannot be used.", errors=[fault]) from None
+        error = Fault("/inputs", "The schema is not valid, or refers to something outside of it.")
+        raise InvalidInput("The tool's input schema cannot be used.", errors=[error]) from None
 
 
 def _validator(schema: dict[str, Any] | bool, registry: Registry | None = None) -> Draft202012Validator:
-    return Draft202012Validator(schema, registry=registry, retriever=_deny, pattern_options=_LINEAR)
+    return Draft202012Validator(
+        schema, registry=registry, retriever=_reject_reference, pattern_options=_LINEAR
+    )
 
 
-def _deny(_uri: str) -> NoReturn:
-    raise ValueError("No reference is fetched.")
+def _reject_reference(_uri: str) -> NoReturn:
+    raise ValueError("References are never fetched.")
 
 
 def _without_unusable_patterns(node: Any) -> Any:
@@ -80,20 +82,20 @@ def _without_unusable_patterns(node: Any) -> Any:
         return node
     kept = {}
     for key, value in node.items():
-        if key == "pattern" and isinstance(value, str) and not _usable(value):
+        if key == "pattern" and isinstance(value, str) and not _is_usable(value):
             continue
         if key in MAPS and isinstance(value, dict):
             kept[key] = {
                 name: _without_unusable_patterns(member)
                 for name, member in value.items()
-                if key != "patternProperties" or _usable(name)
+                if key != "patternProperties" or _is_usable(name)
             }
         else:
             kept[key] = value if key in VALUES else _without_unusable_patterns(value)
     return kept
 
 
-def _usable(pattern: str) -> bool:
+def _is_usable(pattern: str) -> bool:
     try:
         _validator({"pattern": pattern})
     except ValueError:
@@ -101,8 +103,8 @@ def _usable(pattern: str) -> bool:
     return True
 
 
-def _summary(faults: list[Fault]) -> str:
-    first = faults[0]
+def _summary(errors: list[Fault]) -> str:
+    first = errors[0]
     where = f"{first.pointer}: " if first.pointer else ""
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{where}{first.detail}{more}"

@@ -9,8 +9,8 @@ from app.access import repository
 from app.access.authorise import requires
 from app.access.events import list_events
 from app.dependencies import UsesDatabase, UsesFeed, UsesVault
+from app.keys import service
 from app.keys.schemas import EventPage, EventView, KeyCreate, KeyCreated, KeyPage, KeyView
-from app.keys.service import grant_key, no_such_key, withdraw_key
 from app.pagination import Limit
 from app.schemas import problems
 from app.security.keys import KEY_ID_PATTERN
@@ -21,7 +21,7 @@ router = APIRouter()
 ManagesKeys = Annotated[Principal, Depends(requires("keys:manage"))]
 ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
 KeyIdPath = Annotated[str, Path(pattern=KEY_ID_PATTERN, description="Id of a key, as `GET /keys` shows it.")]
-Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the page before.")]
+Cursor = Annotated[UUID | None, Query(description="`next_cursor` of the previous page.")]
 Filter = Query(min_length=1, max_length=300, pattern=r"^[^\u0000-\u001F\u007F]+$")
 
 
@@ -40,12 +40,12 @@ async def create_key(
     vault: UsesVault,
     feed: UsesFeed,
 ) -> KeyCreated:
-    """Make an API key. Its text is in this answer and nowhere else.
+    """Create an API key. Its text is in this response and nowhere else.
 
-    A key can pass on only what it has: its scopes, and its limits to providers and tags. 409 for an
-    `expires_at` that has passed.
+    A key can grant only what it has: its scopes, within its restrictions to providers and tags. 409 for an
+    `expires_at` in the past.
     """
-    text, row = await grant_key(body, database=database, vault=vault, feed=feed, principal=principal)
+    text, row = await service.create_key(body, database=database, vault=vault, feed=feed, principal=principal)
     response.headers["Cache-Control"] = "no-store"
     return KeyCreated.with_text(row, text.reveal())
 
@@ -57,14 +57,14 @@ async def list_keys(
     *,
     limit: Limit = 50,
     cursor: Cursor = None,
-    include_revoked: Annotated[bool, Query(description="Revoked keys, too.")] = False,
+    include_revoked: Annotated[bool, Query(description="Include revoked keys.")] = False,
 ) -> KeyPage:
     """List the keys, newest first."""
     async with database.reading() as session:
         rows, following = await repository.list_keys(
             session, principal=principal, include_revoked=include_revoked, cursor=cursor, limit=limit
         )
-    return KeyPage(items=[KeyView.of(row) for row in rows], next_cursor=following)
+    return KeyPage(items=[KeyView.from_row(row) for row in rows], next_cursor=following)
 
 
 @router.get("/keys/{key_id}", operation_id="getKey", tags=["keys"], responses=problems(404))
@@ -73,8 +73,8 @@ async def get_key(key_id: KeyIdPath, principal: ManagesKeys, database: UsesDatab
     async with database.reading() as session:
         row = await repository.find_visible(session, key_id, principal=principal)
     if row is None:
-        raise no_such_key()
-    return KeyView.of(row)
+        raise service.no_such_key()
+    return KeyView.from_row(row)
 
 
 @router.delete(
@@ -87,8 +87,8 @@ async def get_key(key_id: KeyIdPath, principal: ManagesKeys, database: UsesDatab
 async def revoke_key(
     key_id: KeyIdPath, principal: ManagesKeys, database: UsesDatabase, feed: UsesFeed
 ) -> None:
-    """Revoke a key for good: at once here, within seconds on every replica. 409 for the key that asks."""
-    await withdraw_key(key_id, database=database, feed=feed, principal=principal)
+    """Revoke a key for good: at once here, within seconds on every replica. 409 for the request's own key."""
+    await service.revoke_key(key_id, database=database, feed=feed, principal=principal)
 
 
 @router.get("/events", operation_id="listEvents", tags=["audit"], responses=problems())
@@ -102,7 +102,7 @@ async def list_changes(
     object_type: Annotated[str | None, Filter] = None,
     object_name: Annotated[str | None, Filter] = None,
 ) -> EventPage:
-    """Who changed what, newest first. A key that is limited to providers or tags sees its own changes."""
+    """List who changed what, newest first. A key restricted to providers or tags sees only its own."""
     if principal.providers is not None or principal.tags is not None:
         if actor not in (None, principal.key_id):
             return EventPage(items=[], next_cursor=None)
@@ -117,4 +117,4 @@ async def list_changes(
             cursor=cursor,
             limit=limit,
         )
-    return EventPage(items=[EventView.of(row) for row in rows], next_cursor=following)
+    return EventPage(items=[EventView.from_row(row) for row in rows], next_cursor=following)

@@ -1,4 +1,4 @@
-"""Bodies and pages of `/keys` and `/events`."""
+"""Request and response bodies of `/keys` and `/events`."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
@@ -23,25 +23,25 @@ KeyState = Literal["active", "expired", "revoked"]
 
 
 class KeyCreate(Closed):
-    """What a new key may do. A limit that is left out does not limit."""
+    """What a new key may do. An omitted restriction does not restrict."""
 
     name: Line = Field(examples=["billing agent"])
     scopes: list[Scope] = Field(min_length=1, max_length=20, examples=[["tools:read", "tools:call"]])
     providers: list[ProviderName] | None = Field(
-        None, max_length=500, description="Only tools of these providers.", examples=[["library"]]
+        None, max_length=500, description="Restricts it to tools of these providers.", examples=[["library"]]
     )
     tags: list[Line] | None = Field(
-        None, max_length=500, description="Only tools that a registrar gave one of these tags."
+        None, max_length=500, description="Restricts it to tools to which a registrar gave one of these tags."
     )
-    expires_at: Moment | None = Field(None, description="When it ends, RFC 3339.")
+    expires_at: Moment | None = Field(None, description="When it expires (RFC 3339).")
     rate_limit: RateInput | None = Field(
         None,
-        description="How often it may call tools. Left out: the gateway's default for keys.",
+        description="How often it may call tools. Default: the gateway's rate limit for keys.",
         examples=[{"requests": 100, "per_seconds": 60, "burst": 20}],
     )
 
     def grant(self) -> Grant:
-        """The rights that are asked for."""
+        """Return the requested rights."""
         ends = self.expires_at
         return Grant(
             scopes=frozenset(self.scopes),
@@ -69,28 +69,28 @@ class KeyView(BaseModel):
     scopes: list[Scope]
     providers: list[str] | None
     tags: list[str] | None
-    rate_limit: RateView | None = Field(description="Its own; null where the gateway's default holds.")
+    rate_limit: RateView | None = Field(description="Its own; null where the gateway's default applies.")
     state: KeyState
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
-    last_used_at: datetime | None = Field(description="Written about once a minute.")
+    last_used_at: datetime | None = Field(description="Updated about once a minute.")
 
     @classmethod
-    def of(cls, row: Key) -> Self:
-        """The view of a stored key."""
-        return cls.model_validate(_shown(row))
+    def from_row(cls, row: Key) -> Self:
+        """Return the view of a stored key."""
+        return cls.model_validate(_view_fields(row))
 
 
 class KeyCreated(KeyView):
-    """A new key with its text, which is shown this once."""
+    """A new key with its text, which is shown only once."""
 
     key: str = Field(description="The key itself. Only a digest of it is stored.", examples=["ugw_..."])
 
     @classmethod
     def with_text(cls, row: Key, text: str) -> Self:
-        """The answer to its creator."""
-        return cls.model_validate({**_shown(row), "key": text})
+        """Return the view of a key that was just created, with its text."""
+        return cls.model_validate({**_view_fields(row), "key": text})
 
 
 class KeyPage(BaseModel):
@@ -101,19 +101,19 @@ class KeyPage(BaseModel):
 
 
 class EventView(BaseModel):
-    """One change on the control plane."""
+    """One change of the control plane."""
 
     id: UUID
     at: datetime
-    actor: str = Field(description="Id of the key that asked, or the command.")
+    actor: str = Field(description="Id of the API key that made the change, or the command.")
     action: str = Field(examples=["created"])
     object_type: str = Field(examples=["provider"])
     object_name: str = Field(examples=["library"])
     detail: dict[str, Any]
 
     @classmethod
-    def of(cls, row: Event) -> Self:
-        """The view of a stored event."""
+    def from_row(cls, row: Event) -> Self:
+        """Return the view of a stored event."""
         return cls.model_validate({name: getattr(row, name) for name in cls.model_fields})
 
 
@@ -124,10 +124,10 @@ class EventPage(BaseModel):
     next_cursor: UUID | None = Field(description="Give it as `cursor` for the next page; null at the end.")
 
 
-def _shown(row: Key) -> dict[str, Any]:
+def _view_fields(row: Key) -> dict[str, Any]:
     rights = ("name", "scopes", "providers", "tags", "rate_limit")
-    kept = (*rights, "created_at", "expires_at", "revoked_at", "last_used_at")
-    return {"id": row.key_id, "state": _state(row), **{name: getattr(row, name) for name in kept}}
+    fields = (*rights, "created_at", "expires_at", "revoked_at", "last_used_at")
+    return {"id": row.key_id, "state": _state(row), **{name: getattr(row, name) for name in fields}}
 
 
 def _state(row: Key) -> KeyState:

@@ -1,6 +1,6 @@
-"""Granting and revoking keys on behalf of a caller, who can pass on nothing that it does not have."""
+"""Creating and revoking keys on behalf of a principal, which can grant no right that it lacks."""
 
-from app.access.repository import find_visible, issue_key, revoke_key
+from app.access import repository
 from app.catalog.feed import Feed
 from app.database import Database
 from app.errors import Conflict, Forbidden, NotFound
@@ -11,46 +11,49 @@ from app.security.secret import Secret
 from app.security.vault import Vault
 
 
-async def grant_key(
+async def create_key(
     body: KeyCreate, *, database: Database, vault: Vault, feed: Feed, principal: Principal
 ) -> tuple[Secret, Key]:
-    """Makes a key; gives its text and its row. `Forbidden` for more rights than the principal's own."""
+    """Create a key; return its text and its row.
+
+    Raise Forbidden for rights that the principal lacks, and Conflict for an `expires_at` in the past.
+    """
     grant = body.grant()
     _check(principal, grant)
     if grant.expires_at is not None and grant.expires_at <= now():
-        raise Conflict("`expires_at` has passed already.")
+        raise Conflict("`expires_at` is in the past.")
     async with database.writing() as session:
-        minted, row = await issue_key(
+        minted, row = await repository.issue_key(
             session, vault, name=body.name, grant=grant, actor=principal.key_id, tenant=principal.tenant_id
         )
     await feed.catch_up()
     return minted.text, row
 
 
-async def withdraw_key(key_id: str, *, database: Database, feed: Feed, principal: Principal) -> None:
-    """Revokes a key: at once on this worker, elsewhere as soon as the change feed tells.
+async def revoke_key(key_id: str, *, database: Database, feed: Feed, principal: Principal) -> None:
+    """Revoke a key: at once on this worker, on the others as soon as they read the change feed.
 
-    `NotFound` where there is none (any more) or it is not to be seen, `Forbidden` for a key with scopes that
-    the principal lacks, `Conflict` for the very key that asks.
+    Raise NotFound where it does not exist, is revoked or may not be seen; Forbidden for a key with scopes
+    that the principal lacks; Conflict for the principal's own key.
     """
     if key_id == principal.key_id:
-        raise Conflict("A key cannot revoke itself; use another one, e.g. its successor.")
+        raise Conflict("A key cannot revoke itself; use another key, e.g. its successor.")
     async with database.writing() as session:
-        row = await find_visible(session, key_id, principal=principal, lock=True)
+        row = await repository.find_visible(session, key_id, principal=principal, lock=True)
         if row is None:
             raise no_such_key()
         lacking = principal.lacks(Grant(scopes=frozenset(row.scopes)))
         if lacking:
             raise Forbidden(
-                f"The key to be revoked has scopes that yours lacks: {', '.join(lacking)}.",
+                f"The key has scopes that your key lacks: {', '.join(lacking)}.",
                 extra={"missing_scopes": list(lacking)},
             )
-        await revoke_key(session, row, actor=principal.key_id)
+        await repository.revoke_key(session, row, actor=principal.key_id)
     await feed.catch_up()
 
 
 def no_such_key() -> NotFound:
-    """The error for a key that does not exist, is revoked, or is none of the caller's business."""
+    """Return the error for a key that does not exist, is revoked, or may not be seen by the principal."""
     return NotFound("There is no such key.")
 
 
@@ -58,14 +61,14 @@ def _check(principal: Principal, grant: Grant) -> None:
     lacking = principal.lacks(grant)
     if lacking:
         raise Forbidden(
-            f"A key can only pass on scopes that it has; yours lacks {', '.join(lacking)}.",
+            f"A key can grant only scopes that it has; yours lacks {', '.join(lacking)}.",
             extra={"missing_scopes": list(lacking)},
         )
     if not principal.limits_cover(grant):
         raise Forbidden(
-            "Your key is limited to some providers or tags: name `providers` or `tags` within its own limits."
+            "Your key is restricted to providers or tags: give `providers` or `tags` within these."
         )
     if not principal.outpaces(grant):
-        raise Forbidden("Your key has a rate limit: name a `rate_limit` within it.")
+        raise Forbidden("Your key has a rate limit: give a `rate_limit` within it.")
     if not principal.outlives(grant):
-        raise Forbidden("A key cannot outlive the one that made it: give an `expires_at` before its end.")
+        raise Forbidden("A key cannot outlive its creator: give an `expires_at` no later than your key's.")

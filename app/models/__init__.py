@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from app.models.base import TENANT, Row, cascade, jsonb, moment, new_id, now, texts
+from app.models.base import TENANT, Row, cascading_key, jsonb, new_id, now, text_array, timestamp
 from app.models.records import COUNTER_ROW, CallRecord, Change, ChangeCounter, Event
 
 __all__ = [
@@ -46,7 +46,7 @@ class DataKeyRow(Row, table=True):
     purpose: str
     kek_id: str
     wrapped: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Provider(Row, table=True):
@@ -65,20 +65,20 @@ class Provider(Row, table=True):
     limits: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     """connect, first_byte, idle and total seconds, response_bytes; rate, cache, idempotency_header."""
     slots: list[dict[str, Any]] = Field(default_factory=list, sa_column=jsonb())
-    origins: list[str] = Field(default_factory=list, sa_column=texts())
-    tags: list[str] = Field(default_factory=list, sa_column=texts())
+    origins: list[str] = Field(default_factory=list, sa_column=text_array())
+    tags: list[str] = Field(default_factory=list, sa_column=text_array())
     """Tags that the registrar set: only these count for the tag limit of a key."""
     enabled: bool = True
     version: int = 1
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
-    updated_at: datetime = Field(default_factory=now, sa_column=moment())
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Source(Row, table=True):
     """The very bytes that were registered, kept for refresh and for a newer converter."""
 
     __tablename__ = "sources"
-    provider_id: UUID = Field(sa_column=cascade("providers.id"))
+    provider_id: UUID = Field(sa_column=cascading_key("providers.id"))
     format: str
     url: str | None = None
     media_type: str = ""
@@ -90,7 +90,7 @@ class Source(Row, table=True):
     follows: bool = False
     """Whether files that the document refers to are fetched with it."""
     converter: str
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Revision(Row, table=True):
@@ -100,12 +100,12 @@ class Revision(Row, table=True):
     """
 
     __tablename__ = "revisions"
-    provider_id: UUID = Field(sa_column=cascade("providers.id"))
-    source_id: UUID | None = Field(default=None, sa_column=cascade("sources.id", nullable=True))
+    provider_id: UUID = Field(sa_column=cascading_key("providers.id"))
+    source_id: UUID | None = Field(default=None, sa_column=cascading_key("sources.id", nullable=True))
     state: str = "active"
     report: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     held: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Tool(Row, table=True):
@@ -117,8 +117,8 @@ class Tool(Row, table=True):
         UniqueConstraint("tenant_id", "alias"),
         UniqueConstraint("tenant_id", "provider_id", "source_key"),
     )
-    provider_id: UUID = Field(sa_column=cascade("providers.id"))
-    revision_id: UUID | None = Field(default=None, sa_column=cascade("revisions.id", nullable=True))
+    provider_id: UUID = Field(sa_column=cascading_key("providers.id"))
+    revision_id: UUID | None = Field(default=None, sa_column=cascading_key("revisions.id", nullable=True))
     source_key: str
     name: str
     """Canonical, `provider.tool`."""
@@ -127,7 +127,7 @@ class Tool(Row, table=True):
     description: str = ""
     inputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     outputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
-    tags: list[str] = Field(default_factory=list, sa_column=texts())
+    tags: list[str] = Field(default_factory=list, sa_column=text_array())
     call_template: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     security: list[list[dict[str, Any]]] = Field(default_factory=list, sa_column=jsonb())
     deprecated: bool = False
@@ -135,8 +135,8 @@ class Tool(Row, table=True):
     shown: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """What a model sees of a large one: description, inputs, outputs and the steps that led there."""
     version: int = 1
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
-    updated_at: datetime = Field(default_factory=now, sa_column=moment())
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Override(SQLModel, table=True):
@@ -148,7 +148,7 @@ class Override(SQLModel, table=True):
     )
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     description: str | None = None
-    tags: list[str] | None = Field(default=None, sa_column=texts(nullable=True))
+    tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
 
 
@@ -162,7 +162,7 @@ class KeptOverride(SQLModel, table=True):
     source_key: str = Field(primary_key=True)
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     description: str | None = None
-    tags: list[str] | None = Field(default=None, sa_column=texts(nullable=True))
+    tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
 
 
@@ -173,20 +173,20 @@ class Credential(Row, table=True):
     __table_args__ = (
         UniqueConstraint("tenant_id", "provider_id", "slot", "principal", postgresql_nulls_not_distinct=True),
     )
-    provider_id: UUID = Field(sa_column=cascade("providers.id"))
+    provider_id: UUID = Field(sa_column=cascading_key("providers.id"))
     slot: str
     principal: str | None = None
     kind: str
     public: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
-    allowed_origins: list[str] = Field(default_factory=list, sa_column=texts())
+    allowed_origins: list[str] = Field(default_factory=list, sa_column=text_array())
     sealed: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    variable_names: list[str] = Field(default_factory=list, sa_column=texts())
+    variable_names: list[str] = Field(default_factory=list, sa_column=text_array())
     """`${NAME}`s that stand in the sealed fields, already without namespace."""
     fingerprint: str
     version: int = 1
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
-    updated_at: datetime = Field(default_factory=now, sa_column=moment())
-    last_used_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    last_used_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
 
 
 class Variable(Row, table=True):
@@ -196,13 +196,13 @@ class Variable(Row, table=True):
     __table_args__ = (
         UniqueConstraint("tenant_id", "provider_id", "name", postgresql_nulls_not_distinct=True),
     )
-    provider_id: UUID | None = Field(default=None, sa_column=cascade("providers.id", nullable=True))
+    provider_id: UUID | None = Field(default=None, sa_column=cascading_key("providers.id", nullable=True))
     name: str
     secret: bool = True
     value: str | None = None
     sealed: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     version: int = 1
-    updated_at: datetime = Field(default_factory=now, sa_column=moment())
+    updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Key(Row, table=True):
@@ -216,15 +216,15 @@ class Key(Row, table=True):
     key_id: str
     name: str
     digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    scopes: list[str] = Field(default_factory=list, sa_column=texts())
-    providers: list[str] | None = Field(default=None, sa_column=texts(nullable=True))
-    tags: list[str] | None = Field(default=None, sa_column=texts(nullable=True))
+    scopes: list[str] = Field(default_factory=list, sa_column=text_array())
+    providers: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
+    tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     rate_limit: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """requests, per_seconds and burst; null: the gateway's default."""
-    expires_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
-    revoked_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
-    last_used_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
+    expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    revoked_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    last_used_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
 
 
 class IdempotencyKey(Row, table=True):
@@ -244,10 +244,10 @@ class IdempotencyKey(Row, table=True):
     call_id: UUID
     sealed: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """The outcome; null while nobody knows it."""
-    leased_until: datetime = Field(sa_column=moment())
+    leased_until: datetime = Field(sa_column=timestamp())
     """Until when the call may run; a row without an outcome after that is of a process that has gone."""
-    expires_at: datetime = Field(sa_column=moment())
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
+    expires_at: datetime = Field(sa_column=timestamp())
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Import(Row, table=True):
@@ -258,5 +258,5 @@ class Import(Row, table=True):
     """running, done or failed."""
     owner: str = ""
     result: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    created_at: datetime = Field(default_factory=now, sa_column=moment())
-    finished_at: datetime | None = Field(default=None, sa_column=moment(nullable=True))
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    finished_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))

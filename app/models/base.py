@@ -15,7 +15,7 @@ TENANT = UUID("00000000-0000-7000-8000-000000000001")
 
 
 def new_id() -> UUID:
-    """A UUIDv7 (RFC 9562 section 5.7): ordered by time, so that primary keys append."""
+    """Return a UUIDv7 (RFC 9562 section 5.7): ordered by time, so that primary keys append."""
     millis = time.time_ns() // 1_000_000
     value = int.from_bytes(millis.to_bytes(6, "big") + os.urandom(10), "big")
     value &= ~(0xF << 76) & ~(0x3 << 62)
@@ -23,12 +23,12 @@ def new_id() -> UUID:
 
 
 def now() -> datetime:
-    """The present, aware, UTC."""
+    """Return the present, aware, UTC."""
     return datetime.now(UTC)
 
 
-def cascade(target: str, *, nullable: bool = False) -> Any:
-    """A foreign key whose row goes when its target goes."""
+def cascading_key(target: str, *, nullable: bool = False) -> Any:
+    """Return a foreign key whose row goes when its target goes."""
     return Column(ForeignKey(target, ondelete="CASCADE"), nullable=nullable, index=True)
 
 
@@ -37,13 +37,13 @@ def jsonb(*, nullable: bool = False) -> Any:
     return Column(JSONB(none_as_null=True), nullable=nullable)
 
 
-def texts(*, nullable: bool = False) -> Any:
-    """A list of texts."""
+def text_array(*, nullable: bool = False) -> Any:
+    """Return a list of text_array."""
     return Column(ARRAY(Text), nullable=nullable)
 
 
-def moment(*, nullable: bool = False) -> Any:
-    """A time with its zone."""
+def timestamp(*, nullable: bool = False) -> Any:
+    """Return a time with its zone."""
     return Column(DateTime(timezone=True), nullable=nullable)
 
 

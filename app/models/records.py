@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, Column, DateTime, Index, LargeBinary, text
 from sqlmodel import Field, SQLModel
 
-from app.models.base import TENANT, Row, jsonb, moment, new_id, now
+from app.models.base import TENANT, Row, jsonb, new_id, now, timestamp
 
 
 class ChangeCounter(SQLModel, table=True):
@@ -29,7 +29,7 @@ class Change(SQLModel, table=True):
     """provider, tool, credential, variable or key."""
     provider_id: UUID | None = None
     object_id: str = ""
-    at: datetime = Field(default_factory=now, sa_column=moment())
+    at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class CallRecord(SQLModel, table=True):
@@ -71,7 +71,7 @@ class Event(Row, table=True):
 
     __tablename__ = "events"
     __table_args__ = (Index("events_at", "tenant_id", "at"),)
-    at: datetime = Field(default_factory=now, sa_column=moment())
+    at: datetime = Field(default_factory=now, sa_column=timestamp())
     actor: str
     action: str
     object_type: str

@@ -1,4 +1,4 @@
-"""Credentials -> the request: the last step before sending, so that nothing of a caller can override them."""
+"""Adding credentials to a request: the last step before sending, so that no argument can override them."""
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote_plus
@@ -12,11 +12,10 @@ Headers = list[tuple[str, str]]
 def attach(
     url: str, headers: Headers, credentials: Iterable[WireCredential], *, masked: bool = False
 ) -> tuple[str, Headers]:
-    """The URL and headers with the credentials in them, in order: a later one wins over an earlier one.
+    """Return the URL and headers with the credentials in them; a later credential overrides an earlier one.
 
-    Values of the template itself are not for here. A header, query parameter or cookie of a credential's name
-    that is there already is taken out. With
-    `masked`, `***` stands in the place of each value.
+    Credentials with the location `field` are ignored here. A header, query parameter or cookie that has the
+    name of a credential is removed. With `masked`, each value is `***`.
     """
     placed: dict[str, list[tuple[str, str]]] = {"header": [], "query": [], "cookie": [], "field": []}
     for credential in credentials:
@@ -50,7 +49,7 @@ def _with_cookies(headers: Headers, added: list[tuple[str, str]]) -> Headers:
 
 
 def _with_query(url: str, added: list[tuple[str, str]], *, safe: str) -> str:
-    """A name that is decoded in any usual way to the credential's name is that name: it is taken out."""
+    """Return the URL with the pairs added; remove pairs of their names, percent-encoded or not."""
     names = {name for name, _ in added}
     head, _, query = url.partition("#")[0].partition("?")
     kept = [pair for pair in query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in names]

@@ -1,11 +1,12 @@
-"""Provider auth -> what goes on the wire: the one place where a stored secret is opened for a call.
+"""Stored credentials -> what is sent with a call: the only module that decrypts a stored secret for a call.
 
-A tool's needs are alternatives (OR) of slots that go together (AND). The first alternative whose slots are
-all stored, for the origin that is about to be called, is taken. The values of the template itself (kind
-`static`) come first and the auth last, so that the auth wins where both name the same header.
+A tool's security requirements are alternatives (OR) of slots that go together (AND). The first alternative
+is used whose slots all hold a credential for the origin that is about to be called. The values of the
+template itself (kind `static`) come first and the auth last, so that the auth wins where both name the same
+header.
 
-What was opened for a compiled tool is remembered for a minute, since opening it anew costs a twentieth of a
-call. A plan that is compiled anew, as after each change of a credential or variable, begins anew here, too.
+Decrypted credentials of a compiled tool are cached for a minute, since decrypting them costs a twentieth of
+a call. A plan that is compiled again, as after each change of a credential or variable, is a cache miss.
 """
 
 import math
@@ -16,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.outbound.egress import EgressSettings
-from app.outbound.needs import Need, Needs, chosen_alternative, compile_needs, not_allowed
+from app.outbound.needs import Need, Needs, compile_needs, not_allowed, select_alternative
 from app.outbound.oauth2 import TokenRequest
 from app.outbound.tokens import TokenCache, TokenHandle
-from app.outbound.wiring import Opening, WireCredential
+from app.outbound.wiring import CredentialRenderer, WireCredential
 from app.security.credentials import SealedCredential
 from app.security.masking import MASK, Masker
 from app.security.response_masking import ResponseMasker
@@ -30,21 +31,21 @@ __all__ = [
     "CredentialResolver", "Need", "Needs", "ResolvedCredentials", "WireCredential", "compile_needs",
 ]  # fmt: skip
 
-_OPEN_SECONDS: Final = 60.0
-_MOST_OPEN: Final = 4096
+_CACHE_SECONDS: Final = 60.0
+_MAX_CACHED: Final = 4096
 
 
-class ResolvedCredentials(tuple[WireCredential, ...]):  # noqa: SLOT001 - one of a tuple has no slots.
-    """What goes on the wire with a call."""
+class ResolvedCredentials(tuple[WireCredential, ...]):  # noqa: SLOT001 - a subclass of tuple has no slots.
+    """The credentials that are sent with a call."""
 
     masker: ResponseMasker | None = None
-    """Masks these credentials, as they are stored and as they are sent, in responses; None where there are
-    none. It lives as long as they do."""
+    """Masks these credentials in responses, both as they are stored and as they are sent; None where there
+    are none. It lives as long as they do."""
 
 
 @dataclass(slots=True)
-class _Tokened:
-    """An OAuth2 credential: what to ask for, and what the last token became."""
+class _TokenStep:
+    """An OAuth2 credential: the token request, its cache key, and the credential made of the last token."""
 
     request: TokenRequest
     key: bytes
@@ -53,33 +54,35 @@ class _Tokened:
 
 
 @dataclass(slots=True)
-class _Opened:
-    """What was found for the needs, credentials and origin of one plan; it holds them, so that no other
-    object can have their identities meanwhile.
+class _CachedResolution:
+    """The decrypted credentials for the requirements, credentials and origin of one plan.
+
+    It refers to the objects of the plan, so that no other object can have their identities meanwhile. `steps`
+    are in the order in which they are sent; `values` are masked in logs and errors, `secrets` in responses.
     """
 
     needs: Needs
     credentials: Mapping[str, SealedCredential]
     origin: str
     egress: EgressSettings | None
-    until: float
-    steps: list[WireCredential | _Tokened] = field(repr=False)
+    expires_at: float
+    steps: list[WireCredential | _TokenStep] = field(repr=False)
     values: tuple[str, ...] = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
-    fixed: ResolvedCredentials | None = field(repr=False)
-    """All of it, where no token is needed."""
+    without_tokens: ResolvedCredentials | None = field(repr=False)
+    """The result, where no token is needed."""
     last: ResolvedCredentials | None = field(default=None, repr=False)
-    """All of it with the tokens that the last call had."""
+    """The result with the tokens of the last call."""
 
 
 class CredentialResolver:
-    """Opens credentials for calls, and tells the masker every value that it reveals."""
+    """Decrypts credentials for calls, and adds every value that it reveals to the masker."""
 
     def __init__(self, vault: Vault, tokens: TokenCache, masker: Masker) -> None:
         self._vault = vault
         self._tokens = tokens
         self._masker = masker
-        self._known: OrderedDict[int, _Opened] = OrderedDict()
+        self._cache: OrderedDict[int, _CachedResolution] = OrderedDict()
 
     async def resolve(
         self,
@@ -90,56 +93,59 @@ class CredentialResolver:
         egress: EgressSettings | None = None,
         deadline: float = math.inf,
     ) -> ResolvedCredentials:
-        """What to send to `origin` (`scheme://host[:port]`, lower case, without a default port).
+        """Return what to send to `origin` (`scheme://host[:port]`, lower case, without a default port).
 
-        `credentials` are the provider's, by slot. Only an OAuth2 token that is not cached is waited for,
-        until `deadline` (a `loop.time()`).
+        `credentials` are the provider's, by slot. It waits only for an OAuth2 token that is not cached, until
+        `deadline` (a `loop.time()`).
         Raises CredentialMissing naming the slots, CredentialNotAllowed where one is stored but not for this
-        origin, UnsetVariable, SealBroken, and what getting a token raises.
+        origin, UnsetVariable, SealBroken, and what `TokenCache.get` raises.
         """
-        known = self._known.get(id(credentials))
+        cached = self._cache.get(id(credentials))
         if (
-            known is None
-            or known.needs is not needs
-            or known.credentials is not credentials
-            or known.origin != origin
-            or known.egress is not egress
-            or known.until <= time.monotonic()
+            cached is None
+            or cached.needs is not needs
+            or cached.credentials is not credentials
+            or cached.origin != origin
+            or cached.egress is not egress
+            or cached.expires_at <= time.monotonic()
         ):
-            known = self._open(needs, credentials, origin=origin, egress=egress)
-        for value in known.values:
-            # The masker forgets what was not used for long.
+            cached = self._open(needs, credentials, origin=origin, egress=egress)
+        for value in cached.values:
+            # The masker drops values that were not used for a long time.
             self._masker.add(value)
-        if known.fixed is not None:
-            return known.fixed
+        if cached.without_tokens is not None:
+            return cached.without_tokens
         wires = [
-            step if isinstance(step, WireCredential) else await self._tokened(step, deadline=deadline)
-            for step in known.steps
+            step if isinstance(step, WireCredential) else await self._with_token(step, deadline=deadline)
+            for step in cached.steps
         ]
-        last = known.last
+        last = cached.last
         if last is None or any(wire is not held for wire, held in zip(wires, last, strict=True)):
             tokens = [wire.token.token.reveal() for wire in wires if wire.token is not None]
             sent = [value for token in tokens for value in (token, f"Bearer {token}")]
-            last = known.last = _resolved(wires, (*known.secrets, *sent))
+            last = cached.last = _resolved(wires, (*cached.secrets, *sent))
         return last
 
     async def invalidate(self, handle: TokenHandle) -> None:
-        """Forget a token that an upstream refused."""
+        """Drop a token that an upstream has rejected from the cache."""
         await self._tokens.invalidate(handle)
 
     def preview(
         self, needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
     ) -> tuple[WireCredential, ...]:
-        """The same places with `***` as each value, without asking for a token: for a dry run."""
-        wired: list[WireCredential] = []
-        opening = Opening(self._vault)
-        for credential, _ in _chosen(needs, credentials, origin=origin):
+        """Return what `resolve` would with `***` as each value, without requesting a token: for a dry run.
+
+        Raises what `resolve` raises, except for what getting a token raises.
+        """
+        wires: list[WireCredential] = []
+        renderer = CredentialRenderer(self._vault)
+        for credential, _ in _select(needs, credentials, origin=origin):
             if credential.kind == "oauth2":
-                wired.append(WireCredential("header", "Authorization", Secret(MASK), credential.slot))
+                wires.append(WireCredential("header", "Authorization", Secret(MASK), credential.slot))
             else:
-                wired += opening.wires(credential)
-        self._tell(opening)
-        return tuple(WireCredential(wire.location, wire.name, Secret(MASK), wire.slot) for wire in wired)
+                wires += renderer.render(credential)
+        self._add_to_masker(renderer)
+        return tuple(WireCredential(wire.location, wire.name, Secret(MASK), wire.slot) for wire in wires)
 
     def _open(
         self,
@@ -148,43 +154,43 @@ class CredentialResolver:
         *,
         origin: str,
         egress: EgressSettings | None,
-    ) -> _Opened:
-        opening = Opening(self._vault)
-        steps: list[WireCredential | _Tokened] = []
-        for credential, need in _chosen(needs, credentials, origin=origin):
+    ) -> _CachedResolution:
+        renderer = CredentialRenderer(self._vault)
+        steps: list[WireCredential | _TokenStep] = []
+        for credential, need in _select(needs, credentials, origin=origin):
             if credential.kind == "oauth2":
-                request = opening.token_request(credential, scopes=need.scopes, egress=egress)
-                steps.append(_Tokened(request, self._tokens.key_of(request), credential.slot))
+                request = renderer.token_request(credential, scopes=need.scopes, egress=egress)
+                steps.append(_TokenStep(request, self._tokens.key_of(request), credential.slot))
             else:
-                steps += opening.wires(credential)
-        self._tell(opening)
+                steps += renderer.render(credential)
+        self._add_to_masker(renderer)
         wires = [step for step in steps if isinstance(step, WireCredential)]
         proxied = egress.proxy_password() if egress is not None else ""
-        secrets = tuple(dict.fromkeys((*opening.secrets, proxied)))
+        secrets = tuple(dict.fromkeys((*renderer.secrets, proxied)))
         now = time.monotonic()
-        opened = _Opened(
+        resolution = _CachedResolution(
             needs=needs,
             credentials=credentials,
             origin=origin,
             egress=egress,
-            until=now + _OPEN_SECONDS,
+            expires_at=now + _CACHE_SECONDS,
             steps=steps,
-            values=tuple(dict.fromkeys(opening.values)),
+            values=tuple(dict.fromkeys(renderer.values)),
             secrets=secrets,
-            fixed=_resolved(wires, secrets) if len(wires) == len(steps) else None,
+            without_tokens=_resolved(wires, secrets) if len(wires) == len(steps) else None,
         )
-        self._remember(opened, now)
-        return opened
+        self._store(resolution, now)
+        return resolution
 
-    def _remember(self, opened: _Opened, now: float) -> None:
-        known = self._known
-        known.pop(id(opened.credentials), None)
-        known[id(opened.credentials)] = opened
-        # In the order in which they end.
-        while len(known) > _MOST_OPEN or next(iter(known.values())).until <= now:
-            known.popitem(last=False)
+    def _store(self, resolution: _CachedResolution, now: float) -> None:
+        cached = self._cache
+        cached.pop(id(resolution.credentials), None)
+        cached[id(resolution.credentials)] = resolution
+        # They are in the order in which they expire.
+        while len(cached) > _MAX_CACHED or next(iter(cached.values())).expires_at <= now:
+            cached.popitem(last=False)
 
-    async def _tokened(self, step: _Tokened, *, deadline: float) -> WireCredential:
+    async def _with_token(self, step: _TokenStep, *, deadline: float) -> WireCredential:
         handle = await self._tokens.get(step.request, key=step.key, deadline=deadline)
         wire = step.wire
         if wire is None or wire.token is not handle:
@@ -193,8 +199,8 @@ class CredentialResolver:
         self._masker.add(handle.token.reveal())
         return wire
 
-    def _tell(self, opening: Opening) -> None:
-        for value in opening.values:
+    def _add_to_masker(self, renderer: CredentialRenderer) -> None:
+        for value in renderer.values:
             self._masker.add(value)
 
 
@@ -204,7 +210,7 @@ def _resolved(wires: Iterable[WireCredential], secrets: Iterable[str]) -> Resolv
     return resolved
 
 
-def _chosen(
+def _select(
     needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
 ) -> list[tuple[SealedCredential, Need]]:
     chosen: list[tuple[SealedCredential, Need]] = []
@@ -213,4 +219,4 @@ def _chosen(
             if origin not in credential.allowed_origins:
                 raise not_allowed(credential, origin)
             chosen.append((credential, Need(credential.slot)))
-    return chosen + chosen_alternative(needs, credentials, origin=origin)
+    return chosen + select_alternative(needs, credentials, origin=origin)

@@ -1,4 +1,4 @@
-"""How a provider is reached when not directly: outbound proxy, own CA bundle, client certificate."""
+"""The egress settings of a provider: outbound proxy, CA bundle of its own, client certificate."""
 
 import hashlib
 import os
@@ -19,17 +19,17 @@ _PROXY = re.compile(r"https?://(?:[!-.0-?A-~]*@)?[A-Za-z0-9.\[\]:_-]+/?")
 
 @dataclass(frozen=True, slots=True)
 class EgressSettings:
-    """The explicit outbound settings of one provider; requests with equal settings share connections.
+    """The egress settings of one provider; requests with equal settings share connections.
 
-    `proxy_url` is an http(s) URL, with userinfo where the proxy wants it; the proxy's address must itself
-    pass the address guard. `ca_bundle` is PEM text and replaces the system's authorities; a proxy that is
-    spoken to by TLS is believed by both.
-    `client_certificate` (PEM chain) and `client_key` (PEM, not encrypted) go together.
+    `proxy_url` is an http(s) URL, with userinfo where the proxy requires it; the proxy's address must itself
+    pass the address guard. `ca_bundle` is PEM text and replaces the system's CAs; the certificate of an https
+    proxy is verified against both. `client_certificate` (PEM chain) and `client_key` (PEM, not encrypted) go
+    together. `key` is a digest of all settings.
 
     Through a proxy, the guard cannot see the address that is connected to. So the target's name is resolved
-    and checked here first, too; what the proxy itself resolves later is the proxy's to police. Where only the
-    proxy can resolve public names, `proxy_resolves` leaves names to it and checks literal addresses alone: a
-    choice for an operator whose proxy denies internal destinations.
+    and checked here first, too; the proxy must police what it resolves itself later. Where only the proxy can
+    resolve public names, `proxy_resolves` leaves names to it and checks IP literals only: a choice for an
+    operator whose proxy denies internal destinations.
     """
 
     proxy_url: Secret | None = None
@@ -54,7 +54,7 @@ class EgressSettings:
         object.__setattr__(self, "key", digest.digest())
 
     def proxy_password(self) -> str:
-        """The password in the proxy's URL, "" where there is none."""
+        """Return the password in the proxy's URL, "" where there is none."""
         if self.proxy_url is None:
             return ""
         userinfo, at, _ = self.proxy_url.reveal().partition("://")[2].rpartition("@")
@@ -62,7 +62,7 @@ class EgressSettings:
 
 
 def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:
-    """How the upstream is reached, or None for directly."""
+    """Return the egress settings in a provider's options and secrets; None where it is reached directly."""
     if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
         return None
     return EgressSettings(
@@ -75,21 +75,21 @@ def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> Egres
 
 
 def without_client_certificate(egress: EgressSettings) -> EgressSettings:
-    """The same for an origin that is not to see the client certificate."""
+    """Return the settings for an origin that must not see the client certificate."""
     return replace(egress, client_certificate=None, client_key=None)
 
 
 def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
-    """A verifying client context, TLS 1.2 or later; raises InvalidInput where a setting cannot be used."""
+    """Return a verifying client context, TLS 1.2 or later. Raises InvalidInput for an unusable setting."""
     if egress and egress.proxy_url and not _PROXY.fullmatch(egress.proxy_url.reveal()):
         raise InvalidInput("The outbound proxy is not a URL like http://user:password@host:3128.")
     if egress and egress.ca_bundle is not None and not egress.ca_bundle.strip():
-        # Python would take an empty bundle for none, and trust the system's authorities.
+        # Python would treat an empty bundle as none, and trust the system's CAs.
         raise InvalidInput("The CA bundle is empty.")
     try:
         context = ssl.create_default_context(cadata=egress.ca_bundle if egress else None)
     except (ssl.SSLError, ValueError, TypeError):
-        # A TypeError is what Python says of text that is not ASCII, which PEM is.
+        # Python raises TypeError for text that is not ASCII; PEM is ASCII.
         raise InvalidInput("The CA bundle is not a list of PEM certificates.") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if egress and egress.client_certificate:
@@ -98,8 +98,10 @@ def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
 
 
 def proxy_context(egress: EgressSettings) -> ssl.SSLContext:
-    """For a proxy that is spoken to by TLS: often it is the company's own, as is an upstream with a bundle,
-    and often not. The client certificate is the upstream's to see.
+    """Return the client context for an https proxy. Raises InvalidInput for an unusable setting.
+
+    It trusts both the CA bundle and the system's CAs, since the proxy may be the company's own or not. It has
+    no client certificate, which only the upstream may see.
     """
     context = tls_context(replace(egress, client_certificate=None, client_key=None))
     context.load_default_certs()
@@ -107,14 +109,14 @@ def proxy_context(egress: EgressSettings) -> ssl.SSLContext:
 
 
 def _load_client_certificate(context: ssl.SSLContext, egress: EgressSettings) -> None:
-    """OpenSSL's loader takes files only: give it one that only we can read, for as short as possible."""
+    """Load the certificate from a private temporary file, since OpenSSL's loader takes files only."""
     key = egress.client_key.reveal() if egress.client_key else ""
     descriptor, name = tempfile.mkstemp()
     path = Path(name)
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(f"{egress.client_certificate}\n{key}\n")
-        # A password is given so that an encrypted key fails instead of asking at the terminal.
+        # With a password given, an encrypted key fails instead of prompting at the terminal.
         context.load_cert_chain(path, password="")
     except (ssl.SSLError, OSError, ValueError):
         raise InvalidInput("The client certificate and its key cannot be used together.") from None

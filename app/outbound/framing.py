@@ -1,6 +1,6 @@
-"""What an upstream sends in pieces -> events, incrementally and within bounds, whatever the pieces are.
+"""Splitting a streamed response into events, incrementally and within limits, however it is split in pieces.
 
-Understood by media type: server-sent events (WHATWG HTML section 9.2), lines of JSON (NDJSON, JSON Lines, RFC
+The media type decides: server-sent events (WHATWG HTML section 9.2), JSON by lines (NDJSON, JSON Lines, RFC
 7464 sequences), JSON (one event), text and bytes (an event for each piece).
 """
 
@@ -20,7 +20,7 @@ LINES: Final = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl"}
 )
 STREAMED: Final = LINES | {SSE, "application/json-seq"}
-"""The media types of answers that are made of events."""
+"""The media types of responses that consist of events."""
 
 _TEXTUAL: Final = (
     "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "toml",
@@ -31,9 +31,9 @@ _WHITE: Final = b" \t\r\x1e"
 
 @dataclass(slots=True)
 class Event:
-    """One event of an answer. By `kind`, `data` is
+    """One event of a response. `kind` says what `data` holds:
 
-    - `message`: UTF-8 text, of an upstream whose events may have a name, an id and a retry time in ms;
+    - `message`: UTF-8 text of a server-sent event, which may have a name, an id and a retry time in ms;
     - `json`: one JSON value; `text`: a piece of UTF-8 text; `bytes`: a piece of anything else.
     """
 
@@ -45,17 +45,17 @@ class Event:
 
 
 class SseParser:
-    """Bytes of an event stream -> events. Comments are dropped, as is an event that its stream cuts off.
+    """A parser of server-sent events. Comments are dropped, and an incomplete event at the end of the stream.
 
-    `feed` raises ResponseTooLarge for an event, or a line, of more than `most` bytes.
+    `feed` raises ResponseTooLarge for an event, or a line, of more than `max_bytes`.
     """
 
-    __slots__ = ("_begun", "_cr", "_data", "_id", "_line", "_most", "_name", "_retry")
+    __slots__ = ("_bom_checked", "_cr", "_data", "_id", "_line", "_max_bytes", "_name", "_retry")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._line = bytearray()
-        self._begun = False
+        self._bom_checked = False
         self._cr = False
         self._data = bytearray()
         self._name = b""
@@ -63,10 +63,10 @@ class SseParser:
         self._retry: int | None = None
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """The events that end in `piece`; take them all before the next piece."""
+        """Yield the events that end in `piece`; consume them all before feeding the next piece."""
         if not piece:
             return
-        # A CR at the end of the piece before has ended its line already.
+        # A CR at the end of the previous piece has ended its line already.
         start = 1 if self._cr and piece[0] == 0x0A else 0
         while ended := _END_OF_LINE.search(piece, start):
             line = piece[start : ended.start()]
@@ -84,12 +84,12 @@ class SseParser:
         self._check(len(self._line))
 
     def end(self) -> Iterator[Event]:
-        """Nothing: an event without the empty line after it has been cut off."""
+        """Return no events: an event without an empty line after it is incomplete."""
         return iter(())
 
     def _take(self, line: bytes) -> Event | None:
-        if not self._begun:
-            self._begun = True
+        if not self._bom_checked:
+            self._bom_checked = True
             line = line.removeprefix(codecs.BOM_UTF8)
         if not line:
             return self._dispatch()
@@ -110,7 +110,7 @@ class SseParser:
     def _dispatch(self) -> Event | None:
         name, self._name = self._name, b""
         if not self._data:
-            # An id or a retry time alone goes with the next event.
+            # An id or a retry time without data belongs to the next event.
             return None
         event = Event(
             _utf8(bytes(self._data[:-1])),
@@ -123,24 +123,24 @@ class SseParser:
         return event
 
     def _check(self, more: int) -> None:
-        if len(self._data) + more > self._most:
-            raise _too_large(self._most)
+        if len(self._data) + more > self._max_bytes:
+            raise _too_large(self._max_bytes)
 
 
 class LineParser:
-    """Bytes of NDJSON, JSON Lines or RFC 7464 -> events: `json`, or `text` for a line that is no JSON.
+    """A parser of NDJSON, JSON Lines and RFC 7464: a `json` event, or `text` for a line that is not JSON.
 
-    Empty lines are dropped. Raises ResponseTooLarge for a line of more than `most` bytes.
+    Empty lines are dropped. Raises ResponseTooLarge for a line of more than `max_bytes`.
     """
 
-    __slots__ = ("_line", "_most")
+    __slots__ = ("_line", "_max_bytes")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._line = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """The lines that end in `piece`; take them all before the next piece."""
+        """Yield the events of the lines that end in `piece`; consume them all before feeding the next one."""
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
             line = piece[start:end]
@@ -151,24 +151,24 @@ class LineParser:
                 self._line.clear()
             yield from self._event(line)
         self._line += piece[start:]
-        if len(self._line) > self._most:
-            raise _too_large(self._most)
+        if len(self._line) > self._max_bytes:
+            raise _too_large(self._max_bytes)
 
     def end(self) -> Iterator[Event]:
-        """The last line, where no end of line came after it."""
+        """Yield the event of the last line, where no line end follows it."""
         yield from self._event(bytes(self._line))
         self._line.clear()
 
     def _event(self, line: bytes) -> Iterator[Event]:
-        if len(line) > self._most:
-            raise _too_large(self._most)
+        if len(line) > self._max_bytes:
+            raise _too_large(self._max_bytes)
         line = line.strip(_WHITE)
         if line:
             yield Event(line, "json") if _is_json(line) else Event(_utf8(line), "text")
 
 
 async def framed(pieces: AsyncIterator[bytes], media_type: str, *, most: int) -> AsyncGenerator[Event, None]:
-    """An answer as events, by its whole Content-Type; one event has at most `most` bytes.
+    """Yield a response's body as events of at most `most` bytes each; `media_type` is its whole Content-Type.
 
     Raises what `pieces` raises, and ResponseTooLarge.
     """
@@ -192,12 +192,12 @@ async def framed(pieces: AsyncIterator[bytes], media_type: str, *, most: int) ->
 
 
 def is_textual(media: str) -> bool:
-    """Whether a media type without parameters, in lower case, is text or JSON, as far as its name tells."""
+    """Return whether a media type (lower case, without parameters) is text or JSON, judged by its name."""
     return media.startswith("text/") or is_json(media) or any(word in media for word in _TEXTUAL)
 
 
 def is_json(media: str) -> bool:
-    """Whether a media type without parameters, in lower case, is JSON (RFC 6839 section 3.1)."""
+    """Return whether a media type (lower case, without parameters) is JSON (RFC 6839 section 3.1)."""
     return media == "application/json" or media.endswith("+json") or media == "text/json"
 
 
@@ -207,8 +207,8 @@ async def _whole(pieces: AsyncIterator[bytes], media_type: str, most: int) -> As
         body += piece
         if len(body) > most:
             raise ResponseTooLarge(
-                f"The answer is JSON of more than {most} bytes, which is too large for one event: "
-                "ask for it with `Accept: application/json`."
+                f"The response is JSON of more than {most} bytes, which is too large for one event: "
+                "request it with `Accept: application/json`."
             )
     if not body:
         return
@@ -225,7 +225,7 @@ async def _bytes(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
 
 
 async def _texts(pieces: AsyncIterator[bytes], charset: str) -> AsyncIterator[Event]:
-    """Text piece by piece; a character that two pieces share comes with the second."""
+    """Yield text piece by piece; a character that is split between two pieces comes with the second."""
     try:
         decoder = codecs.getincrementaldecoder(charset)("replace")
     except LookupError:
@@ -250,4 +250,4 @@ def _utf8(text: bytes) -> bytes:
 
 
 def _too_large(most: int) -> ResponseTooLarge:
-    return ResponseTooLarge(f"One event of the upstream's answer has more than {most} bytes.")
+    return ResponseTooLarge(f"One event of the upstream's response has more than {most} bytes.")

@@ -1,8 +1,8 @@
 """The address guard against server-side request forgery: which addresses may be connected to at all.
 
-It judges the very address that a socket is about to be connected to (`socket_factory`), whatever text or name
-led there, so there is nothing between check and use. `GuardedResolver` judges names earlier: one bad record
-among good ones refuses the whole name, which stops DNS rebinding by mixed answers.
+It checks the very address that a socket is about to be connected to (`socket_factory`), whatever text or name
+led there, so there is nothing between check and use. `GuardedResolver` checks names earlier: one denied
+record among allowed ones denies the whole name, which stops DNS rebinding by mixed records.
 
 The list of what is not public is our own, because `ipaddress.is_global` of Python 3.11 calls NAT64, 6to4,
 IPv4-compatible and multicast addresses global (IANA special-purpose registries, RFC 6890 and its updates).
@@ -42,25 +42,25 @@ _DENIED_4 = tuple(
         "240.0.0.0/4",
     )
 )
-# Only 2000::/3 is given out for the public; so loopback, NAT64, link-local, site-local, unique local (with
-# AWS's fd00:ec2::254), IPv4-compatible, segment routing and multicast fall away by themselves.
+# Only 2000::/3 is allocated for public use, so loopback, NAT64, link-local, site-local, unique local (with
+# AWS's fd00:ec2::254), IPv4-compatible, segment routing and multicast are excluded.
 _PUBLIC_6 = IPv6Network("2000::/3")
 _DENIED_6 = tuple(
     IPv6Network(text)
     for text in (
         "2001::/23",  # Teredo, ORCHID and other protocol assignments
         "2001:db8::/32",
-        "2002::/16",  # 6to4 carries any IPv4 address inside
+        "2002::/16",  # 6to4, which embeds any IPv4 address
         "3fff::/20",
     )
 )
-_MOST_ADDRESSES = 16
+_MAX_ADDRESSES = 16
 _ENTRY_6 = re.compile(r"\[(?P<address>[^\]]+)\](?P<length>/\d+)?(?::(?P<port>\d+))?")
 _ENTRY_4 = re.compile(r"(?P<address>[\d.]+)(?P<length>/\d+)?(?::(?P<port>\d+))?")
 
 
 class AddressDenied(OSError):
-    """Raised inside the connector, which passes OSErrors on; the engine makes it BlockedAddress."""
+    """Raised inside the connector, which passes OSErrors on; the engine converts it to BlockedAddress."""
 
     def __init__(self) -> None:
         super().__init__("denied by the address guard")
@@ -69,11 +69,11 @@ class AddressDenied(OSError):
 class Guard:
     """The network policy of the gateway.
 
-    `allow_networks` opens what is denied by default, as `CIDR` or `CIDR:port`: `10.0.0.0/8`,
-    `127.0.0.1:8001`, `[::1]/128:8001`. `allow_ports`, where given, are the only ports for
-    all destinations but those of an entry with a port. `own_addresses` (`host:port`, wildcards included) are
-    where the gateway itself listens: denied even inside an allowed network, unless an entry names the port.
-    Raises ValueError for an entry that cannot be read.
+    `allow_networks` allows what is denied by default, as `CIDR` or `CIDR:port`: `10.0.0.0/8`,
+    `127.0.0.1:8001`, `[::1]/128:8001`. `allow_ports`, where given, are the only allowed ports, except for
+    destinations that match an entry with a port. `own_addresses` (`host:port`, wildcards included) are where
+    the gateway itself listens: denied even inside an allowed network, unless an entry names the port.
+    Raises ValueError for an entry that cannot be parsed.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Guard:
         self._own = tuple(_parse_listener(entry) for entry in own_addresses)
 
     def check(self, address: str, port: int) -> None:
-        """Raise BlockedAddress unless this IP address and port may be connected to."""
+        """Raise BlockedAddress unless connections to this IP address and port are allowed."""
         if not self.allows(address, port):
             raise BlockedAddress("The gateway's network policy does not allow the destination.")
 
     def allows(self, address: str, port: int) -> bool:
-        """Whether this IP address (never a name) and port may be connected to."""
+        """Return whether connections to this IP address (never a name) and port are allowed."""
         try:
             ip: _Address = ip_address(address.partition("%")[0])
         except ValueError:
@@ -110,7 +110,10 @@ class Guard:
         return None in open_ports or _is_public(ip)
 
     def socket_factory(self, addr_info: tuple[Any, ...]) -> socket.socket:
-        """A socket for an address that passes; a `socket_factory` for `aiohappyeyeballs`."""
+        """Return a socket for an allowed address: a `socket_factory` for `aiohappyeyeballs`.
+
+        Raises AddressDenied.
+        """
         family, kind, protocol, _, sockaddr = addr_info
         if family not in (socket.AF_INET, socket.AF_INET6) or not self.allows(sockaddr[0], sockaddr[1]):
             raise AddressDenied
@@ -124,11 +127,10 @@ class Guard:
 
 
 class GuardedResolver:
-    """Resolves names in threads of its own, and refuses a name of which one record is not allowed.
+    """Resolves names in threads of its own, and denies a name of which one record is not allowed.
 
-    Threads of its own, because a name server that never answers holds its thread for the resolver's whole
-    patience, and the loop's default threads have other work. A denied name raises BlockedAddress, an unknown
-    one OSError; at most 16 addresses are returned, after all were checked.
+    It has its own threads, because a name server that never responds blocks a thread for the resolver's whole
+    timeout, and the loop's default threads have other work.
     """
 
     def __init__(
@@ -139,7 +141,10 @@ class GuardedResolver:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="resolver")
 
     async def resolve(self, host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
-        """All addresses of a name, IPv4 and IPv6."""
+        """Return at most 16 addresses of a name, IPv4 and IPv6, each with its family.
+
+        Raises BlockedAddress where one record, of all, is not allowed, and OSError for an unknown name.
+        """
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(
@@ -157,15 +162,15 @@ class GuardedResolver:
         addresses = dict.fromkeys((entry[0], str(entry[4][0])) for entry in found)
         for _, address in addresses:
             self._guard.check(address, port)
-        return list(addresses)[:_MOST_ADDRESSES]
+        return list(addresses)[:_MAX_ADDRESSES]
 
     def shutdown(self) -> None:
-        """Let the threads go; one that still waits for a name server ends by itself."""
+        """Stop the threads; one that still waits for a name server ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def literal_addresses(host: str) -> list[str]:
-    """The addresses that the host spells without any look-up (`127.1`, `0x7f.1`, `::1`), else none."""
+    """Return the addresses of a host that is an IP literal in any spelling (`127.1`, `0x7f.1`, `::1`)."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -180,7 +185,7 @@ def _is_public(ip: _Address) -> bool:
 
 
 def _is_local(ip: _Address) -> bool:
-    """Whether this machine owns the address: only then a socket can be bound to it."""
+    """Return whether this machine has the address: only then can a socket be bound to it."""
     family = socket.AF_INET if isinstance(ip, IPv4Address) else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -191,7 +196,7 @@ def _is_local(ip: _Address) -> bool:
 
 
 def _parse_entry(entry: str) -> tuple[_Network, int | None]:
-    """Read `CIDR` or `CIDR:port`; an address without a length is one address."""
+    """Parse `CIDR` or `CIDR:port`; without a prefix length, it is one address."""
     text = entry.strip()
     found = _ENTRY_6.fullmatch(text) or _ENTRY_4.fullmatch(text)
     try:
@@ -207,7 +212,7 @@ def _parse_entry(entry: str) -> tuple[_Network, int | None]:
 
 
 def _parse_listener(entry: str) -> tuple[_Address | None, int]:
-    """Read `host:port`; None stands for every address of this machine."""
+    """Parse `host:port`; the address None stands for every address of this machine."""
     host, _, port = entry.strip().rpartition(":")
     host = host.strip("[]")
     if host in ("", "*", "0.0.0.0", "::", "localhost"):  # noqa: S104  Read, not bound.

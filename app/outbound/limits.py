@@ -1,17 +1,17 @@
-"""How long and how much an upstream may take."""
+"""The time and size limits of a call to an upstream."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The patience with one call. Times in seconds, counted from the start of the call unless said otherwise.
+    """The limits of one call. Times are in seconds, from the start of the call unless said otherwise.
 
-    `connect`: until a connection is there, the wait for a free one included. `first_byte`: until the headers
-    of the answer are complete, the connecting included. `idle`: between two pieces of the body. `total`:
-    until the end of the body. `stream`: the same where the caller takes the answer as events; `total` then
-    holds until its headers are complete. `response_bytes`: decoded bytes of the body. `event_bytes`: of one
-    event of it.
+    `connect`: until a connection is established, including the wait for a free one. `first_byte`: until the
+    headers of the response are complete, including connecting. `idle`: between two pieces of the body.
+    `total`: until the end of the body. `stream`: the same where the client reads the response as events;
+    `total` then applies until its headers are complete. `response_bytes`: decoded bytes of the body.
+    `event_bytes`: decoded bytes of one event.
     """
 
     connect: float = 5.0

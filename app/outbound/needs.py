@@ -1,4 +1,7 @@
-"""Which stored credentials a tool needs: alternatives (OR) of slots that go together (AND)."""
+"""Which stored credentials a tool requires: alternatives (OR) of slots that go together (AND).
+
+This is OpenAPI's list of Security Requirement Objects, with slots in place of security schemes.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -8,7 +11,7 @@ from app.security.credentials import SealedCredential
 
 
 class Need(NamedTuple):
-    """One slot that a tool needs, with the OAuth2 scopes that its operation asks for."""
+    """One slot that a tool requires, with the OAuth2 scopes that its operation requires."""
 
     slot: str
     scopes: tuple[str, ...] = ()
@@ -18,21 +21,23 @@ Needs = tuple[tuple[Need, ...], ...]
 
 
 def compile_needs(security: Iterable[Iterable[Mapping[str, Any]]]) -> Needs:
-    """From a tool's stored `security`: `[[{"slot": ..., "scopes": [...]}, ...], ...]`."""
+    """Return the requirements of a tool's `security`: `[[{"slot": ..., "scopes": [...]}, ...], ...]`."""
     return tuple(
         tuple(Need(need["slot"], tuple(need.get("scopes") or ())) for need in alternative)
         for alternative in security
     )
 
 
-def chosen_alternative(
+def select_alternative(
     needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
 ) -> list[tuple[SealedCredential, Need]]:
-    """The first alternative that is stored and allowed. An empty one means: send what is stored, else
-    nothing. Raises CredentialMissing and CredentialNotAllowed.
+    """Return the credentials of the first alternative of which all are stored and allowed for `origin`.
+
+    An empty alternative makes credentials optional: the result is empty where no other alternative matches.
+    Raises CredentialMissing and CredentialNotAllowed.
     """
     optional = not needs
-    barred: SealedCredential | None = None
+    denied: SealedCredential | None = None
     for alternative in needs:
         if not alternative:
             optional = True
@@ -43,9 +48,9 @@ def chosen_alternative(
         outside = [credential for credential, _ in found if origin not in credential.allowed_origins]
         if not outside:
             return [pair for pair in found if pair[0].kind != "static"]
-        barred = barred or outside[0]
-    if barred is not None:
-        raise not_allowed(barred, origin)
+        denied = denied or outside[0]
+    if denied is not None:
+        raise not_allowed(denied, origin)
     if optional:
         return []
     raise _missing(needs)
@@ -60,10 +65,10 @@ def not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllow
 
 
 def _missing(needs: Needs) -> CredentialMissing:
-    ways = [" and ".join(repr(need.slot) for need in alternative) for alternative in needs]
+    alternatives = [" and ".join(repr(need.slot) for need in alternative) for alternative in needs]
     slots = list(dict.fromkeys(need.slot for alternative in needs for need in alternative))
     return CredentialMissing(
-        f"Store a credential in slot {', or in '.join(ways)}.",
+        f"Store a credential in slot {', or in '.join(alternatives)}.",
         errors=[Fault("", f"No credential is stored in slot {slot!r}.") for slot in slots],
         extra={"slots": slots},
     )

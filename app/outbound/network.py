@@ -1,4 +1,4 @@
-"""The one door out for protocols that are not HTTP: guarded sockets, streams, datagrams and addresses."""
+"""The only way out for protocols other than HTTP: guarded sockets, streams, datagrams and addresses."""
 
 import asyncio
 import socket
@@ -11,122 +11,130 @@ from app.deadlines import Bound, timers
 from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import AddressDenied, Guard
-from app.outbound.http1.dialing import Dialer, Place, Proxy, not_connected, tunnelled
+from app.outbound.http1.dialing import Dialer, Place, Proxy, not_connected, open_tunnel
 
 __all__ = ["Datagrams", "Network", "Place", "Stream"]
 
-_READ_AHEAD: Final = 64 * 1024
-_MOST_DATAGRAMS: Final = 1024
-_MOST_CONTEXTS: Final = 64
+_READ_BUFFER_BYTES: Final = 64 * 1024
+_MAX_QUEUED_DATAGRAMS: Final = 1024
+_MAX_CONTEXTS: Final = 64
 
 
 class Network:
-    """Opens what the address guard allows. `by` is always a `loop.time()`."""
+    """Opens sockets to what the address guard allows. Deadlines are `loop.time()` values."""
 
     def __init__(self, guard: Guard, dialer: Dialer) -> None:
         self._guard = guard
         self._dialer = dialer
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
-    def allows(self, address: str, port: int) -> bool:
-        """Whether this IP address and port may be spoken to."""
-        return self._guard.allows(address, port)
+    def allows(self, ip: str, port: int) -> bool:
+        """Return whether the address guard allows this IP address and port."""
+        return self._guard.allows(ip, port)
 
     def tls(self, egress: EgressSettings | None) -> ssl.SSLContext:
-        """A verifying client context with the provider's own authorities and certificate; InvalidInput."""
+        """Return a verifying TLS client context with the provider's own CAs and client certificate.
+
+        Raises InvalidInput where a setting cannot be used.
+        """
         key = egress.key if egress is not None else b""
         context = self._contexts.get(key)
         if context is None:
             context = self._contexts[key] = tls_context(egress)
-            while len(self._contexts) > _MOST_CONTEXTS:
+            while len(self._contexts) > _MAX_CONTEXTS:
                 self._contexts.popitem(last=False)
         self._contexts.move_to_end(key)
         return context
 
-    async def addresses(self, place: Place, *, by: float) -> list[tuple[int, str]]:
-        """All addresses of a place, with their families, each of which may be connected to.
+    async def addresses(self, address: Place, *, by: float) -> list[tuple[int, str]]:
+        """Return the address family and IP of each record of a host; all of them may be connected to.
 
-        For libraries that connect by themselves: give them the address, never the name. Raises
+        For libraries that connect by themselves: give them the IP address, never the name. Raises
         BlockedAddress, UpstreamUnreachable and UpstreamTimeout.
         """
         try:
             with Bound(timers(), by):
-                return await self._dialer.addresses(place)
+                return await self._dialer.resolve(address)
         except TimeoutError:
-            raise _too_late() from None
+            raise _connect_timeout() from None
 
-    async def connected(self, place: Place, *, egress: EgressSettings | None, by: float) -> socket.socket:
-        """A connected, non-blocking TCP socket, through the provider's proxy where it has one.
+    async def connected(self, address: Place, *, egress: EgressSettings | None, by: float) -> socket.socket:
+        """Return a connected, non-blocking TCP socket, through the provider's proxy where it has one.
 
         Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout.
         """
         try:
             with Bound(timers(), by):
-                return await self._socket(place, egress)
+                return await self._proxied_socket(address, egress)
         except TimeoutError:
-            raise _too_late() from None
+            raise _connect_timeout() from None
         except OSError as error:
             raise not_connected(error) from None
 
     async def stream(
-        self, place: Place, *, egress: EgressSettings | None, by: float, tls: bool = False
+        self, address: Place, *, egress: EgressSettings | None, by: float, tls: bool = False
     ) -> "Stream":
-        """A TCP connection; raises what `connected` does."""
-        raw = await self.connected(place, egress=egress, by=by)
+        """Return a TCP connection, with TLS if `tls`. Raises BlockedAddress, InvalidInput,
+        UpstreamUnreachable and UpstreamTimeout.
+        """
+        raw = await self.connected(address, egress=egress, by=by)
         try:
             with Bound(timers(), by):
                 reader, writer = await asyncio.open_connection(
                     sock=raw,
-                    limit=_READ_AHEAD,
+                    limit=_READ_BUFFER_BYTES,
                     ssl=self.tls(egress) if tls else None,
-                    server_hostname=place.host.rstrip(".") if tls else None,
+                    server_hostname=address.host.rstrip(".") if tls else None,
                 )
         except BaseException as error:
             raw.close()
             if isinstance(error, TimeoutError):
-                raise _too_late() from None
+                raise _connect_timeout() from None
             if isinstance(error, OSError):
                 raise not_connected(error) from None
             raise
         return Stream(reader, writer)
 
-    async def datagrams(self, place: Place, *, egress: EgressSettings | None, by: float) -> "Datagrams":
-        """A UDP socket that is bound to its one peer: the kernel drops what comes from elsewhere."""
+    async def datagrams(self, address: Place, *, egress: EgressSettings | None, by: float) -> "Datagrams":
+        """Return a UDP socket that is connected to one peer: the kernel drops datagrams from elsewhere.
+
+        Raises BlockedAddress, InvalidInput (with a proxy), UpstreamUnreachable and UpstreamTimeout.
+        """
         if egress is not None and egress.proxy_url is not None:
-            raise InvalidInput("Datagrams do not go through an HTTP proxy: take proxy_url out.")
+            raise InvalidInput("Datagrams do not go through an HTTP proxy: remove proxy_url.")
         failed: OSError | None = None
-        for family, address in await self.addresses(place, by=by):
+        for family, ip in await self.addresses(address, by=by):
             try:
-                return await self._bound(family, address, place.port)
+                return await self._connect_datagrams(family, ip, address.port)
             except AddressDenied as error:
                 raise not_connected(error) from None
             except OSError as error:
-                # There is no way to an address of this family from here, perhaps.
+                # Perhaps this machine has no route for this address family.
                 failed = error
         raise not_connected(failed or OSError()) from None
 
-    async def _bound(self, family: int, address: str, port: int) -> "Datagrams":
-        raw = self._guard.socket_factory((family, socket.SOCK_DGRAM, socket.IPPROTO_UDP, "", (address, port)))
+    async def _connect_datagrams(self, family: int, ip: str, port: int) -> "Datagrams":
+        raw = self._guard.socket_factory((family, socket.SOCK_DGRAM, socket.IPPROTO_UDP, "", (ip, port)))
         try:
             raw.setblocking(False)
-            raw.connect((address, port))
+            raw.connect((ip, port))
             return await Datagrams.over(raw)
         except BaseException:
             raw.close()
             raise
 
-    async def _socket(self, place: Place, egress: EgressSettings | None) -> socket.socket:
+    async def _proxied_socket(self, address: Place, egress: EgressSettings | None) -> socket.socket:
         proxy = Proxy.parse(egress) if egress is not None and egress.proxy_url is not None else None
         if proxy is None or egress is None:
-            raw = await self._dialer.socket(place)
+            raw = await self._dialer.connect_socket(address)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return raw
         if proxy.tls is not None:
-            raise InvalidInput("This protocol goes through proxies at http:// addresses only.")
-        await self._dialer.check(place, resolve=not egress.proxy_resolves)
-        raw = await self._dialer.socket(proxy.place)
+            raise InvalidInput("This protocol supports proxies with http:// URLs only.")
+        await self._dialer.check_proxied_target(address, resolve=not egress.proxy_resolves)
+        raw = await self._dialer.connect_socket(proxy.address)
         try:
-            await tunnelled(raw, place, proxy.authorization)
+            await open_tunnel(raw, address, proxy.authorization)
         except BaseException:
             raw.close()
             raise
@@ -134,14 +142,14 @@ class Network:
 
 
 class Stream:
-    """A TCP connection. `abort` it at once, or leave the `async with` to do so."""
+    """A TCP connection, which `abort` or leaving its `async with` closes immediately."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self._writer = writer
 
     async def write(self, data: bytes) -> None:
-        """Send, and wait for the peer to take it. Raises UpstreamUnreachable."""
+        """Write the data and wait until the transport accepts more. Raises UpstreamUnreachable."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -149,7 +157,7 @@ class Stream:
             raise UpstreamUnreachable("The connection to the upstream broke.") from None
 
     def abort(self) -> None:
-        """Close the connection at once. May be called again."""
+        """Close the connection immediately. Calling it again has no effect."""
         self._writer.transport.abort()
 
     async def __aenter__(self) -> Self:
@@ -162,35 +170,35 @@ class Stream:
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Datagrams to and from one peer; what nobody takes is dropped, as a full socket buffer drops it."""
+    """Datagrams to and from one peer; those that exceed the queue are dropped, as by a full socket buffer."""
 
     def __init__(self) -> None:
-        self._received: asyncio.Queue[bytes | OSError] = asyncio.Queue(_MOST_DATAGRAMS)
+        self._received: asyncio.Queue[bytes | OSError] = asyncio.Queue(_MAX_QUEUED_DATAGRAMS)
         self._transport: asyncio.DatagramTransport | None = None
 
     @classmethod
     async def over(cls, raw: socket.socket) -> "Datagrams":
-        """Over a connected socket."""
+        """Return an instance over a connected socket."""
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_datagram_endpoint(cls, sock=raw)
-        return made
+        _, datagrams = await loop.create_datagram_endpoint(cls, sock=raw)
+        return datagrams
 
     def send(self, data: bytes) -> None:
-        """Raises InvalidInput for what no datagram can carry."""
+        """Send one datagram. Raises InvalidInput for more bytes than it can carry."""
         if len(data) > 65_507:
             raise InvalidInput("The request has more than the 65,507 bytes that a datagram carries.")
         if self._transport is not None:
             self._transport.sendto(data)
 
     async def receive(self) -> bytes:
-        """The next one; raises UpstreamUnreachable where the peer's machine says that nobody listens."""
-        found = await self._received.get()
-        if isinstance(found, OSError):
-            raise UpstreamUnreachable("The upstream's machine refuses the datagram: nobody listens there.")
-        return found
+        """Return the next datagram. Raises UpstreamUnreachable where the peer's port is closed (ICMP)."""
+        received = await self._received.get()
+        if isinstance(received, OSError):
+            raise UpstreamUnreachable("The upstream's host rejected the datagram: its port is closed.")
+        return received
 
     def close(self) -> None:
-        """Close the socket. May be called again."""
+        """Close the socket. Calling it again has no effect."""
         if self._transport is not None:
             self._transport.close()
 
@@ -204,10 +212,10 @@ class Datagrams(asyncio.DatagramProtocol):
         if isinstance(exc, OSError):
             self._put(exc)
 
-    def _put(self, found: bytes | OSError) -> None:
+    def _put(self, received: bytes | OSError) -> None:
         if not self._received.full():
-            self._received.put_nowait(found)
+            self._received.put_nowait(received)
 
 
-def _too_late() -> UpstreamTimeout:
+def _connect_timeout() -> UpstreamTimeout:
     return UpstreamTimeout("No connection to the upstream was made in time.", sent=False)

@@ -1,4 +1,4 @@
-"""What an upstream says when it refuses, made readable, with no secret left in any spelling that is known."""
+"""The body of an upstream's error response, made readable, without secrets in any known encoding."""
 
 import contextlib
 import json
@@ -10,14 +10,15 @@ import orjson
 from app.outbound.charsets import charset_of, decoded
 from app.security.masking import Masker
 
-# JSON text escapes as it likes: `\/`, `\u002B`, and twice over where JSON stands in a JSON string.
+# JSON may escape any character: `\/`, `\u002B`, and twice over where JSON is embedded in a JSON string.
 _ESCAPED: Final = re.compile(r"""\\+(?:u([0-9a-fA-F]{4})|([/"']))""")
 
 
 def readable(raw: bytes, media_type: str, *, masker: Masker, limit: int, complete: bool) -> Any:
-    """The body as JSON where it is JSON, else as text of at most `limit` characters, secrets as `***`.
+    """Return the body as parsed JSON, or as text of at most `limit` characters, with secrets as `***`.
 
-    It is masked as bytes, as text, and once more after its escapes are resolved; keys and values alike.
+    It is masked as bytes, as text, and again after its escapes are resolved; keys as well as values. With
+    `complete` false, `raw` is only the beginning of the body, and is returned as text.
     """
     text = _text(masker.mask_bytes(raw), media_type)
     if complete:
@@ -32,13 +33,13 @@ def readable(raw: bytes, media_type: str, *, masker: Masker, limit: int, complet
 
 
 def _text(raw: bytes, media_type: str) -> str:
-    # What its first bytes show to be UTF-16 or UTF-32 is that, whatever is said of it.
-    shown = json.detect_encoding(raw)
-    said = charset_of(media_type) or "utf-8"
-    for charset in (said, shown) if shown.startswith("utf-8") else (shown, said):
+    # What looks like UTF-16 or UTF-32 by its first bytes is decoded so, whatever the headers declare.
+    detected = json.detect_encoding(raw)
+    declared = charset_of(media_type) or "utf-8"
+    for charset in (declared, detected) if detected.startswith("utf-8") else (detected, declared):
         with contextlib.suppress(UnicodeDecodeError):
             text = decoded(raw, charset)
-            # A NUL between any two characters would hide a secret from whoever looks for it.
+            # A NUL between two characters would hide a secret from the masker.
             if text := text.replace("\x00", "").removeprefix("\ufeff"):
                 return text
     return raw.decode("utf-8", "replace").replace("\x00", "")
@@ -49,10 +50,10 @@ def _masked(text: str, masker: Masker) -> str:
     if "\\" not in masked:
         return masked
     plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], masked)
-    # Two escapes make one character beyond the first plane.
+    # Two escapes make one character outside the Basic Multilingual Plane.
     plain = plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    struck = masker.mask(plain)
-    return masked if struck == plain else struck
+    masked_plain = masker.mask(plain)
+    return masked if masked_plain == plain else masked_plain
 
 
 def _parsed(text: str) -> Any:

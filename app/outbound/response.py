@@ -1,4 +1,4 @@
-"""The answer of an upstream: status, headers, and a body that is read within bounds or streamed."""
+"""The response of an upstream: status, headers, and a body that is read within limits or streamed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,15 +16,18 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.http1.decoding import DECODED, UndecodableBody
-from app.outbound.http1.exchange import HTTP2_ONLY, Broken, Exchange
+from app.outbound.http1.exchange import HTTP2_ONLY, Exchange, FailureReason
 
-# Decoding so much takes some 5 ms: then others have their turn.
-_TURN: Final = 1 << 20
+# Decoding this many bytes takes some 5 ms; then other tasks may run.
+_YIELD_AFTER_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
-class Patience:  # made at each call; a frozen one costs twice as much
-    """The `loop.time()` at which a body must have ended, the seconds between two pieces, and the clock."""
+class ReadTimeouts:  # made at each call; a frozen one costs twice as much
+    """The timeouts of reading a body.
+
+    `deadline` is the `loop.time()` at which it must have ended, `idle` the seconds between two pieces.
+    """
 
     deadline: float
     idle: float
@@ -32,20 +35,29 @@ class Patience:  # made at each call; a frozen one costs twice as much
 
 
 class OutboundResponse:
-    """An upstream's answer with its headers read. Either read the body to its end or `close()`.
+    """An upstream's response, of which the headers have been read. Read the body to its end or `close()` it.
 
     The body is decoded (gzip, deflate, br, zstd), and every limit counts decoded bytes. Reading raises
     ResponseTooLarge, UpstreamTimeout, UpstreamUnreachable (the connection broke) and UpstreamMalformed; after
     each of these, and after a cancellation, the connection is closed.
     """
 
-    __slots__ = ("_coding", "_exchange", "_head", "_patience", "_since_turn", "headers", "status", "url")
+    __slots__ = (
+        "_bytes_since_yield",
+        "_coding",
+        "_exchange",
+        "_head",
+        "_timeouts",
+        "headers",
+        "status",
+        "url",
+    )
 
-    def __init__(self, exchange: Exchange, *, url: str, patience: Patience, head: bool = False) -> None:
+    def __init__(self, exchange: Exchange, *, url: str, timeouts: ReadTimeouts, head: bool = False) -> None:
         self._exchange = exchange
-        self._patience = patience
+        self._timeouts = timeouts
         self._head = head
-        self._since_turn = 0
+        self._bytes_since_yield = 0
         self.url = url
         self.status = exchange.status
         self.headers: CIMultiDict[str] = exchange.headers
@@ -55,7 +67,7 @@ class OutboundResponse:
 
     @property
     def length(self) -> int | None:
-        """The decoded length where the headers tell it."""
+        """The decoded length in bytes, or None where the headers do not say it."""
         length = self.headers.get("Content-Length")
         if length is None or self._coding or not length.isdigit():
             return None
@@ -63,42 +75,45 @@ class OutboundResponse:
 
     @property
     def arrived(self) -> bool:
-        """Whether the end of the body is here already, so that reading it waits for nothing."""
+        """Whether the whole body has arrived, so that reading it does not wait."""
         return self._exchange.complete
 
     @property
     def undecodable(self) -> str:
-        """The content coding that is not taken off here; "" where the body arrives decoded."""
+        """The content coding that cannot be decoded here; "" where the body is decoded."""
         return "" if self._coding in DECODED else self._coding
 
     def pass_coded(self) -> None:
-        """Give the body in its content coding, instead of rejecting it."""
+        """Return the body in its content coding, instead of rejecting it."""
         self._coding = ""
 
     def extend(self, deadline: float) -> None:
         """Set another `loop.time()` at which the body must have ended."""
-        self._patience.deadline = deadline
+        self._timeouts.deadline = deadline
 
     def accept(self, limit: int) -> None:
-        """Refuse by the headers alone, before anything is passed on, what is coded strangely or too long."""
+        """Reject, by its headers alone, a response with an unsupported content coding or of too many bytes.
+
+        Raises UpstreamMalformed and ResponseTooLarge.
+        """
         self._check_coding()
         if (self.length or 0) > limit and not self._head:
             self.close()
             raise _too_large(limit)
 
     async def read(self, limit: int) -> bytes:
-        """The whole body, of at most `limit` bytes."""
+        """Return the whole body, of at most `limit` bytes."""
         self.accept(limit)
         exchange = self._exchange
         if exchange.complete and not self._coding:
-            if exchange.held > limit:
+            if exchange.buffered > limit:
                 raise _too_large(limit)
             return exchange.take_all()
         pieces = [piece async for piece in self.iterate(limit)]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def read_some(self, limit: int) -> tuple[bytes, bool]:
-        """The first `limit` bytes of the body, and whether that is all of it. What is left is dropped."""
+        """Return the first `limit` bytes of the body, and whether that is all of it; drop the rest."""
         self._check_coding()
         body = bytearray()
         try:
@@ -109,7 +124,7 @@ class OutboundResponse:
         return bytes(body[:limit]), len(body) <= limit
 
     async def iterate(self, limit: int) -> AsyncIterator[bytes]:
-        """The body in pieces, as they arrive; ResponseTooLarge after `limit` bytes."""
+        """Yield the body in pieces, as they arrive. Raises ResponseTooLarge after `limit` bytes."""
         size = 0
         self.accept(limit)
         try:
@@ -122,63 +137,63 @@ class OutboundResponse:
             self.close()
 
     def close(self) -> None:
-        """Close the connection unless the whole answer has arrived. May be called again."""
+        """Close the connection unless the whole response has arrived. Calling it again has no effect."""
         self._exchange.abort()
 
     def _check_coding(self) -> None:
         if self._coding and self._coding not in DECODED:
             self.close()
-            raise UpstreamMalformed("The upstream's answer has a content coding that was not asked for.")
+            raise UpstreamMalformed("The upstream's response has a content coding that was not requested.")
 
     async def _next(self) -> bytes:
-        """The next piece, b"" at the end. No timer is set for what is here already."""
-        exchange, patience = self._exchange, self._patience
+        """Return the next piece, b"" at the end. No timer is set where data has arrived already."""
+        exchange, timeouts = self._exchange, self._timeouts
         while True:
             try:
                 piece = exchange.read_nowait()
             except UndecodableBody:
-                raise broken(Broken.MALFORMED) from None
+                raise upstream_error(FailureReason.MALFORMED) from None
             if not piece and exchange.ended:
-                if exchange.error is not None or not exchange.whole:
-                    raise broken(exchange.error or Broken.MALFORMED)
+                if exchange.error is not None or not exchange.coding_complete:
+                    raise upstream_error(exchange.error or FailureReason.MALFORMED)
                 return b""
-            now = patience.clock.loop.time()
-            if now >= patience.deadline:
-                raise _too_late()
+            now = timeouts.clock.loop.time()
+            if now >= timeouts.deadline:
+                raise _read_timeout()
             if piece:
-                await self._take_turns(len(piece))
+                await self._yield_to_loop(len(piece))
                 return piece
             try:
-                with Bound(patience.clock, min(patience.deadline, now + patience.idle)):
-                    await exchange.more()
+                with Bound(timeouts.clock, min(timeouts.deadline, now + timeouts.idle)):
+                    await exchange.wait_for_data()
             except TimeoutError:
-                raise _too_late() from None
+                raise _read_timeout() from None
 
-    async def _take_turns(self, size: int) -> None:
-        """Let others work after a megabyte that was here without waiting."""
-        self._since_turn += size
-        if self._since_turn >= _TURN:
-            self._since_turn = 0
+    async def _yield_to_loop(self, size: int) -> None:
+        """Let other tasks run after each megabyte that was read without waiting."""
+        self._bytes_since_yield += size
+        if self._bytes_since_yield >= _YIELD_AFTER_BYTES:
+            self._bytes_since_yield = 0
             await asyncio.sleep(0)
 
 
-def _too_late() -> UpstreamTimeout:
-    return UpstreamTimeout("The upstream's answer did not end in time.")
+def _read_timeout() -> UpstreamTimeout:
+    return UpstreamTimeout("The upstream's response did not end in time.")
 
 
 def _too_large(limit: int) -> ResponseTooLarge:
-    return ResponseTooLarge(f"The upstream's answer is larger than {limit} bytes.")
+    return ResponseTooLarge(f"The upstream's response is larger than {limit} bytes.")
 
 
-def broken(why: Broken) -> UpstreamError:
-    """The error for an answer that ended like this."""
-    if why is Broken.HTTP2:
+def upstream_error(why: FailureReason) -> UpstreamError:
+    """Return the gateway error for an exchange that failed for this reason."""
+    if why is FailureReason.HTTP2:
         return UpstreamMalformed(HTTP2_ONLY)
-    if why is Broken.TRANSFER_CODING:
+    if why is FailureReason.TRANSFER_CODING:
         return UpstreamMalformed(
-            "The upstream's response has a Transfer-Encoding that was not asked for: "
+            "The upstream's response has a Transfer-Encoding that was not requested: "
             "only `chunked` alone is decoded."
         )
-    if why is Broken.MALFORMED:
-        return UpstreamMalformed("The upstream's answer is not well-formed HTTP, or ends too early.")
-    return UpstreamUnreachable("The upstream closed the connection before its answer was complete.")
+    if why is FailureReason.MALFORMED:
+        return UpstreamMalformed("The upstream's response is not well-formed HTTP, or ends too early.")
+    return UpstreamUnreachable("The upstream closed the connection before its response was complete.")

@@ -10,11 +10,11 @@ from app.security.credentials import SealedCredential
 def connection_scope(
     tenant_id: UUID, provider_id: UUID, credentials: Iterable[SealedCredential], *, purpose: str = "call"
 ) -> bytes:
-    """The scope of requests that may carry these credentials: equal for the same provider, slots, and
-    versions of the credentials and of the variables that they name.
+    """Return the connection scope of requests that may carry these credentials, 32 bytes.
 
-    It is made of identities and versions only, of no secret, and never empty. A credential of one principal
-    has an id of its own, so its connections are that principal's.
+    It is equal for the same provider, slots, and versions of the credentials and of the variables that they
+    name. It is derived from ids and versions, not from secrets. A credential of one principal has an id of
+    its own, so its connections are not shared with other principals.
     """
     parts = [purpose.encode(), tenant_id.bytes, provider_id.bytes]
     for credential in sorted(credentials, key=lambda one: (one.slot, one.id)):

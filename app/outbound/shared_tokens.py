@@ -1,7 +1,7 @@
-"""The second level of the token cache: Redis, sealed, and the lock that lets one process ask at a time.
+"""The second level of the token cache: sealed tokens in Redis, and a lock so that one process fetches.
 
-Everything here works without Redis, too: what cannot be reached reads as empty (`app.redis_client.Cache` says
-when).
+Everything here works without Redis, too: while it is unreachable it reads as empty (see
+`app.redis_client.Cache`).
 """
 
 import base64
@@ -27,7 +27,7 @@ _RENEW_IF_EQUAL = (
 
 @dataclass(frozen=True, slots=True)
 class SharedToken:
-    """A token from Redis, with the seconds for which it may still be used."""
+    """A token from Redis, and the seconds for which it may still be used."""
 
     token: Secret
     seconds: float
@@ -36,7 +36,7 @@ class SharedToken:
 class SharedTokens:
     """Tokens in Redis under `prefix` and the hex of a keyed digest; values are sealed and bound to their key.
 
-    The client must answer or fail fast (socket time-outs, no retries).
+    The Redis client must respond or fail fast (socket timeouts, no retries).
     """
 
     def __init__(self, vault: Vault, cache: Cache, *, prefix: str) -> None:
@@ -45,7 +45,7 @@ class SharedTokens:
         self._prefix = prefix
 
     async def read(self, key: bytes) -> SharedToken | None:
-        """The stored token and its remaining life by Redis' own clock."""
+        """Return the stored token with its remaining lifetime by Redis's own clock, or None."""
         redis = self._cache.redis()
         if redis is None:
             return None
@@ -58,11 +58,11 @@ class SharedTokens:
                 sealed, left = await pipe.execute()
         if sealed is None or left <= 0:
             return None
-        token = self._opened(sealed, key)
+        token = self._open(sealed, key)
         return None if token is None else SharedToken(token=token, seconds=left / 1000)
 
     async def write(self, key: bytes, token: Secret, *, seconds: float) -> None:
-        """Keep a token for so long; shorter than it lives."""
+        """Store a token for `seconds`, which must be less than its lifetime."""
         if seconds < 1:
             return
         blob = self._vault.seal(token.reveal().encode(), context=("token", key.hex()))
@@ -72,18 +72,21 @@ class SharedTokens:
                 await redis.set(self._name(key), base64.b64encode(blob), px=int(seconds * 1000))
 
     async def drop(self, key: bytes, token: Secret) -> None:
-        """Delete the stored token if it is still this one."""
+        """Delete the stored token if it is still `token`."""
         redis = self._cache.redis()
         if redis is None:
             return
         name = self._name(key)
         with self._cache:
             sealed = await redis.get(name)
-            if sealed is not None and self._opened(sealed, key) == token:
+            if sealed is not None and self._open(sealed, key) == token:
                 await self._delete_if_equal(redis, name, sealed)
 
     async def acquire(self, key: bytes, *, seconds: float) -> str | Literal[False] | None:
-        """Try once to lock: an owner's mark, False where another holds it, None where there is no Redis."""
+        """Try once to take the lock of a key for `seconds`.
+
+        Return an owner's id, False where another process holds the lock, or None where there is no Redis.
+        """
         redis = self._cache.redis()
         if redis is None:
             return None
@@ -94,7 +97,7 @@ class SharedTokens:
         return None
 
     async def renew(self, key: bytes, owner: str, *, seconds: float) -> None:
-        """Let the lock last so long from now if it is still this owner's."""
+        """Extend the lock to `seconds` from now if it is still this owner's."""
         redis = self._cache.redis()
         if redis is not None:
             name = self._name(key) + ":lock"
@@ -102,7 +105,7 @@ class SharedTokens:
                 await redis.eval(_RENEW_IF_EQUAL, 1, name, owner, str(int(seconds * 1000)))
 
     async def release(self, key: bytes, owner: str) -> None:
-        """Unlock if the lock is still this owner's; one that cannot be reached ends by itself."""
+        """Release the lock if it is still this owner's; without Redis, it expires by itself."""
         redis = self._cache.redis()
         if redis is not None:
             with self._cache:
@@ -114,8 +117,8 @@ class SharedTokens:
     def _name(self, key: bytes) -> str:
         return f"{self._prefix}{key.hex()}"
 
-    def _opened(self, sealed: bytes | str, key: bytes) -> Secret | None:
-        """What others wrote, or wrote with keys that we do not have, counts as absent."""
+    def _open(self, sealed: bytes | str, key: bytes) -> Secret | None:
+        """Return the token, or None for anything that was not sealed with a key of ours."""
         try:
             blob = base64.b64decode(sealed, validate=True)
             return Secret(self._vault.open(blob, context=("token", key.hex())).decode())

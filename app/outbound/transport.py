@@ -1,6 +1,6 @@
-"""httpx2 over the engine, for the libraries that want an httpx2 client (Authlib, the MCP SDK).
+"""An httpx2 transport over the engine, for libraries that need an httpx2 client (Authlib, the MCP SDK).
 
-Their own transports would open connections past the guard, and know no deadline.
+Their own transports would bypass the address guard, and have no deadline.
 """
 
 from collections.abc import AsyncIterator
@@ -12,19 +12,19 @@ from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.response import OutboundResponse
 
-# The engine decodes the body, so what described the coded one must not reach httpx2, which would decode
-# again.
-_ABOUT_THE_CODED_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-# httpx2 adds these by itself; the engine has its own.
-_OF_THE_ENGINE = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+# The engine decodes the body, so headers that describe the encoded one must not reach httpx2, which would
+# decode it again.
+_ENCODED_BODY_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+# httpx2 adds these headers, and the engine adds its own.
+_ENGINE_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
 
 class EngineTransport(httpx2.AsyncBaseTransport):
     """Sends an httpx2 client's requests through the engine, under fixed limits.
 
     `deadline` is a `loop.time()` for all of its requests, in place of `limits.total` for each.
-    Failures are raised as the gateway's errors, not as httpx2's. Closing it closes nothing: the engine
-    belongs to someone else. Build clients as `httpx2.AsyncClient(transport=..., trust_env=False)`.
+    Failures are raised as the gateway's errors, not as httpx2's. Closing the transport does not close the
+    engine. Create clients with `httpx2.AsyncClient(transport=..., trust_env=False)`.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class EngineTransport(httpx2.AsyncBaseTransport):
         self._egress = egress
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """One request; its body is read whole first, the answer's is streamed."""
+        """Send one request, whose body is read completely first; the response's body is streamed."""
         body = await request.aread()
-        headers = [(name, value) for name, value in request.headers.items() if name not in _OF_THE_ENGINE]
+        headers = [(name, value) for name, value in request.headers.items() if name not in _ENGINE_HEADERS]
         response = await self._engine.request(
             OutboundRequest(
                 method=request.method,
@@ -55,7 +55,7 @@ class EngineTransport(httpx2.AsyncBaseTransport):
                 egress=self._egress,
             )
         )
-        kept = [pair for pair in response.headers.items() if pair[0].lower() not in _ABOUT_THE_CODED_BODY]
+        kept = [pair for pair in response.headers.items() if pair[0].lower() not in _ENCODED_BODY_HEADERS]
         stream = _Body(response, limit=self._limits.response_bytes)
         return httpx2.Response(status_code=response.status, headers=kept, stream=stream, request=request)
 

@@ -1,4 +1,4 @@
-"""A stored credential, opened, in the form in which it goes on the wire."""
+"""Rendering stored credentials: decrypting them and giving them the form in which they are sent."""
 
 import base64
 import contextlib
@@ -16,16 +16,16 @@ from app.security.secret import Secret
 from app.security.vault import Vault
 
 Location = Literal["header", "query", "cookie", "field"]
-"""`field`: a value of the call template itself; the name is its JSON pointer (RFC 6901) there."""
+"""The part of a request. `field` is a value of the call template, named by its JSON pointer (RFC 6901)."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_COOKIE_BREAK = re.compile(r"[\x00-\x20\x7f;,\"\\]")
-# Template headers whose values are in half of all answers; to strike these out would mask words, not secrets.
-_PLAIN_HEADERS = re.compile(r"(accept|content)(-.*)?|user-agent|cache-control|.*version", re.IGNORECASE)
-_SHORTEST_STATIC = 8
-# What a template's own header, query or environment may hold that is no secret by its looks, unless its name
-# says otherwise: a URL without userinfo and query, a path, a media type, words, a date, a version.
+_NOT_IN_COOKIE = re.compile(r"[\x00-\x20\x7f;,\"\\]")
+# Template headers whose values occur in many responses; masking these would mask words, not secrets.
+_COMMON_HEADERS = re.compile(r"(accept|content)(-.*)?|user-agent|cache-control|.*version", re.IGNORECASE)
+_MIN_STATIC_LENGTH = 8
+# Values of a template's headers, query or environment that do not look like a secret, unless their name says
+# otherwise: a URL without userinfo and query, a path, a media type, words, a date, a version.
 _PUBLIC_VALUE = re.compile(
     r"https?://[^@?\s]*|/[a-z0-9_.-]+(?:[/:]+[a-z0-9_.-]+)*/?|[a-z]+/[a-z0-9.+*-]+(?:; ?[a-z]+=[\w.-]+)*"
     r"|(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-_.,;:/ ]+(?:[A-Z]?[a-z]+|[A-Z]+))*|\d{4}-\d\d-\d\d(?:[-.][a-z]+)?"
@@ -41,7 +41,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,20}) +(\S.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class WireCredential:
-    """A value and its place in the request. `token` is what to invalidate where the upstream refuses it."""
+    """A value and its location in a request. `token` is what to invalidate if the upstream rejects it."""
 
     location: Location
     name: str
@@ -50,11 +50,11 @@ class WireCredential:
     token: TokenHandle | None = None
 
 
-class Opening:
-    """Opens credentials, and collects in `values` every text that must not be seen in logs and errors.
+class CredentialRenderer:
+    """Decrypts and renders credentials, and collects in `values` the texts to mask in logs and errors.
 
-    `secrets` are the texts that are masked in successful responses, too: without those of a template that
-    are no secrets by their looks, and with the parts of which a header's value is made.
+    `secrets` are the texts to mask in successful responses: `values` without those of a template that do not
+    look like secrets, and with the secret parts of a header's value.
     """
 
     def __init__(self, vault: Vault) -> None:
@@ -65,7 +65,7 @@ class Opening:
     def token_request(
         self, credential: SealedCredential, *, scopes: tuple[str, ...], egress: EgressSettings | None
     ) -> TokenRequest:
-        """What an OAuth2 credential asks a token endpoint for; raises UnsetVariable and SealBroken."""
+        """Return the token request of an OAuth2 credential. Raises UnsetVariable and SealBroken."""
         fields = self._fields(credential)
         public = credential.public
         method: AuthMethod = public.get("token_endpoint_auth_method") or "auto"
@@ -84,9 +84,10 @@ class Opening:
             egress=egress,
         )
 
-    def wires(self, credential: SealedCredential) -> list[WireCredential]:
-        """Any other credential in its places; raises CredentialMissing for what no place can carry,
-        UnsetVariable and SealBroken.
+    def render(self, credential: SealedCredential) -> list[WireCredential]:
+        """Return the headers, cookies, query parameters and fields of a credential that is not OAuth2.
+
+        Raises CredentialMissing for a value that its location cannot carry, UnsetVariable and SealBroken.
         """
         fields = self._fields(credential)
         slot = credential.slot
@@ -94,32 +95,32 @@ class Opening:
             location: Location = credential.public.get("location", "header")
             name = str(credential.public.get("name") or "X-Api-Key")
             self._add(fields["value"])
-            self.secrets += parts_of_secret(fields["value"])
-            return [_checked(WireCredential(location, name, Secret(fields["value"]), slot))]
+            self.secrets += secret_parts(fields["value"])
+            return [_check(WireCredential(location, name, Secret(fields["value"]), slot))]
         if credential.kind == "bearer":
             self._add(fields["token"])
             value = Secret(f"Bearer {fields['token']}")
             self.secrets.append(value.reveal())
-            return [_checked(WireCredential("header", "Authorization", value, slot))]
+            return [_check(WireCredential("header", "Authorization", value, slot))]
         if credential.kind == "basic":
             return [self._basic(fields["username"], fields["password"], slot=slot)]
         return self._static(fields, slot=slot)
 
     def _fields(self, credential: SealedCredential) -> dict[str, Any]:
-        """The secret fields with every `${NAME}` in them replaced, once."""
+        """Return the secret fields with every `${NAME}` in them replaced, once."""
         fields = open_credential(credential, vault=self._vault)
         variables = {variable.name: variable for variable in credential.variables}
-        return {name: self._substituted(value, variables) for name, value in fields.items()}
+        return {name: self._substitute(value, variables) for name, value in fields.items()}
 
-    def _substituted(self, value: Any, variables: Mapping[str, SealedVariable]) -> Any:
+    def _substitute(self, value: Any, variables: Mapping[str, SealedVariable]) -> Any:
         if isinstance(value, str):
             if "${" not in value:
                 return value
             return _VARIABLE.sub(lambda found: self._variable(found[1], variables), value)
         if isinstance(value, dict):
-            return {name: self._substituted(member, variables) for name, member in value.items()}
+            return {name: self._substitute(member, variables) for name, member in value.items()}
         if isinstance(value, list):
-            return [self._substituted(member, variables) for member in value]
+            return [self._substitute(member, variables) for member in value]
         return value
 
     def _variable(self, name: str, variables: Mapping[str, SealedVariable]) -> str:
@@ -135,33 +136,33 @@ class Opening:
         return value
 
     def _static(self, fields: Mapping[str, Any], *, slot: str) -> list[WireCredential]:
-        wired: list[WireCredential] = []
-        places: tuple[tuple[Location, str], ...] = (("header", "headers"), ("query", "query"))
-        for location, field in places:
+        rendered: list[WireCredential] = []
+        locations: tuple[tuple[Location, str], ...] = (("header", "headers"), ("query", "query"))
+        for location, field in locations:
             for name, values in (fields.get(field) or {}).items():
                 for value in values if isinstance(values, list) else [values]:
                     text = str(value)
-                    if len(text) >= _SHORTEST_STATIC and not _PLAIN_HEADERS.fullmatch(name):
+                    if len(text) >= _MIN_STATIC_LENGTH and not _COMMON_HEADERS.fullmatch(name):
                         self.values.append(text)
                     self._add_static(name, text)
-                    wired.append(_checked(WireCredential(location, name, Secret(text), slot)))
+                    rendered.append(_check(WireCredential(location, name, Secret(text), slot)))
         for pointer, text in (fields.get("fields") or {}).items():
-            if len(text) >= _SHORTEST_STATIC:
+            if len(text) >= _MIN_STATIC_LENGTH:
                 self.values.append(text)
             self._add_static(pointer.rpartition("/")[2], text)
-            wired.append(WireCredential("field", pointer, Secret(text), slot))
+            rendered.append(WireCredential("field", pointer, Secret(text), slot))
         if fields.get("basic"):
             username, password = fields["basic"]
-            wired.append(self._basic(username, password, slot=slot))
-        return wired
+            rendered.append(self._basic(username, password, slot=slot))
+        return rendered
 
     def _basic(self, username: str, password: str, *, slot: str) -> WireCredential:
-        """RFC 7617 in UTF-8."""
+        """Return the header of HTTP Basic (RFC 7617), encoded as UTF-8."""
         coded = base64.b64encode(f"{username}:{password}".encode()).decode()
         self.values += (password, coded)
         self.secrets += (f"{username}:{password}", f"Basic {coded}", coded, password)
         if not password:
-            # Some APIs take their key as the name of a user without a password.
+            # Some APIs take their key as the username, with an empty password.
             self.secrets.append(username)
         return WireCredential("header", "Authorization", Secret(f"Basic {coded}"), slot)
 
@@ -171,23 +172,25 @@ class Opening:
 
     def _add_static(self, name: str, text: str) -> None:
         if is_secret(name, text):
-            self.secrets += (text, *parts_of_secret(text))
+            self.secrets += (text, *secret_parts(text))
 
 
 def is_secret(name: str, text: str) -> bool:
-    """Whether a value of a template or an environment is masked in successful responses.
+    """Return whether a value of a template or an environment is masked in successful responses.
 
-    It is, unless header and value are in every other response, or neither the name nor the value looks like
-    one of a secret: `X-Locale: en-US`, `fields=id,name`, `PATH=/usr/bin`.
+    It is, unless the header is a common one such as Accept, or neither the name nor the value looks like that
+    of a secret: `X-Locale: en-US`, `fields=id,name`, `PATH=/usr/bin`.
     """
     if _SECRET_NAME.search(name) is not None:
         return True
-    return _PLAIN_HEADERS.fullmatch(name) is None and _PUBLIC_VALUE.fullmatch(text) is None
+    return _COMMON_HEADERS.fullmatch(name) is None and _PUBLIC_VALUE.fullmatch(text) is None
 
 
-def parts_of_secret(text: str) -> list[str]:
-    """What of a header's whole value is secret by itself: credentials after their scheme (RFC 9110 section
-    11.4), user and password of Basic, the values of cookies.
+def secret_parts(text: str) -> list[str]:
+    """Return the parts of a header's value that are secret by themselves.
+
+    These are the credentials after an authentication scheme (RFC 9110 section 11.4), the user-pass and the
+    password of Basic, and the values of cookies.
     """
     scheme = _SCHEME.fullmatch(text)
     if scheme is not None:
@@ -202,20 +205,20 @@ def parts_of_secret(text: str) -> list[str]:
     return []
 
 
-def _checked(wire: WireCredential) -> WireCredential:
-    """Refuse a value that would end its header, query or cookie early. The message holds none of it."""
-    forbidden = _COOKIE_BREAK if wire.location == "cookie" else _CONTROL
+def _check(wire: WireCredential) -> WireCredential:
+    """Raise CredentialMissing for a value that would end its header or cookie early, without showing it."""
+    forbidden = _NOT_IN_COOKIE if wire.location == "cookie" else _CONTROL
     if wire.location != "query" and forbidden.search(wire.value.reveal()):
         raise CredentialMissing(
-            f"The credential in slot {wire.slot!r} holds characters that a {wire.location} cannot carry, "
+            f"The credential in slot {wire.slot!r} has characters that a {wire.location} cannot carry, "
             "perhaps a line break at its end: store it again.",
             extra={"slots": [wire.slot]},
         )
     return wire
 
 
-def _scope(own: str | Sequence[str] | None, asked: tuple[str, ...]) -> str:
-    """The credential's own scope where it has one, else what the operation asks for."""
+def _scope(own: str | Sequence[str] | None, required: tuple[str, ...]) -> str:
+    """Return the credential's own scope where it has one, else the scopes that the operation requires."""
     if own:
         return own if isinstance(own, str) else " ".join(own)
-    return " ".join(asked)
+    return " ".join(required)

@@ -1,5 +1,5 @@
-"""Manuals of both versions, read so that one bad tool never loses the others; and what kind of document it
-is.
+"""Parses manuals of UTCP 0.x and 1.x, so that an invalid tool does not affect the others; detects the kind of
+a document.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ DocumentKind = Literal[
     "manual_call_templates", "canonical", "unknown",
 ]  # fmt: skip
 
-# The released models, then the shapes that were only ever documented.
+# The members of the released models first, then those that were only ever documented.
 _TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "tool_transport")
-_MOST_TAGS: Final = 64
-_LONGEST_TAG: Final = 100
+_MAX_TAGS: Final = 64
+_MAX_TAG_LENGTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ManualTool:
-    """One tool of a manual. `name` is as the manual has it; `inputs` and `outputs` are valid JSON Schema
+    """One tool of a manual. `name` is the manual's own; `inputs` and `outputs` are valid JSON Schema
     2020-12.
     """
 
@@ -39,12 +39,12 @@ class ManualTool:
     average_response_size: int | None = None
     notes: tuple[str, ...] = ()
     inherited: bool = False
-    """Whether `template` is that of the manual itself."""
+    """Whether `template` is the manual's own template, because the tool has none that can be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManualFault:
-    """A tool that could not be read, and why. `name` is None where not even that was legible."""
+    """A tool that could not be parsed, and why. `name` is None where not even that could be read."""
 
     pointer: str
     name: str | None
@@ -54,7 +54,7 @@ class ManualFault:
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """What a manual holds: `version` is how it is written, `declared` the version that it names."""
+    """A parsed manual: `version` is its format, `declared` the version that it names."""
 
     version: Literal["manual_v1", "manual_v0"]
     declared: str
@@ -64,7 +64,10 @@ class Manual:
 
 
 def detect(raw: Any) -> DocumentKind:
-    """Tells the documents that can be registered apart by their keys alone; never raises."""
+    """Return which of the kinds of document that can be registered this is, judged by its keys alone.
+
+    Never raises.
+    """
     if isinstance(raw, list):
         return "providers_list"
     if not isinstance(raw, Mapping):
@@ -85,17 +88,17 @@ def detect(raw: Any) -> DocumentKind:
 
 
 def read_manual(raw: Any, *, most_tools: int = 100_000, inherited: Mapping[str, Any] | None = None) -> Manual:
-    """Reads a manual of either version, or a mixture of both.
+    """Parse a manual of either version, or a mixture of both. A tool that cannot be parsed becomes a
+    ManualFault.
 
-    `inherited` is the template that the manual was asked for with, in a protocol whose clients call tools
-    with it that have none of their own that can be read.
+    `inherited` is the call template with which the manual was fetched, for protocols whose clients call with
+    it those tools that have no valid template of their own.
 
-    Raises InvalidDocument for what is no manual at all or has more than `most_tools` tools; a single tool
-    that cannot be read becomes a ManualFault.
+    Raises InvalidDocument for a document that is not a manual or has more than `most_tools` tools.
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("tools"), list):
         raise InvalidDocument(
-            "A manual has a list of tools", errors=[Fault("/tools", "Give a list.", "array")]
+            "A manual must have a list of tools", errors=[Fault("/tools", "Give a list.", "array")]
         )
     entries = raw["tools"]
     if len(entries) > most_tools:
@@ -111,7 +114,7 @@ def read_manual(raw: Any, *, most_tools: int = 100_000, inherited: Mapping[str, 
         try:
             tools.append(_tool(entry, at, inherited))
         except InvalidInput as error:
-            faults.append(ManualFault(at, _legible_name(entry), error.detail, error.errors))
+            faults.append(ManualFault(at, _readable_name(entry), error.detail, error.errors))
     version: Literal["manual_v1", "manual_v0"] = "manual_v0" if kind == "manual_v0" else "manual_v1"
     return Manual(version, str(declared)[:64], tuple(tools), tuple(faults), tuple(_warnings(raw, tools)))
 
@@ -129,19 +132,19 @@ def _manual_kind(raw: Mapping[str, Any]) -> Literal["manual_v1", "manual_v0", "u
 
 def _warnings(raw: Mapping[str, Any], tools: list[ManualTool]) -> list[Fault]:
     warnings = [
-        Fault(pointer("", key), f"{key} at the top of a manual says nothing to UTCP clients and is not used.")
+        Fault(pointer("", key), f"UTCP clients ignore {key} at the top of a manual; it is not used.")
         for key in ("auth", "variables")
         if raw.get(key)
     ]
     seen: set[str] = set()
     for tool in tools:
         if tool.name in seen:
-            warnings.append(Fault(pointer(tool.pointer, "name"), "Another tool has this name, too."))
+            warnings.append(Fault(pointer(tool.pointer, "name"), "Another tool has the same name."))
         seen.add(tool.name)
     return warnings
 
 
-def _legible_name(entry: Any) -> str | None:
+def _readable_name(entry: Any) -> str | None:
     name = entry.get("name") if isinstance(entry, Mapping) else None
     return name.replace("\x00", "")[:NAME_LIMIT] if isinstance(name, str) else None
 
@@ -154,9 +157,9 @@ def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualToo
     inputs_key = "inputs" if entry.get("inputs") is not None else "parameters"
     for key in (inputs_key, "outputs"):
         refuse_unstorable(entry.get(key), at=pointer(at, key))
-    inputs, lost_inputs = normalise_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
-    outputs, lost_outputs = normalise_schema(entry.get("outputs"), at=pointer(at, "outputs"))
-    template, is_own = _own_or(inherited, entry, at, notes)
+    inputs, input_notes = normalise_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
+    outputs, output_notes = normalise_schema(entry.get("outputs"), at=pointer(at, "outputs"))
+    template, is_own = _template_or(inherited, entry, at, notes)
     template = replace(template, model=template.model.of_tool(name))
     size = entry.get("average_response_size")
     return ManualTool(
@@ -168,7 +171,7 @@ def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualToo
         tags=_tags(entry.get("tags"), pointer(at, "tags")),
         template=template,
         average_response_size=size if isinstance(size, int) and 0 < size < 2**53 else None,
-        notes=(*notes, *template.notes, *lost_inputs, *lost_outputs),
+        notes=(*notes, *template.notes, *input_notes, *output_notes),
         inherited=not is_own,
     )
 
@@ -190,30 +193,30 @@ def _description(raw: Any, at: str) -> str:
 
 def _tags(raw: Any, at: str) -> tuple[str, ...]:
     given = [raw] if isinstance(raw, str) else raw if isinstance(raw, list) else []
-    tags = [clean_text(tag, at=at, limit=_LONGEST_TAG).strip() for tag in given if isinstance(tag, str)]
-    return tuple(dict.fromkeys(tag for tag in tags if tag))[:_MOST_TAGS]
+    tags = [clean_text(tag, at=at, limit=_MAX_TAG_LENGTH).strip() for tag in given if isinstance(tag, str)]
+    return tuple(dict.fromkeys(tag for tag in tags if tag))[:_MAX_TAGS]
 
 
-def _own_or(
+def _template_or(
     inherited: Mapping[str, Any] | None, entry: Mapping[str, Any], at: str, notes: list[str]
 ) -> tuple[Template, bool]:
-    """The tool's call template, and whether it is its own."""
+    """Return the call template of a tool, and whether it is its own (or else the inherited one)."""
     try:
         return _template(entry, at, notes), True
     except InvalidInput:
         if inherited is None:
             raise
-    notes.append("The tool has no call template that can be read; the manual's own is used.")
+    notes.append("The tool has no valid call template; the manual's own is used.")
     return read_template(inherited, at=pointer(at, _TEMPLATE_KEYS[0])), False
 
 
 def _template(entry: Mapping[str, Any], at: str, notes: list[str]) -> Template:
     key = next((key for key in _TEMPLATE_KEYS if isinstance(entry.get(key), Mapping)), None)
     if key is None:
-        fault = Fault(pointer(at, _TEMPLATE_KEYS[0]), "Give a call template.", "object")
-        raise InvalidDocument("The tool does not say how to call it", errors=[fault])
+        error = Fault(pointer(at, _TEMPLATE_KEYS[0]), "Give a call template.", "object")
+        raise InvalidDocument("The tool has no call template", errors=[error])
     raw = entry[key]
     if isinstance(entry.get("auth"), Mapping) and raw.get("auth") is None:
-        notes.append("The auth of the tool was taken as that of its call template.")
+        notes.append("The tool's auth was moved into its call template.")
         raw = {**raw, "auth": entry["auth"]}
     return read_template(raw, at=pointer(at, key))

@@ -1,4 +1,4 @@
-"""The control plane: registering providers, their credentials, variables and tools by hand."""
+"""The HTTP resource `/providers`: providers, credentials, variables, imports, exports and custom tools."""
 
 from fastapi import APIRouter, FastAPI
 

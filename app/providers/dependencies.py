@@ -1,16 +1,16 @@
-"""What the routes of the control plane make of the services. Coroutines, as in `app.dependencies`."""
+"""FastAPI dependencies of the control plane's routes. Coroutines, as in `app.dependencies`."""
 
 from typing import Annotated
 
 from fastapi import Depends
 
 from app.dependencies import UsesServices
-from app.providers.approving import Approvals
-from app.providers.changes import ProviderChanges
-from app.providers.credentials import CredentialStore
-from app.providers.exports import Exporter
-from app.providers.hand import HandTools
-from app.providers.variables import VariableStore
+from app.providers.approvals import Approvals
+from app.providers.credential_store import CredentialStore
+from app.providers.custom_tools import CustomTools
+from app.providers.export import Exporter
+from app.providers.provider_store import ProviderStore
+from app.providers.variable_store import VariableStore
 from app.registration.fetch import Fetcher
 from app.registration.jobs import ImportJobs
 from app.registration.service import Registry
@@ -35,44 +35,44 @@ UsesRegistry = Annotated[Registry, Depends(registry)]
 
 
 async def jobs(services: UsesServices) -> ImportJobs:
-    """Return the imports that run beside the requests."""
+    """Return the runner of background imports."""
     return ImportJobs(services.database, services.converter)
 
 
-async def changes(of: UsesRegistry) -> ProviderChanges:
-    """Changes of providers."""
-    return ProviderChanges(of)
+async def providers(of: UsesRegistry) -> ProviderStore:
+    """Return the store of providers."""
+    return ProviderStore(of)
 
 
 async def approvals(of: UsesRegistry) -> Approvals:
-    """Approvals of what a refresh held back."""
+    """Return the approvals of pending changes."""
     return Approvals(of)
 
 
 async def credentials(of: UsesRegistry) -> CredentialStore:
-    """Credentials of providers."""
+    """Return the store of credentials."""
     return CredentialStore(of)
 
 
 async def variables(of: UsesRegistry) -> VariableStore:
-    """Variables."""
+    """Return the store of variables."""
     return VariableStore(of)
 
 
-async def hand_tools(of: UsesRegistry) -> HandTools:
-    """Tools written by hand."""
-    return HandTools(of)
+async def custom_tools(of: UsesRegistry) -> CustomTools:
+    """Return the writer of custom tools."""
+    return CustomTools(of)
 
 
 async def exporter(of: UsesRegistry) -> Exporter:
-    """The export."""
+    """Return the exporter of definitions."""
     return Exporter(of)
 
 
 UsesJobs = Annotated[ImportJobs, Depends(jobs)]
-UsesChanges = Annotated[ProviderChanges, Depends(changes)]
+UsesProviders = Annotated[ProviderStore, Depends(providers)]
 UsesApprovals = Annotated[Approvals, Depends(approvals)]
 UsesCredentials = Annotated[CredentialStore, Depends(credentials)]
 UsesVariables = Annotated[VariableStore, Depends(variables)]
-UsesHandTools = Annotated[HandTools, Depends(hand_tools)]
+UsesCustomTools = Annotated[CustomTools, Depends(custom_tools)]
 UsesExporter = Annotated[Exporter, Depends(exporter)]

@@ -1,4 +1,4 @@
-"""Parameters, bodies and responses that several routes of the control plane share, as OpenAPI shows them."""
+"""Parameters, request bodies and responses that several routes of the control plane share, for OpenAPI."""
 
 from typing import Annotated, Any, Final
 
@@ -26,12 +26,12 @@ VariablePath = Annotated[
 ]
 NameQuery = Annotated[
     str | None,
-    Query(pattern=PROVIDER_NAME, description="The provider's name, where the body has no place for one."),
+    Query(pattern=PROVIDER_NAME, description="The provider's name, where the body cannot contain one."),
 ]
 Prefer = Annotated[
     str | None,
     Header(
-        max_length=200, description="`respond-async` answers 202 at once (RFC 7240).", examples=["wait=10"]
+        max_length=200, description="`respond-async` returns 202 at once (RFC 7240).", examples=["wait=10"]
     ),
 ]
 
@@ -39,12 +39,14 @@ ETAG: Final[dict[str, Any]] = {
     "headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}
 }
 LOCATION: Final[dict[str, Any]] = {
-    "headers": {"Location": {"schema": {"type": "string"}, "description": "Where to ask how it fares."}}
+    "headers": {"Location": {"schema": {"type": "string"}, "description": "URL of the import's state."}}
 }
 
 
 def inlined(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of a model without `$defs`, which an OpenAPI document keeps elsewhere."""
+    """Return the JSON Schema of a model with every reference written out: OpenAPI has no `$defs` in a
+    schema.
+    """
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
 
@@ -88,7 +90,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
     },
 }
 _PROVIDER: Final = {"name": "pets", "provider_type": "http", "url": "https://pets.example.com/openapi.json"}
-# An entry is judged by itself, and gets a verdict of its own, so the list takes any.
+# Each entry is judged by itself and gets a verdict of its own, so a list accepts any entry.
 _LISTS: Final[list[dict[str, Any]]] = [
     {
         "type": "array",
@@ -115,7 +117,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
 
 
 def registration_body() -> dict[str, Any]:
-    """The request body of a registration: every form that is told apart."""
+    """Return the OpenAPI request body of a registration: every form that the gateway recognises."""
     form = inlined(Described)["properties"] | inlined(ReadingInput)["properties"]
     parts = {
         "file": {"type": "string", "format": "binary"},

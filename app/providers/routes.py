@@ -1,4 +1,4 @@
-"""`/providers`: registering, listing, changing, refreshing and deleting."""
+"""`/providers`: register, list, change, refresh and delete providers."""
 
 import asyncio
 from functools import partial
@@ -8,9 +8,7 @@ from fastapi import APIRouter, Request, Response
 from app.credentials.permissions import reach_of
 from app.dependencies import UsesSettings
 from app.pagination import Cursor, IfMatch, Limit, cursor_behind, name_before
-from app.providers.answers import Answering, answered, model_response
-from app.providers.changes import ProviderFacts
-from app.providers.dependencies import UsesApprovals, UsesChanges, UsesJobs, UsesRegistry
+from app.providers.dependencies import UsesApprovals, UsesJobs, UsesProviders, UsesRegistry
 from app.providers.parameters import (
     ETAG,
     LOCATION,
@@ -22,14 +20,16 @@ from app.providers.parameters import (
     WritesProviders,
     registration_body,
 )
+from app.providers.provider_store import ProviderDetails
+from app.providers.responses import ImportRunner, import_response, model_response
 from app.providers.schemas import (
-    Entries,
+    BatchResult,
     ImportView,
     Preview,
     ProviderPage,
     ProviderView,
-    Refreshed,
-    Registered,
+    RefreshedProvider,
+    RegisteredProvider,
 )
 from app.providers.views import summary_of, view_of
 from app.registration.input_models import ProviderPatch
@@ -47,10 +47,10 @@ _READING = (400, 409, 413, 415, 502, 504)
     status_code=201,
     response_model=None,
     responses={
-        201: {"model": Registered, **ETAG},
-        200: {"model": Entries, "description": "The verdicts on a list: all went well"},
-        207: {"model": Entries, "description": "The verdicts on a list: some were refused"},
-        202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
+        201: {"model": RegisteredProvider, **ETAG},
+        200: {"model": BatchResult, "description": "Results of a list: every entry succeeded"},
+        207: {"model": BatchResult, "description": "Results of a list: at least one entry failed"},
+        202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
         **problems(*_READING),
     },
     openapi_extra=registration_body(),
@@ -65,12 +65,13 @@ async def register_provider(
     name: NameQuery = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Register an API: `{name, source}`, a UTCP provider, call template or manual, an OpenAPI document (JSON,
-    YAML, multipart), a whole providers.json or a list of `manual_call_templates`; told apart by itself.
+    """Register an API. The body is `{name, source}`, a UTCP provider, call template or manual, an OpenAPI
+    document (JSON, YAML, multipart), a whole providers.json or a list of `manual_call_templates`; the gateway
+    detects which.
     """
-    asked = await read_request(request, name=name, largest=settings.max_document_bytes)
-    work = partial(Answering(registry, principal).register, asked)
-    return await answered(
+    registrations = await read_request(request, name=name, largest=settings.max_document_bytes)
+    work = partial(ImportRunner(registry, principal).register, registrations)
+    return await import_response(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
     )
 
@@ -81,9 +82,9 @@ async def register_provider(
     status_code=200,
     response_model=None,
     responses={
-        200: {"model": Preview | Entries},
-        207: {"model": Entries, "description": "The verdicts on a list: some were refused"},
-        202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
+        200: {"model": Preview | BatchResult},
+        207: {"model": BatchResult, "description": "Results of a list: at least one entry failed"},
+        202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
         **problems(*_READING),
     },
     openapi_extra=registration_body(),
@@ -98,20 +99,20 @@ async def preview_provider(
     name: NameQuery = None,
     prefer: Prefer = None,
 ) -> Response:
-    """What a registration with this body would do. Nothing is stored."""
-    asked = await read_request(request, name=name, largest=settings.max_document_bytes)
-    work = partial(Answering(registry, principal).register, asked, preview=True)
-    return await answered(
+    """Return what a registration with this body would do. Nothing is stored."""
+    registrations = await read_request(request, name=name, largest=settings.max_document_bytes)
+    work = partial(ImportRunner(registry, principal).register, registrations, preview=True)
+    return await import_response(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
     )
 
 
 @router.get("/providers", operation_id="listProviders", responses=problems())
 async def list_providers(
-    principal: ReadsProviders, changes: UsesChanges, *, limit: Limit = 50, cursor: Cursor = None
+    principal: ReadsProviders, providers: UsesProviders, *, limit: Limit = 50, cursor: Cursor = None
 ) -> ProviderPage:
-    """The providers that this key may see, by name."""
-    rows, following = await changes.page(principal=principal, after=name_before(cursor), limit=limit)
+    """List the providers that this key may see, by name."""
+    rows, following = await providers.page(principal=principal, after=name_before(cursor), limit=limit)
     return ProviderPage(items=[summary_of(one) for one in rows], next_cursor=cursor_behind(following))
 
 
@@ -119,9 +120,9 @@ async def list_providers(
     "/providers/{name}", operation_id="getProvider", responses={200: ETAG, **problems(404)},
     response_model=ProviderView,
 )  # fmt: skip
-async def get_provider(name: ProviderPath, principal: ReadsProviders, changes: UsesChanges) -> Response:
-    """One provider with its slots, credentials (without values) and the report of its last import."""
-    return await _shown(await changes.get(name, principal=principal))
+async def get_provider(name: ProviderPath, principal: ReadsProviders, providers: UsesProviders) -> Response:
+    """Return one provider with its slots, credentials (without values) and the report of its last import."""
+    return await _shown(await providers.get(name, principal=principal))
 
 
 @router.patch(
@@ -134,14 +135,16 @@ async def update_provider(
     name: ProviderPath,
     patch: ProviderPatch,
     principal: WritesProviders,
-    changes: UsesChanges,
+    providers: UsesProviders,
     *,
     if_match: IfMatch = None,
 ) -> Response:
-    """Change description, tags, limits, options or enabled. In limits and options, null takes one back."""
+    """Change description, tags, limits, options or enabled. In limits and options, null restores the
+    default.
+    """
     if patch.options is not None and patch.options.model_fields_set & {"proxy_url", "client_key"}:
         reach_of(principal).permit_sealing()
-    return await _shown(await changes.patch(name, patch, if_match=if_match, principal=principal))
+    return await _shown(await providers.patch(name, patch, if_match=if_match, principal=principal))
 
 
 @router.delete(
@@ -151,10 +154,10 @@ async def update_provider(
     responses=problems(404, 412),
 )
 async def delete_provider(
-    name: ProviderPath, principal: WritesProviders, changes: UsesChanges, *, if_match: IfMatch = None
+    name: ProviderPath, principal: WritesProviders, providers: UsesProviders, *, if_match: IfMatch = None
 ) -> None:
-    """Delete a provider with its tools, credentials and variables; only the audit remembers it."""
-    await changes.delete(name, if_match=if_match, principal=principal)
+    """Delete a provider with its tools, credentials and variables. The records of calls and events remain."""
+    await providers.delete(name, if_match=if_match, principal=principal)
 
 
 @router.post(
@@ -162,8 +165,8 @@ async def delete_provider(
     operation_id="refreshProvider",
     response_model=None,
     responses={
-        200: {"model": Refreshed, **ETAG},
-        202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
+        200: {"model": RefreshedProvider, **ETAG},
+        202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
         **problems(404, 409, 413, 502, 504),
     },
 )
@@ -176,11 +179,11 @@ async def refresh_provider(
     *,
     prefer: Prefer = None,
 ) -> Response:
-    """Read the source again. Names and what people changed stay; credentials go where they went before; a
+    """Read the source again. Names and people's changes are preserved; credentials keep their origins; a
     change of origin, token URL or security waits for approval.
     """
-    work = partial(Answering(registry, principal).refresh, name)
-    return await answered(
+    work = partial(ImportRunner(registry, principal).refresh, name)
+    return await import_response(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
     )
 
@@ -194,10 +197,10 @@ async def refresh_provider(
 async def approve_provider(
     name: ProviderPath, principal: WritesCredentials, approvals: UsesApprovals, *, if_match: IfMatch = None
 ) -> Response:
-    """Put to use what refreshes held back (`pending`): other origins, token URLs and security."""
+    """Apply the changes that refreshes held back (`pending`): other origins, token URLs and security."""
     return await _shown(await approvals.approve(name, if_match=if_match, principal=principal))
 
 
-async def _shown(facts: ProviderFacts) -> Response:
-    # Reports of 10,000 operations take tenths of a second.
+async def _shown(facts: ProviderDetails) -> Response:
+    # Building the view of a report of 10,000 operations takes tenths of a second.
     return await asyncio.to_thread(lambda: model_response(200, view_of(facts)))

@@ -1,12 +1,12 @@
-"""`/providers/{name}/credentials`: write-only."""
+"""`/providers/{name}/credentials`. Values are write-only."""
 
 from fastapi import APIRouter, Response
 
 from app.credentials.input_models import CredentialInput
 from app.pagination import IfMatch
-from app.providers.answers import model_response
 from app.providers.dependencies import UsesCredentials
 from app.providers.parameters import ETAG, ProviderPath, ReadsProviders, SlotPath, WritesCredentials
+from app.providers.responses import model_response
 from app.providers.schemas import CredentialList, CredentialView, DestinationView
 from app.providers.views import credential_of
 from app.schemas import problems
@@ -18,9 +18,9 @@ router = APIRouter(tags=["providers"])
 async def list_credentials(
     name: ProviderPath, principal: ReadsProviders, credentials: UsesCredentials
 ) -> CredentialList:
-    """The stored credentials: kind, fingerprint, version, last use and where they go; never their values.
+    """List the stored credentials: kind, fingerprint, version, last use and origins; never their values.
 
-    `destinations` says of each slot where the next credential goes that is stored without `allowed_origins`.
+    `destinations` tells, for each slot, where a credential stored without `allowed_origins` would be sent.
     """
     rows = await credentials.listed(name, principal=principal)
     found = await credentials.destinations(name, principal=principal)
@@ -47,9 +47,9 @@ async def put_credential(
     *,
     if_match: IfMatch = None,
 ) -> Response:
-    """Store a credential. It is sent to `allowed_origins` only, and never shown again.
+    """Store a credential. It is sent only to `allowed_origins`, and never shown again.
 
-    One that replaces another goes where that went, unless it names other origins (or another token URL).
+    One that replaces another keeps its origins and token URL, unless it names others.
     """
     row, is_new = await credentials.put(name, slot, body.given(), if_match=if_match, principal=principal)
     return model_response(201 if is_new else 200, credential_of(row))
@@ -69,5 +69,5 @@ async def delete_credential(
     *,
     if_match: IfMatch = None,
 ) -> None:
-    """Delete a credential: from now on it is not sent."""
+    """Delete a credential. Later calls do not send it."""
     await credentials.delete(name, slot, if_match=if_match, principal=principal)

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
 from app.dependencies import UsesSettings
-from app.providers.answers import Answering, answered, import_view
 from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry
-from app.providers.exports import ExportDocument, import_body, read_export
+from app.providers.export import ExportDocument, import_body, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
-from app.providers.schemas import Entries, ImportView
+from app.providers.responses import ImportRunner, import_response, import_view
+from app.providers.schemas import BatchResult, ImportView
 from app.registration.request_body import read_json
 from app.schemas import problems
 
@@ -22,17 +22,17 @@ router = APIRouter(tags=["providers"])
 
 @router.get("/imports/{import_id}", operation_id="getImport", responses=problems(404))
 async def get_import(
-    import_id: Annotated[UUID, Path(description="Id of an import, as its 202 named it.")],
+    import_id: Annotated[UUID, Path(description="Id of an import, from its 202 response.")],
     principal: ReadsProviders,
     jobs: UsesJobs,
 ) -> ImportView:
-    """How an import fares that was asked for with `Prefer: respond-async`, and what it answered."""
+    """Return the state and the result of an import that was requested with `Prefer: respond-async`."""
     return import_view(await jobs.get(import_id, principal=principal))
 
 
 @router.get("/export", operation_id="exportProviders", response_model=ExportDocument, responses=problems())
 async def export_providers(principal: ReadsProviders, exporter: UsesExporter) -> Response:
-    """The definitions of all providers that this key may see, without any secret; `POST /import` takes it."""
+    """Export the definitions of all providers that this key may see, without secrets, for `POST /import`."""
     return JSONResponse(await exporter.export(principal=principal))
 
 
@@ -41,9 +41,9 @@ async def export_providers(principal: ReadsProviders, exporter: UsesExporter) ->
     operation_id="importProviders",
     response_model=None,
     responses={
-        200: {"model": Entries, "description": "All went well"},
-        207: {"model": Entries, "description": "Some were refused"},
-        202: {"model": ImportView, "description": "Asked for with `Prefer: respond-async`", **LOCATION},
+        200: {"model": BatchResult, "description": "Every provider was imported"},
+        207: {"model": BatchResult, "description": "At least one provider was not imported"},
+        202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
         **problems(400, 413, 415),
     },
     openapi_extra=import_body(),
@@ -57,10 +57,10 @@ async def import_providers(
     *,
     prefer: Prefer = None,
 ) -> Response:
-    """Bring an export in: one verdict per provider. Doing it again is harmless."""
+    """Import an export, with one verdict per provider. Importing it again changes nothing."""
     raw = await read_json(request, largest=settings.max_document_bytes)
-    asked = await asyncio.to_thread(read_export, raw)
-    work = partial(Answering(registry, principal).register, asked)
-    return await answered(
+    registrations = await asyncio.to_thread(read_export, raw)
+    work = partial(ImportRunner(registry, principal).register, registrations)
+    return await import_response(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
     )

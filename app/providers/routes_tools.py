@@ -1,11 +1,11 @@
-"""`POST /tools`: one tool, written by hand."""
+"""`POST /tools`: create a custom tool."""
 
 from fastapi import APIRouter, Response
 
-from app.providers.answers import model_response
-from app.providers.dependencies import UsesHandTools
+from app.providers.dependencies import UsesCustomTools
 from app.providers.parameters import ETAG, WritesProviders
-from app.providers.schemas import HandTool
+from app.providers.responses import model_response
+from app.providers.schemas import CustomTool
 from app.registration.input_models import HandToolInput
 from app.schemas import problems
 
@@ -16,10 +16,12 @@ router = APIRouter(tags=["tools"])
     "/tools",
     operation_id="createTool",
     status_code=201,
-    response_model=HandTool,
+    response_model=CustomTool,
     responses={201: ETAG, **problems(400, 409, 413, 415)},
 )
-async def create_tool(body: HandToolInput, principal: WritesProviders, tools: UsesHandTools) -> Response:
-    """Write a tool by hand: a UTCP call template of any protocol. Its provider is made if there is none."""
+async def create_tool(body: HandToolInput, principal: WritesProviders, tools: UsesCustomTools) -> Response:
+    """Create a custom tool from a UTCP call template of any protocol, and its provider where there is
+    none.
+    """
     tool = await tools.add(body, principal=principal)
-    return model_response(201, HandTool.model_validate(tool, from_attributes=True))
+    return model_response(201, CustomTool.model_validate(tool, from_attributes=True))

@@ -8,11 +8,11 @@ from app.credentials.model import GivenVariable
 from app.dependencies import UsesSettings
 from app.errors import BadRequest, UnsupportedMediaType
 from app.pagination import Cursor, Limit, cursor_behind, name_before
-from app.providers.answers import model_response
 from app.providers.dependencies import UsesVariables
 from app.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
+from app.providers.responses import model_response
 from app.providers.schemas import VariablePage, VariablesImported, VariableView
-from app.providers.variables import VariableStore
+from app.providers.variable_store import VariableStore
 from app.providers.views import variable_of
 from app.registration.input_models import VariableInput
 from app.registration.request_body import read_body
@@ -33,7 +33,7 @@ _PUT: dict[int | str, dict[str, Any]] = {
 async def list_variables(
     principal: ReadsProviders, variables: UsesVariables, *, limit: Limit = 50, cursor: Cursor = None
 ) -> VariablePage:
-    """The variables that all providers may name; secret ones without their value."""
+    """List the variables that all providers share; secret ones without their value."""
     return await _page(variables, None, principal, cursor, limit)
 
 
@@ -46,7 +46,7 @@ async def list_variables(
 async def put_variable(
     variable: VariablePath, body: VariableInput, principal: WritesCredentials, variables: UsesVariables
 ) -> Response:
-    """Set a variable; calls use the new value from now on."""
+    """Set a variable. Later calls use the new value."""
     return await _put(variables, None, variable, body, principal)
 
 
@@ -56,7 +56,7 @@ async def put_variable(
 async def delete_variable(
     variable: VariablePath, principal: WritesCredentials, variables: UsesVariables
 ) -> None:
-    """Delete a variable. Calls that need it fail from now on, and say so."""
+    """Delete a variable. Later calls that need it fail with an error that names it."""
     await variables.delete(None, variable, principal=principal)
 
 
@@ -76,7 +76,7 @@ async def delete_variable(
 async def import_variables(
     request: Request, principal: WritesCredentials, variables: UsesVariables, settings: UsesSettings
 ) -> VariablesImported:
-    """Set the variables of a .env file, all of them secret."""
+    """Set all variables of a .env file, as secrets."""
     essence = request.headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
     if essence not in {"text/plain", ""}:
         raise UnsupportedMediaType("Send the .env file as text/plain.")
@@ -101,7 +101,7 @@ async def list_provider_variables(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> VariablePage:
-    """The variables of one provider; they go before those of all."""
+    """List the variables of one provider; they take precedence over the shared ones."""
     return await _page(variables, name, principal, cursor, limit)
 
 

@@ -1,4 +1,4 @@
-"""What the control plane answers with: exact pydantic models; none of them has a place for a secret."""
+"""Response models of the control plane. None of them has a field for a secret."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -6,19 +6,18 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from app.providers.schemas_changes import Difference, Pending
 from app.schemas import Problem
 
 
-class StaticPlace(BaseModel):
-    """Where a value of a call template belongs."""
+class StaticValueLocation(BaseModel):
+    """Where a value of a static credential is put into the call template."""
 
     location: Literal["header", "query", "userinfo", "field"]
     name: str
 
 
 class SlotView(BaseModel):
-    """A place for a credential that tools need."""
+    """A named credential that tools need."""
 
     slot: str
     kind: Literal["api_key", "basic", "bearer", "oauth2", "static", "any", "unsupported"]
@@ -28,8 +27,8 @@ class SlotView(BaseModel):
     token_url: str | None = None
     scopes: list[str] = Field(default_factory=list)
     description: str | None = None
-    values: list[StaticPlace] | None = Field(
-        default=None, description="Of a slot of kind static: what a credential for it consists of."
+    values: list[StaticValueLocation] | None = Field(
+        default=None, description="For a slot of kind static: the values that its credential consists of."
     )
     stored: bool = Field(description="Whether a credential is stored for it.")
 
@@ -39,10 +38,12 @@ class CredentialView(BaseModel):
 
     slot: str
     kind: Literal["api_key", "basic", "bearer", "oauth2", "static"]
-    public: dict[str, Any] = Field(description="Location and name, token URL, scope: what is not secret.")
+    public: dict[str, Any] = Field(
+        description="The fields that are not secret: location, name, token URL, scope."
+    )
     fingerprint: str = Field(description="8 hex digits of a keyed hash; equal ones are equal credentials.")
     version: int
-    allowed_origins: list[str] = Field(description="The only origins that it is ever sent to.")
+    allowed_origins: list[str] = Field(description="The only origins to which it is sent.")
     variables: list[str] = Field(description="The variables that its sealed fields name.")
     created_at: datetime
     updated_at: datetime
@@ -50,13 +51,13 @@ class CredentialView(BaseModel):
 
 
 class DestinationView(BaseModel):
-    """Where the next credential of a slot goes that is stored without `allowed_origins`."""
+    """Where a credential of a slot would be sent that is stored without `allowed_origins`."""
 
     slot: str
     origins: list[str] = Field(description="Empty where `allowed_origins` must be given.")
     registered: list[str] = Field(description="The origins of the provider's source.")
-    stored: bool = Field(description="Whether `origins` are those of the credential that is stored.")
-    token_url: str | None = Field(description="That of the stored credential of kind oauth2.")
+    stored: bool = Field(description="Whether `origins` are those of a stored credential.")
+    token_url: str | None = Field(description="The token URL of a stored credential of kind oauth2.")
 
 
 class CredentialList(BaseModel):
@@ -84,14 +85,14 @@ class VariablePage(BaseModel):
 
 
 class VariablesImported(BaseModel):
-    """What an import of a .env file stored."""
+    """The names of the variables that an import of a .env file stored."""
 
     stored: list[str]
     created: list[str] = Field(description="Those of `stored` that did not exist before.")
 
 
-class Finding(BaseModel):
-    """What makes a tool harder to choose or to call for a model."""
+class FindingView(BaseModel):
+    """Something that makes a tool harder for a model to choose or to call."""
 
     rule: str = Field(examples=["no-description"])
     detail: str
@@ -99,7 +100,7 @@ class Finding(BaseModel):
 
 
 class OperationVerdict(BaseModel):
-    """What became of one operation or tool of a source."""
+    """The outcome of one operation or tool of a source."""
 
     source_key: str
     name: str
@@ -109,15 +110,17 @@ class OperationVerdict(BaseModel):
     notes: list[str]
     security: list[list[str]] | None = Field(
         default=None,
-        description="Slots whose credentials satisfy it: one of the alternatives, all of its slots together.",
+        description="Slots whose credentials satisfy it: any one alternative, with all of its slots.",
     )
-    tokens: int | None = Field(default=None, description="About what it costs a model: bytes / 4.")
-    slimmed: list[str] = Field(default_factory=list, description="How it was brought to what models see.")
-    lint: list[Finding] = Field(default_factory=list)
+    tokens: int | None = Field(default=None, description="Estimated tokens that it costs a model: bytes / 4.")
+    slimmed: list[str] = Field(
+        default_factory=list, description="The steps by which a large tool was reduced for models."
+    )
+    lint: list[FindingView] = Field(default_factory=list)
 
 
 class ReportCounts(BaseModel):
-    """`accepted` counts renamed ones, too."""
+    """Operations by verdict. `accepted` includes the renamed ones."""
 
     operations: int
     accepted: int
@@ -125,27 +128,29 @@ class ReportCounts(BaseModel):
     skipped: int
 
 
-class Remark(BaseModel):
-    """A remark on a part of the source."""
+class ReportWarning(BaseModel):
+    """A warning about a part of the source."""
 
     pointer: str
     detail: str
 
 
-class Report(BaseModel):
+class ImportReport(BaseModel):
     """The report of an import."""
 
     counts: ReportCounts
     operations: list[OperationVerdict]
-    warnings: list[Remark]
-    tokens: int = Field(default=0, description="About what all tools together cost a model.")
+    warnings: list[ReportWarning]
+    tokens: int = Field(default=0, description="Estimated tokens that all tools together cost a model.")
 
 
-class Consent(BaseModel):
-    """Something that the source asks for and a credential does not do without its owner's word."""
+class NeededConsent(BaseModel):
+    """A use of a credential that the source requests and its owner has not permitted."""
 
     slot: str
-    origins: list[str] = Field(description="Origins of tools that do not get the credential of this slot.")
+    origins: list[str] = Field(
+        description="Origins of tools to which the credential of this slot is not sent."
+    )
     token_url: str | None = Field(default=None, description="A token URL of the source that is not used.")
 
 
@@ -155,11 +160,57 @@ class SourceView(BaseModel):
     format: str
     url: str | None
     media_type: str
-    sha256: str = Field(description="Of the document; of a manual, which may hold secrets, a keyed hash.")
+    sha256: str = Field(
+        description="SHA-256 of the document; of a manual, which may contain secrets, a keyed hash."
+    )
     bytes: int
-    root: str | None = Field(description="Path of the document, where it had to be named in an archive.")
-    overlay_sha256: str | None = Field(description="Of the overlay that is laid over at each refresh.")
+    root: str | None = Field(description="Path of the document in an archive, where the client named it.")
+    overlay_sha256: str | None = Field(description="SHA-256 of the overlay that each refresh applies.")
     follow_references: bool
+
+
+Verdict = Literal["breaking", "compatible"]
+
+
+class AspectChange(BaseModel):
+    """One difference between two versions of an operation."""
+
+    aspect: Literal["input", "output", "auth", "server", "placing", "description"]
+    effect: Literal["widened", "narrowed", "changed"]
+    breaking: bool
+    pointer: str = Field(description="Where in the input or output; `*` is any item.")
+    detail: str
+
+
+class OperationChange(BaseModel):
+    """How a re-import changes one operation."""
+
+    source_key: str
+    change: Literal["added", "removed", "changed"]
+    verdict: Verdict = Field(description="Whether calls written for the old version still work.")
+    held: bool = Field(
+        description="Whether it waits for approval because origin, token URL or security differ."
+    )
+    differences: list[AspectChange]
+
+
+class SourceDifference(BaseModel):
+    """The source keys of tools by what an import did with them, and the changes of each changed one."""
+
+    added: list[str]
+    changed: list[str]
+    unchanged: list[str]
+    removed: list[str]
+    held: list[str] = Field(description="Source keys whose changes wait for approval.")
+    verdict: Verdict
+    operations: list[OperationChange]
+
+
+class PendingChanges(BaseModel):
+    """Changes that a refresh held back."""
+
+    since: datetime
+    operations: list[OperationChange]
 
 
 class ProviderSummary(BaseModel):
@@ -169,10 +220,10 @@ class ProviderSummary(BaseModel):
     title: str
     description: str
     protocol: str
-    kind: Literal["openapi", "manual", "hand"]
+    kind: Literal["openapi", "manual", "custom"]
     enabled: bool
     tags: list[str]
-    origins: list[str] = Field(description="Where its tools are called.")
+    origins: list[str] = Field(description="The origins that its tools call.")
     tool_count: int
     version: int = Field(description="Its ETag is this number in quotes.")
     created_at: datetime
@@ -191,29 +242,33 @@ class ProviderView(ProviderSummary):
 
     limits: dict[str, Any]
     options: dict[str, Any]
-    call_template: dict[str, Any] = Field(description="How its source is fetched; {} where it was uploaded.")
+    call_template: dict[str, Any] = Field(
+        description="The template with which its source is fetched; {} where it was uploaded."
+    )
     slots: list[SlotView]
     credentials: list[CredentialView]
     source: SourceView | None
-    report: Report | None
-    pending: Pending | None = Field(default=None, description="What waits for `POST .../approve`.")
+    report: ImportReport | None
+    pending: PendingChanges | None = Field(
+        default=None, description="Changes that wait for `POST .../approve`."
+    )
 
 
-class Registered(ProviderView):
-    """A registration's answer."""
+class RegisteredProvider(ProviderView):
+    """The response to a registration."""
 
     missing_slots: list[str] = Field(description="Slots that have no credential yet.")
-    needs_consent: list[Consent]
+    needs_consent: list[NeededConsent]
 
 
-class Refreshed(Registered):
-    """A refresh's answer."""
+class RefreshedProvider(RegisteredProvider):
+    """The response to a refresh."""
 
-    difference: Difference
+    difference: SourceDifference
 
 
 class ToolPreview(BaseModel):
-    """A tool that a registration would make."""
+    """A tool that a registration would create."""
 
     name: str
     source_key: str
@@ -225,36 +280,38 @@ class ToolPreview(BaseModel):
 
 
 class Preview(BaseModel):
-    """What a registration would do. Nothing was stored."""
+    """The effect that a registration would have. Nothing was stored."""
 
     name: str
     title: str
     description: str
-    kind: Literal["openapi", "manual", "hand"]
+    kind: Literal["openapi", "manual", "custom"]
     protocol: str
-    exists: bool = Field(description="Whether a provider of this name exists; `difference` is against it.")
+    exists: bool = Field(
+        description="Whether a provider of this name exists; then `difference` compares to it."
+    )
     origins: list[str]
     slots: list[SlotView]
     tools: list[ToolPreview]
-    difference: Difference
-    needs_consent: list[Consent]
-    report: Report
+    difference: SourceDifference
+    needs_consent: list[NeededConsent]
+    report: ImportReport
 
 
-class Entry(BaseModel):
-    """The verdict on one entry of a list."""
+class BatchEntry(BaseModel):
+    """The result of one entry of a list."""
 
     name: str | None
     verdict: Literal["registered", "previewed", "unchanged", "refused"]
-    status: int = Field(description="The status that the entry alone would have had.")
+    status: int = Field(description="The HTTP status that a request with this entry alone would have had.")
     tool_count: int | None = None
-    report: Report | None = None
-    needs_consent: list[Consent] = Field(default_factory=list)
+    report: ImportReport | None = None
+    needs_consent: list[NeededConsent] = Field(default_factory=list)
     problem: Problem | None = None
 
 
-class EntryCounts(BaseModel):
-    """How many entries had which verdict."""
+class BatchCounts(BaseModel):
+    """The number of entries with each verdict."""
 
     registered: int
     previewed: int
@@ -262,28 +319,31 @@ class EntryCounts(BaseModel):
     refused: int
 
 
-class Entries(BaseModel):
-    """The verdicts on a list, in its order."""
+class BatchResult(BaseModel):
+    """The results of a list, in its order."""
 
-    entries: list[Entry]
-    counts: EntryCounts
+    entries: list[BatchEntry]
+    counts: BatchCounts
 
 
 class ImportView(BaseModel):
-    """An import that runs beside the requests."""
+    """An import that runs in the background."""
 
     id: UUID
     state: Literal["running", "done", "failed"]
-    status: int | None = Field(default=None, description="The status that waiting for it would have had.")
+    status: int | None = Field(
+        default=None, description="The HTTP status that the response would have had without `respond-async`."
+    )
     result: dict[str, Any] | None = Field(
-        default=None, description="The answer, or the problem, that waiting for it would have had."
+        default=None,
+        description="The body (or problem) that the response would have had without `respond-async`.",
     )
     created_at: datetime
     finished_at: datetime | None
 
 
-class HandTool(BaseModel):
-    """A tool that was written by hand."""
+class CustomTool(BaseModel):
+    """A custom tool, created with `POST /tools`."""
 
     name: str = Field(description="Canonical name, `provider.tool`.", examples=["library.echo"])
     alias: str

@@ -1,53 +1,53 @@
-"""Turns rows and imports into what the control plane answers with."""
+"""Builds the response models of the control plane from rows and import results."""
 
 from app.credentials.model import EGRESS_SLOT, Json
 from app.models import Credential, Provider, Revision, Variable
 from app.protocols.call_templates import protocol_of
-from app.providers.changes import ProviderFacts
+from app.providers.provider_store import ProviderDetails
 from app.providers.schemas import (
     CredentialView,
+    ImportReport,
+    OperationChange,
     OperationVerdict,
     Preview,
     ProviderSummary,
     ProviderView,
-    Refreshed,
-    Registered,
-    Report,
+    RefreshedProvider,
+    RegisteredProvider,
     SlotView,
     ToolPreview,
     VariableView,
 )
-from app.providers.schemas_changes import OperationChange
 from app.registration.persist import HIDDEN
 from app.registration.result import Imported
 
 
-def summary_of(facts: ProviderFacts) -> ProviderSummary:
-    """A provider in a list."""
+def summary_of(facts: ProviderDetails) -> ProviderSummary:
+    """Return a provider as an item of a list."""
     return ProviderSummary(**_summary(facts.provider, facts.tool_count))
 
 
-def view_of(facts: ProviderFacts) -> ProviderView:
-    """A provider with everything but secrets."""
+def view_of(facts: ProviderDetails) -> ProviderView:
+    """Return a provider with everything but secrets."""
     view = _view(facts.provider, facts.tool_count, list(facts.credentials))
     pending = pending_of(facts.pending)
     report = None if facts.report is None else report_of(facts.report)
     return ProviderView(**view, source=facts.source, report=report, pending=pending)
 
 
-def registered_of(imported: Imported, *, source: Json | None) -> Registered:
-    """The answer to a registration."""
-    return Registered(**_registered(imported, source))
+def registered_of(imported: Imported, *, source: Json | None) -> RegisteredProvider:
+    """Return the response to a registration."""
+    return RegisteredProvider(**_registered(imported, source))
 
 
-def refreshed_of(imported: Imported, *, source: Json | None) -> Refreshed:
-    """The answer to a refresh."""
+def refreshed_of(imported: Imported, *, source: Json | None) -> RefreshedProvider:
+    """Return the response to a refresh."""
     view = _registered(imported, source)
-    return Refreshed(**view, difference=difference_of(imported), pending=pending_of(imported.pending))
+    return RefreshedProvider(**view, difference=difference_of(imported), pending=pending_of(imported.pending))
 
 
 def difference_of(imported: Imported) -> Json:
-    """The difference of a refresh or a preview."""
+    """Return the difference that a refresh or a preview found, as the members of a SourceDifference."""
     compared = imported.comparison
     found = dict(imported.difference or {})
     operations = [OperationChange.model_validate(one) for one in compared.operations]
@@ -55,12 +55,12 @@ def difference_of(imported: Imported) -> Json:
 
 
 def pending_of(row: Revision | None) -> Json | None:
-    """What waits for approval."""
+    """Return the pending changes of a revision as the members of a PendingChanges, or None."""
     return None if row is None else {"since": row.created_at, "operations": row.report["operations"]}
 
 
 def preview_of(imported: Imported) -> Preview:
-    """The answer to a preview."""
+    """Return the response to a preview."""
     provider = imported.provider
     tools = [
         ToolPreview(
@@ -91,14 +91,17 @@ def preview_of(imported: Imported) -> Preview:
     )
 
 
-def report_of(form: Json) -> Report:
-    """A report, its operations one by one: together they would hold the interpreter's lock for long."""
+def report_of(form: Json) -> ImportReport:
+    """Return the model of a stored report.
+
+    Operations are validated one by one: all at once would hold the global interpreter lock for too long.
+    """
     operations = [OperationVerdict.model_validate(one) for one in form["operations"]]
-    return Report.model_validate({**form, "operations": operations})
+    return ImportReport.model_validate({**form, "operations": operations})
 
 
 def credential_of(row: Credential) -> CredentialView:
-    """A stored credential without its values."""
+    """Return a stored credential without its values."""
     return CredentialView(
         slot=row.slot,
         kind=row.kind,
@@ -114,7 +117,7 @@ def credential_of(row: Credential) -> CredentialView:
 
 
 def variable_of(row: Variable) -> VariableView:
-    """A variable, without its value where it is secret."""
+    """Return a variable, without its value where it is secret."""
     return VariableView(
         name=row.name,
         secret=row.secret,

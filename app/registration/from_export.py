@@ -84,7 +84,7 @@ def read_exported(value: Json, *, scope: VariableScope, at: str) -> ToolSet:
     missing = dict.fromkeys(note for notes in unset.values() for note in notes)
     by_hand = all(tool.by_hand for tool in tools)
     return ToolSet(
-        kind="hand" if by_hand else "manual",
+        kind="custom" if by_hand else "manual",
         tools=tuple(tools),
         report=report(verdicts, warnings=[warning(note) for note in missing]),
         source=StoredSource("export", b""),

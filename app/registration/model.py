@@ -8,7 +8,7 @@ from app.credentials.model import GivenCredential, InlineCredential, Json, Secur
 from app.protocols.registry import DEFAULT
 from app.registration.request_model import PLAIN, DocumentOptions
 
-ProviderKind = Literal["openapi", "manual", "hand"]
+ProviderKind = Literal["openapi", "manual", "custom"]
 
 
 @dataclass(frozen=True, slots=True)

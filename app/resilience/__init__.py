@@ -1,10 +1,10 @@
-"""What keeps a slow or dead upstream from hurting others: per origin, in this process, for any protocol.
+"""Isolation of slow or failed upstreams: per origin, in this process, for any protocol.
 
-    Origin --> Bulkhead   how many calls run at once, and who waits
-           --> Breaker    whether it is worth trying
-           --> Budget     how many calls may be sent again
+    Origin --> Bulkhead         how many calls run at once, and which wait
+           --> CircuitBreaker   whether calls are sent at all
+           --> RetryBudget      how many calls may be retried
 
-Nothing here knows a protocol, a plan or a request; no state is shared between workers.
+Nothing here depends on a protocol, a plan or a request; no state is shared between workers.
 """
 
 from app.resilience.breaker import Breaker, BreakerState

@@ -1,12 +1,12 @@
-"""A circuit breaker: calls to an upstream that does not work are refused at once, but for one that probes.
+"""A circuit breaker: calls to a failing upstream are rejected at once, except for one that probes it.
 
-    closed --failures in a row, or their share--> open --a while--> half open --the probe answers--> closed
-                                                    ^                   |
-                                                    +--the probe fails--+
+    closed --consecutive failures, or their ratio--> open --time--> half open --probe succeeds--> closed
+                                                       ^                 |
+                                                       +--probe fails----+
 
-A call gets a permit, a number that changes with each change of state, and gives it back with its verdict:
-what began before a change says nothing about the time after it. Success costs an increment and no look at a
-clock.
+A call gets a permit, a number that changes with each change of state, and releases it with its verdict: the
+outcome of a call that began before a change is ignored after it. A success costs an increment and does not
+read the clock.
 """
 
 import random
@@ -16,13 +16,13 @@ from enum import StrEnum
 from app.resilience.policy import Policy
 from app.resilience.verdicts import Verdict
 
-# So that the replicas do not all probe at once.
+# Random variation, so that the replicas do not all probe at once.
 _JITTER = 0.2
-_SOONEST_RETRY = 1.0
+_MIN_RETRY_SECONDS = 1.0
 
 
 class BreakerState(StrEnum):
-    """As in metrics and logs."""
+    """The state of a breaker, with its value in metrics and logs."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -30,14 +30,25 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """The breaker of one origin. `now` gives seconds, `changed` is told each new state.
+    """The breaker of one origin. `now` returns seconds; `changed` is called with each new state.
 
-    `shut` says that a call must ask `admit`; while it is False, `epoch` is its permit.
+    While `shut` is False, calls may be made with the permit `epoch`; while it is True, `admit` decides.
     """
 
     __slots__ = (
-        "_answered", "_changed", "_closed_at", "_failed", "_level", "_now", "_policy", "_probing",
-        "_row", "_until", "_window_end", "epoch", "shut",
+        "_backoff_level",
+        "_closed_at",
+        "_consecutive_failures",
+        "_failed",
+        "_now",
+        "_on_change",
+        "_open_until",
+        "_policy",
+        "_probing",
+        "_responded",
+        "_window_end",
+        "epoch",
+        "shut",
     )  # fmt: skip
 
     def __init__(
@@ -49,56 +60,58 @@ class Breaker:
     ) -> None:
         self._policy = policy
         self._now = now
-        self._changed = changed
+        self._on_change = changed
         self.epoch = 1
         self.shut = False
         self._probing = False
-        self._row = 0
-        self._answered = 0
+        self._consecutive_failures = 0
+        self._responded = 0
         self._failed = 0
         self._window_end = 0.0
-        self._until = 0.0
-        self._level = 0
+        self._open_until = 0.0
+        self._backoff_level = 0
         self._closed_at = -policy.open_most
 
     @property
     def state(self) -> BreakerState:
-        """The state; an open one is half open once a probe is under way."""
+        """The state; an open breaker is half open while a probe is in progress."""
         if not self.shut:
             return BreakerState.CLOSED
         return BreakerState.HALF_OPEN if self._probing else BreakerState.OPEN
 
     def admit(self) -> int:
-        """A permit, or 0 for a call that must not be made. Who gets one while `shut` is the only probe."""
+        """Return a permit, or 0 for a call that must not be made. A call admitted while open is the only
+        probe.
+        """
         if not self.shut:
             return self.epoch
         if not self.ripe():
             return 0
         self._probing = True
         self.epoch += 1
-        self._changed(BreakerState.HALF_OPEN)
+        self._on_change(BreakerState.HALF_OPEN)
         return self.epoch
 
     def ripe(self) -> bool:
-        """Whether an open breaker would let a probe pass."""
-        return not self._probing and self._now() >= self._until
+        """Return whether an open breaker would let a probe pass."""
+        return not self._probing and self._now() >= self._open_until
 
     def seconds_left(self) -> float:
-        """After how long it may be worth asking again."""
-        return max(self._until - self._now(), _SOONEST_RETRY)
+        """Return the seconds until the next probe, at least 1: for Retry-After."""
+        return max(self._open_until - self._now(), _MIN_RETRY_SECONDS)
 
     def answered(self, permit: int) -> None:
-        """The upstream works."""
+        """Record that the upstream responded; close the breaker where this call was the probe."""
         if permit != self.epoch:
             return
-        self._answered += 1
-        if self._row:
-            self._row = 0
+        self._responded += 1
+        if self._consecutive_failures:
+            self._consecutive_failures = 0
         if self._probing:
             self._close()
 
     def failed(self, permit: int, verdict: Verdict) -> None:
-        """The upstream does not work (FAILURE), or answered with a fault."""
+        """Record a failure or a server error; open the breaker where its thresholds are reached."""
         if permit != self.epoch or not self._policy.failures:
             return
         if self._probing:
@@ -106,41 +119,41 @@ class Breaker:
             return
         now = self._now()
         if now >= self._window_end:
-            # A window begins with a failure, so that successes need not look at the clock.
+            # A window begins with a failure, so that successes need not read the clock.
             self._window_end = now + self._policy.window
-            self._answered = self._failed = 0
+            self._responded = self._failed = 0
         self._failed += 1
         if verdict is Verdict.FAILURE:
-            self._row += 1
-        calls = self._answered + self._failed
-        often = calls >= self._policy.volume and self._failed >= self._policy.ratio * calls
-        if often or self._row >= self._policy.failures:
+            self._consecutive_failures += 1
+        calls = self._responded + self._failed
+        is_ratio_reached = calls >= self._policy.volume and self._failed >= self._policy.ratio * calls
+        if is_ratio_reached or self._consecutive_failures >= self._policy.failures:
             self._open()
 
     def give_back(self, permit: int) -> None:
-        """The call has ended. A probe that ended without a verdict leaves its place to the next one."""
+        """Release the permit of a call that has ended; a probe without a verdict lets another one follow."""
         if self._probing and permit == self.epoch:
             self._probing = False
             self.epoch += 1
-            self._changed(BreakerState.OPEN)
+            self._on_change(BreakerState.OPEN)
 
     def _open(self) -> None:
         policy, now = self._policy, self._now()
-        lately = self.shut or now < self._closed_at + policy.open_most
-        self._level = self._level + 1 if lately else 0
-        seconds = min(policy.open_seconds * 2.0 ** min(self._level, 30), policy.open_most)
-        self._until = now + seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  Not a secret.
+        is_repeated = self.shut or now < self._closed_at + policy.open_most
+        self._backoff_level = self._backoff_level + 1 if is_repeated else 0
+        seconds = min(policy.open_seconds * 2.0 ** min(self._backoff_level, 30), policy.open_most)
+        self._open_until = now + seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  Not a secret.
         self.shut = True
-        self._turn(BreakerState.OPEN)
+        self._change_state(BreakerState.OPEN)
 
     def _close(self) -> None:
         self.shut = False
         self._closed_at = self._now()
-        self._turn(BreakerState.CLOSED)
+        self._change_state(BreakerState.CLOSED)
 
-    def _turn(self, state: BreakerState) -> None:
+    def _change_state(self, state: BreakerState) -> None:
         self._probing = False
         self.epoch += 1
-        self._row = self._answered = self._failed = 0
+        self._consecutive_failures = self._responded = self._failed = 0
         self._window_end = 0.0
-        self._changed(state)
+        self._on_change(state)

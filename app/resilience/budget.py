@@ -1,16 +1,17 @@
-"""A budget of retries: a share of the calls, so that an upstream that fails is not asked twice as often.
+"""A retry budget: retries are limited to a share of the calls, so that they do not multiply a failing
+upstream's load.
 
-Google's SRE book, "Handling Overload": at most three attempts a call, and retries for 10 % of the calls.
+Google's SRE book, "Handling Overload": at most three attempts per call, and retries for 10 % of the calls.
 """
 
-# So many are saved up in good times at most: a burst of failures must not become a burst of retries.
-_SAVED_MOST = 10.0
+# Retries that can be accumulated: a burst of failures must not become a burst of retries.
+_MAX_BALANCE = 10.0
 
 
 class Budget:
-    """Retries for `share` of the calls. The first one is lent: what the first calls earn pays for it.
+    """Retries for `share` of the calls. The first retry is granted in advance of the calls that earn it.
 
-    `calls` is counted by who makes them; nothing else happens at a call that succeeds.
+    `calls` is incremented by whoever makes the calls; a successful call costs nothing else.
     """
 
     __slots__ = ("_balance", "_seen", "_share", "calls", "spent")
@@ -23,11 +24,11 @@ class Budget:
         self.spent = 0
 
     def spend(self) -> bool:
-        """Whether there may be one more retry; counts it if so."""
-        self._balance = min(self._balance + (self.calls - self._seen) * self._share, _SAVED_MOST)
+        """Spend one retry; return False, without spending, where the budget is exhausted."""
+        self._balance = min(self._balance + (self.calls - self._seen) * self._share, _MAX_BALANCE)
         self._seen = self.calls
-        lent = 1.0 if self._share and not self.spent else 0.0
-        if self._balance + lent < 1.0:
+        advance = 1.0 if self._share and not self.spent else 0.0
+        if self._balance + advance < 1.0:
             return False
         self._balance -= 1.0
         self.spent += 1

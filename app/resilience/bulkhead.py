@@ -1,4 +1,4 @@
-"""How many calls of one origin run at once, and a short, fair queue for a place among them."""
+"""A bulkhead: a limit of concurrent calls to one origin, with a short FIFO queue for permits."""
 
 import asyncio
 from collections import deque
@@ -7,66 +7,69 @@ from app.deadlines import Bound, Timers
 
 
 class Bulkhead:
-    """Places for `most` calls; `queue` more may wait, the first come first. `running` and `waiting` are to be
-    read; a call that finds `running < most` and nobody waiting may raise `running` by itself.
+    """Permits for a limited number of calls; `queue` more calls may wait, in order of arrival.
+
+    `running` and `waiting` are public: a call that finds a free permit and no waiting calls may increment
+    `running` by itself.
     """
 
-    __slots__ = ("_clock", "_queue", "most", "running", "waiting")
+    __slots__ = ("_queue", "_timers", "most", "running", "waiting")
 
     def __init__(self, clock: Timers, *, most: int, queue: int) -> None:
-        self._clock = clock
+        self._timers = clock
         self._queue = queue
         self.most = most
         self.running = 0
         self.waiting: deque[asyncio.Future[bool]] = deque()
 
     def take(self) -> bool:
-        """A place, if one is free and nobody waits for it."""
+        """Take a permit; return False where none is free, or others wait for one."""
         if self.running >= self.most or self.waiting:
             return False
         self.running += 1
         return True
 
     async def wait(self, until: float) -> bool:
-        """Whether there was a place by `until` (`loop.time()`); False for who is turned away, too.
+        """Wait for a permit until `until` (`loop.time()`); return False on timeout, a full queue or
+        rejection.
 
-        A waiter that is cancelled leaves the queue, and passes on a place that it was just given.
+        A cancelled waiter leaves the queue, and releases a permit that it has just been granted.
         """
         if self.take():
             return True
         if len(self.waiting) >= self._queue:
             return False
-        place: asyncio.Future[bool] = self._clock.loop.create_future()
-        self.waiting.append(place)
+        permit: asyncio.Future[bool] = self._timers.loop.create_future()
+        self.waiting.append(permit)
         try:
-            with Bound(self._clock, until):
-                return await place
+            with Bound(self._timers, until):
+                return await permit
         except TimeoutError:
-            self._withdraw(place)
+            self._withdraw(permit)
             return False
         except asyncio.CancelledError:
-            self._withdraw(place)
+            self._withdraw(permit)
             raise
 
     def leave(self) -> None:
-        """Gives a place back, or straight to who waits longest."""
+        """Release a permit: it goes to the call that has waited longest, if any."""
         while self.waiting:
-            place = self.waiting.popleft()
-            if not place.done():
-                place.set_result(True)
+            permit = self.waiting.popleft()
+            if not permit.done():
+                permit.set_result(True)
                 return
         self.running -= 1
 
     def turn_away(self) -> None:
-        """All who wait get no place."""
+        """Reject all waiting calls: their `wait` returns False."""
         while self.waiting:
-            place = self.waiting.popleft()
-            if not place.done():
-                place.set_result(False)
+            permit = self.waiting.popleft()
+            if not permit.done():
+                permit.set_result(False)
 
-    def _withdraw(self, place: "asyncio.Future[bool]") -> None:
-        if place.done() and not place.cancelled():
-            if place.result():
+    def _withdraw(self, permit: "asyncio.Future[bool]") -> None:
+        if permit.done() and not permit.cancelled():
+            if permit.result():
                 self.leave()
-        elif place in self.waiting:
-            self.waiting.remove(place)
+        elif permit in self.waiting:
+            self.waiting.remove(permit)

@@ -1,8 +1,8 @@
-"""One origin that calls go to, with its bulkhead, breaker and retry budget; and the registry of them.
+"""One origin of calls, with its bulkhead, circuit breaker and retry budget; and the registry of origins.
 
-permit = origin.enter() or await origin.wait(deadline)     a place, and the right to try
-origin.answered(permit) / origin.failed(permit, verdict)   after each attempt
-origin.leave(permit)                                       when the body has ended, exactly once
+permit = origin.try_acquire() or await origin.acquire(deadline)            before the first attempt
+origin.record_success(permit) / origin.record_failure(permit, verdict)     after each attempt
+origin.release(permit)                                                     after the body, exactly once
 """
 
 import math
@@ -19,36 +19,37 @@ from app.resilience.bulkhead import Bulkhead
 from app.resilience.policy import Policy
 from app.resilience.verdicts import Verdict
 
-Changed = Callable[["Origin", BreakerState], None]
+BreakerListener = Callable[["Origin", BreakerState], None]
 
 
 class Origin:
-    """What an adapter's `origin(target)` names, for one tenant and one way out; used in one event loop.
+    """What an adapter's `origin(target)` names, for one tenant and one egress route; used in one event loop.
 
-    `providers` are the names of those whose tools lie here: labels for metrics, since an origin's text is
-    chosen by whoever registers it. `busy` and `open` count the calls that were refused.
+    `providers` are the names of the providers whose tools are at this origin: labels for metrics, since an
+    origin's text is chosen by whoever registers it. `busy` and `open` count the calls that were rejected
+    because no permit became free, and because the breaker was open.
     """
 
     __slots__ = (
-        "__weakref__", "_clock", "breaker", "budget", "bulkhead", "busy", "now", "open", "policy",
+        "__weakref__", "_timers", "breaker", "budget", "bulkhead", "busy", "now", "open", "policy",
         "providers",
     )  # fmt: skip
 
-    def __init__(self, policy: Policy, clock: Timers, *, changed: Changed | None = None) -> None:
+    def __init__(self, policy: Policy, timers: Timers, *, changed: BreakerListener | None = None) -> None:
         self.policy = policy
         self.providers: set[str] = set()
         self.breaker = Breaker(
-            policy, now=clock.loop.time, changed=lambda state: self._turned(state, changed)
+            policy, now=timers.loop.time, changed=lambda state: self._breaker_changed(state, changed)
         )
-        self.bulkhead = Bulkhead(clock, most=policy.concurrency, queue=policy.queue)
+        self.bulkhead = Bulkhead(timers, most=policy.concurrency, queue=policy.queue)
         self.budget = Budget(policy.budget)
         self.busy = 0
         self.open = 0
-        self.now = clock.loop.time
-        self._clock = clock
+        self.now = timers.loop.time
+        self._timers = timers
 
     def enter(self) -> int:
-        """A permit, never 0, where there is a place and no trouble; else 0, and `wait` says more."""
+        """Return a permit, which is never 0, if one is free at once and the breaker is closed; else 0."""
         bulkhead = self.bulkhead
         if self.breaker.shut or bulkhead.waiting or bulkhead.running >= bulkhead.most:
             return 0
@@ -57,49 +58,49 @@ class Origin:
         return self.breaker.epoch
 
     async def wait(self, deadline: float) -> int:
-        """A permit, waited for until `deadline` (`loop.time()`) or the end of the queue's patience.
+        """Return a permit, waiting for one until `deadline` (`loop.time()`) or the timeout of the queue.
 
-        Raises CircuitOpen at once while calls are refused, and OriginBusy where no place became free.
+        Raise CircuitOpen at once while the breaker is open, and OriginBusy where no permit became free.
         """
         breaker, bulkhead = self.breaker, self.bulkhead
         if breaker.shut:
-            # Nobody queues up to be the probe.
-            placed = breaker.ripe() and bulkhead.take()
+            # Calls do not queue to be the probe.
+            has_permit = breaker.ripe() and bulkhead.take()
         else:
             until = min(deadline, self.now() + self.policy.queue_seconds)
-            placed = await bulkhead.wait(until)
-        if not placed:
+            has_permit = await bulkhead.wait(until)
+        if not has_permit:
             if breaker.shut:
-                raise self._refused()
+                raise self._circuit_open()
             self.busy += 1
             raise OriginBusy(
-                f"{self.policy.concurrency} calls to this upstream are under way, and none ended in time."
+                f"{self.policy.concurrency} calls to this upstream are in progress, and none ended in time."
             )
         permit = breaker.admit()
         if not permit:
             bulkhead.leave()
-            raise self._refused()
+            raise self._circuit_open()
         self.budget.calls += 1
         return permit
 
     def answered(self, permit: int) -> None:
-        """An attempt was answered; what the upstream said is between it and the caller."""
+        """Record an attempt with a response; a 4xx counts as a success here."""
         self.breaker.answered(permit)
 
     def begun(self, permit: int) -> None:
-        """The head of an answer is here, whose body may take its time: a probe is over."""
+        """Record that a response has begun: a probe is complete, though the body may take long."""
         if self.breaker.shut:
             self.breaker.answered(permit)
 
     def failed(self, permit: int, verdict: Verdict) -> None:
-        """An attempt that was not, or with a fault; `Verdict.ANSWERED` is as good as `answered`."""
+        """Record an attempt by its verdict: a failure, a server error, or a response as with a success."""
         if verdict is Verdict.ANSWERED:
             self.breaker.answered(permit)
         else:
             self.breaker.failed(permit, verdict)
 
     def leave(self, permit: int) -> None:
-        """The call has ended, whichever way."""
+        """Release the permit of a call that has ended, whatever its outcome."""
         bulkhead = self.bulkhead
         if bulkhead.waiting:
             bulkhead.leave()
@@ -108,14 +109,14 @@ class Origin:
         if self.breaker.shut:
             self.breaker.give_back(permit)
 
-    def _refused(self) -> CircuitOpen:
+    def _circuit_open(self) -> CircuitOpen:
         self.open += 1
         return CircuitOpen(
             "Calls to this upstream are paused, because it has failed repeatedly.",
             retry_after=math.ceil(self.breaker.seconds_left()),
         )
 
-    def _turned(self, state: BreakerState, changed: Changed | None) -> None:
+    def _breaker_changed(self, state: BreakerState, changed: BreakerListener | None) -> None:
         if state is BreakerState.OPEN:
             self.bulkhead.turn_away()
         if changed is not None:
@@ -125,12 +126,14 @@ class Origin:
 class Origins:
     """The origins of this worker.
 
-    Each lives as long as a plan or a call holds it; the `capacity` that were asked for last live on, so that
-    a plan compiled anew finds an open breaker open. `changed` is told each change of a breaker.
+    Each is held as long as a plan or a call refers to it; the `capacity` most recently used ones are held
+    longer, so that a recompiled plan finds its open breaker. `changed` is called at each change of a breaker.
     """
 
-    def __init__(self, clock: Timers, *, capacity: int = 4096, changed: Changed | None = None) -> None:
-        self._clock = clock
+    def __init__(
+        self, timers: Timers, *, capacity: int = 4096, changed: BreakerListener | None = None
+    ) -> None:
+        self._timers = timers
         self._capacity = capacity
         self._changed = changed
         self._known: WeakValueDictionary[tuple[UUID, str, bytes, Policy], Origin] = WeakValueDictionary()
@@ -140,15 +143,18 @@ class Origins:
         return len(self._known)
 
     def __iter__(self) -> Iterator[Origin]:
-        """All that are known: for metrics."""
+        """Return an iterator over all origins, for metrics."""
         return iter(list(self._known.values()))
 
     def of(self, tenant: UUID, origin: str, egress: bytes, policy: Policy) -> Origin:
-        """The one for what `Adapter.origin` gives, reached by the `EgressSettings.key` (b"" for directly)."""
+        """Return the origin for the text of `Adapter.origin`; create it at first use.
+
+        `egress` is the `EgressSettings.key` of its egress route, b"" for a direct connection.
+        """
         key = (tenant, origin, egress, policy)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Origin(policy, self._clock, changed=self._changed)
+            found = self._known[key] = Origin(policy, self._timers, changed=self._changed)
         self._recent[key] = found
         self._recent.move_to_end(key)
         while len(self._recent) > self._capacity:

@@ -1,20 +1,19 @@
-"""What one origin may take: the settings, with what its provider has of its own."""
+"""The resilience policy of one origin: the settings, overridden by the limits of its provider."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Times in seconds. Equal ones share an origin's state, so an operator who changes one starts afresh.
+    """Limits and thresholds; times are in seconds. A changed policy has a state of its own for its origins.
 
-    `concurrency`: calls that run at once. `queue`: calls that may wait for one of these, each at most
-    `queue_seconds`.
+    Bulkhead: `concurrency` calls run at once, `queue` more may wait, each for at most `queue_seconds`.
 
-    `failures`: so many in a row open the breaker, 0 turns it off. `ratio`: so does this share of failures
-    among at least `volume` calls within `window`. `open_seconds`: how long it stays open the first time; each
-    time after that twice as long, up to `open_most`.
+    Breaker: `failures` consecutive failures open it, 0 disables it; so does a ratio of failures of `ratio`
+    among at least `volume` calls within `window`. It is open for `open_seconds` the first time, and each time
+    after that for twice as long, up to `open_most`.
 
-    `attempts`: how often one call is sent at most. `budget`: the share of all calls that may be sent again.
+    Retries: a call is sent at most `attempts` times; `budget` is the share of all calls that may be retried.
     """
 
     concurrency: int = 128

@@ -1,4 +1,4 @@
-"""What the outcome of a call says about its upstream."""
+"""What the outcome of an attempt says about the health of its upstream."""
 
 from enum import IntEnum
 
@@ -10,16 +10,16 @@ from app.errors import (
     UpstreamUnreachable,
 )
 
-# What proxies and servers answer that cannot serve at all just now (RFC 9110 section 15.6). Any other 5xx may
-# be due to one caller's arguments.
-_OUT_OF_ORDER = frozenset({502, 503, 504})
+# The statuses with which proxies and servers say that they cannot serve any request now (RFC 9110 section
+# 15.6). Any other 5xx may be due to the arguments of one call.
+_UNAVAILABLE_STATUSES = frozenset({502, 503, 504})
 
 
 class Verdict(IntEnum):
-    """Of one attempt. ANSWERED: it works. FAULT: it answers, with a fault. FAILURE: it does not work.
+    """The verdict of one attempt: a response, a server error, or a failure (no response, or 502 to 504).
 
-    FAULT counts for the failure ratio only, so that nobody can shut an upstream for others with a few calls
-    whose arguments make it answer 500.
+    A server error counts for the failure ratio only, so that a few calls whose arguments cause a 500 cannot
+    open the breaker for all clients.
     """
 
     ANSWERED = 0
@@ -28,14 +28,14 @@ class Verdict(IntEnum):
 
 
 def judge(error: UpstreamError) -> Verdict:
-    """The verdict for what an adapter raised. A 4xx is an answer."""
+    """Return the verdict for an error that an adapter raised; a 4xx is a response like any other."""
     if isinstance(error, (UpstreamTimeout, UpstreamUnreachable)):
         return Verdict.FAILURE
     if isinstance(error, UpstreamMalformed):
         return Verdict.FAULT
     if isinstance(error, UpstreamRejected) and error.answer is not None:
         status = error.answer.status
-        if status in _OUT_OF_ORDER:
+        if status in _UNAVAILABLE_STATUSES:
             return Verdict.FAILURE
         if status >= 500:
             return Verdict.FAULT

@@ -15,20 +15,20 @@ from app.search.words import (
     exact_forms,
     name_text,
     parameter_text,
+    prose_text,
     query_words,
-    spaced,
 )
 
 _WORDS = "words"
-# A name says most; a description of a parameter says least, and there are many.
+# A match in the name counts most; one in a parameter's description least, because there are many.
 _BOOSTS = {"name": 3.0, "tags": 1.6, "description": 1.2, "provider_words": 1.0, "parameters": 0.6}
 _FUZZY_FIELDS = ("name", "tags", "description")
 _FUZZY_BOOST = 0.4
-_SHORTEST_FUZZY = 4
+_MIN_FUZZY_LENGTH = 4
 _EXACT_SCORE = 100.0
-# Each time it is full a segment is written, and every search looks into each segment.
+# Each time the heap is full a segment is written, and every search reads every segment.
 _HEAP_BYTES = 60_000_000
-# Hits of equal score have no order of their own: this many more are read, so that names decide.
+# Hits of equal score have no defined order: this many more are read, so that they can be sorted by name.
 _TIES = 100
 
 
@@ -42,19 +42,22 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A hit: the tool's id and canonical name, its score (BM25; 100 more where the name was meant), and what
-    an answer shows of it (`search.entries`).
+    """A match: the tool's id and canonical name, its score (BM25; plus 100 where the query is the tool's
+    name), and the JSON of its hit (`search.hits`).
     """
 
     tool_id: UUID
     name: str
     score: float
-    entry: bytes
+    json_members: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderFacts:
-    """What of a provider decides who finds its tools; beside the index, so that a change writes nothing."""
+class IndexedProvider:
+    """The fields of a provider that decide who finds its tools.
+
+    They are stored outside of the index, so that a change to them writes no documents.
+    """
 
     name: str
     enabled: bool
@@ -62,8 +65,10 @@ class ProviderFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
-    """What of a tool can be found, narrows a search or is shown; `set_tags` are those a registrar set."""
+class IndexedTool:
+    """The fields of a tool that are searched, filtered by or shown; `registrar_tags` are those a
+    registrar set.
+    """
 
     id: UUID
     provider_id: UUID
@@ -73,14 +78,14 @@ class Indexed:
     description: str
     inputs: Mapping[str, Any]
     tags: Collection[str]
-    set_tags: Collection[str]
-    entry: bytes
+    registrar_tags: Collection[str]
+    json_members: bytes
 
 
 class ToolIndex:
     """Documents by tool id, ranked by BM25 over name, tags, description, provider and parameters.
 
-    `providers` are looked at by each search: tools of a disabled one are not found, and its tags are theirs.
+    Each search reads `providers`: the tools of a disabled one are not found, and its tags count as theirs.
     """
 
     def __init__(self) -> None:
@@ -89,37 +94,37 @@ class ToolIndex:
         self._index = tantivy.Index(self._schema)
         self._index.register_tokenizer(_WORDS, self._words)
         self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-        self.providers: Mapping[UUID, ProviderFacts] = {}
+        self.providers: Mapping[UUID, IndexedProvider] = {}
 
     def __len__(self) -> int:
         return int(self._index.searcher().num_docs)
 
     def delete_all(self) -> None:
-        """Forgets every document, at the next commit."""
+        """Delete every document at the next commit."""
         self._writer.delete_all_documents()
 
     def delete_tools(self, tool_ids: Iterable[UUID]) -> None:
-        """Forgets tools, at the next commit."""
+        """Delete tools at the next commit."""
         for tool_id in tool_ids:
             self._writer.delete_documents_by_term("id", tool_id.hex)
 
-    def add(self, tools: Iterable[Indexed]) -> None:
-        """Adds documents, to be seen after the next commit."""
+    def add(self, tools: Iterable[IndexedTool]) -> None:
+        """Add documents; searches see them after the next commit."""
         for tool in tools:
             self._writer.add_document(_document(tool))
 
     def commit(self) -> None:
-        """Shows all that was written since the last commit."""
+        """Make visible all that was written since the last commit."""
         self._writer.commit()
         self._index.reload()
 
     def rollback(self) -> None:
-        """Forgets what was written since the last commit."""
+        """Discard what was written since the last commit."""
         self._writer.rollback()
 
     def search(self, text: str, *, viewer: Viewer, filters: Filters, limit: int) -> list[Match]:
-        """The best `limit` tools that the viewer may use; equal scores in the order of names."""
-        ranked = self._ranked(text)
+        """Return the best `limit` matches that the viewer may see, best first; equal scores by name."""
+        ranked = self._ranking_query(text)
         if ranked is None:
             return []
         restrictions = self._restrictions(viewer, filters)
@@ -127,40 +132,46 @@ class ToolIndex:
         searcher = self._index.searcher()
         hits = searcher.search(query, limit=limit + _TIES, count=False).hits
         matches: list[Match] = []
-        for place, (found, address) in enumerate(hits):
+        for rank, (found, address) in enumerate(hits):
             score = round(float(found), 4)
-            # To read a document takes as long as to rank a hundred, so only those that could still win are.
-            if place >= limit and score < matches[limit - 1].score:
+            # Reading a document takes as long as ranking a hundred, so only those that can still qualify are
+            # read.
+            if rank >= limit and score < matches[limit - 1].score:
                 break
             document = searcher.doc(address)
-            name, shown = str(document.get_first("exact_name")), bytes(document.get_first("entry") or b"")
+            name, shown = (
+                str(document.get_first("exact_name")),
+                bytes(document.get_first("json_members") or b""),
+            )
             matches.append(Match(UUID(str(document.get_first("id"))), name, score, shown))
         matches.sort(key=lambda match: (-match.score, match.name))
         return matches[:limit]
 
     def close(self) -> None:
-        """Ends the threads that merge segments."""
+        """Wait for the threads that merge segments, and end them."""
         self._writer.wait_merging_threads()
 
-    def _ranked(self, text: str) -> Query | None:
-        """Built from terms, never parsed: any text is a legal query. None where no word is in it."""
+    def _ranking_query(self, text: str) -> Query | None:
+        """Return the query of a text, None where it contains no word. It is built from terms, never parsed:
+        any text is a valid query.
+        """
         words = query_words(text, self._words)
-        clauses = [(Occur.Should, self._word(word)) for word in words]
+        clauses = [(Occur.Should, self._word_query(word)) for word in words]
         whole = exact_form(text.encode("utf-8", "replace").decode())
         if whole:
             exact = Query.term_query(self._schema, "exact", whole)
             clauses.append((Occur.Should, Query.const_score_query(exact, _EXACT_SCORE)))
         return Query.boolean_query(clauses) if clauses else None
 
-    def _word(self, word: str) -> Query:
-        """The field where a word counts most decides; the others add a little."""
+    def _word_query(self, word: str) -> Query:
+        """Return the query of one word: the score of its best field, plus 0.3 of those of the others."""
         searcher = self._index.searcher()
         fields = [name for name in _BOOSTS if searcher.doc_freq(name, word)]
         terms = [
             Query.boost_query(Query.term_query(self._schema, name, word), _BOOSTS[name]) for name in fields
         ]
-        if not terms and len(word) >= _SHORTEST_FUZZY:
-            # In no document: perhaps misspelt, or the beginning of a word.
+        if not terms and len(word) >= _MIN_FUZZY_LENGTH:
+            # The word is in no document: it may be misspelt, or the beginning of a word.
             terms = [
                 Query.boost_query(
                     Query.fuzzy_term_query(self._schema, name, word, distance=1, prefix=True),
@@ -174,26 +185,29 @@ class ToolIndex:
         found: list[tuple[Occur, Query]] = []
         if viewer.providers is not None:
             allowed = viewer.providers
-            found.append((Occur.Must, self._of(lambda facts: facts.name in allowed)))
+            found.append((Occur.Must, self._of_providers(lambda provider: provider.name in allowed)))
         if filters.provider is not None:
-            found.append((Occur.Must, self._of(lambda facts: facts.name == filters.provider)))
+            found.append((Occur.Must, self._of_providers(lambda provider: provider.name == filters.provider)))
         if viewer.tags is not None:
-            found.append((Occur.Must, self._tagged("set_tag", viewer.tags)))
+            found.append((Occur.Must, self._tagged("registrar_tag", viewer.tags)))
         if filters.tag is not None:
             found.append((Occur.Must, self._tagged("tag", frozenset({filters.tag}))))
-        if not all(facts.enabled for facts in self.providers.values()):
-            found.append((Occur.MustNot, self._of(lambda facts: not facts.enabled)))
+        if not all(provider.enabled for provider in self.providers.values()):
+            found.append((Occur.MustNot, self._of_providers(lambda provider: not provider.enabled)))
         return found
 
-    def _of(self, chosen: Callable[[ProviderFacts], bool]) -> Query:
-        """The tools of some providers."""
+    def _of_providers(self, chosen: Callable[[IndexedProvider], bool]) -> Query:
+        """Return the query for the tools of the providers that `chosen` accepts."""
         return self._one_of(
-            "provider_id", [key.hex for key, facts in self.providers.items() if chosen(facts)]
+            "provider_id", [key.hex for key, provider in self.providers.items() if chosen(provider)]
         )
 
     def _tagged(self, field: str, tags: frozenset[str]) -> Query:
-        """The tools that have one of the tags, or whose provider has."""
-        either = [self._one_of(field, tags), self._of(lambda facts: not tags.isdisjoint(facts.tags))]
+        """Return the query for tools that have one of the tags, or whose provider has."""
+        either = [
+            self._one_of(field, tags),
+            self._of_providers(lambda provider: not tags.isdisjoint(provider.tags)),
+        ]
         return Query.boolean_query([(Occur.Should, query) for query in either])
 
     def _one_of(self, field: str, values: Iterable[str]) -> Query:
@@ -204,27 +218,27 @@ def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     for name in ("id", "exact_name"):
         builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_bytes_field("entry", stored=True, indexed=False)
-    for name in ("provider_id", "tag", "set_tag", "exact"):
+    builder.add_bytes_field("json_members", stored=True, indexed=False)
+    for name in ("provider_id", "tag", "registrar_tag", "exact"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     for name in _BOOSTS:
         builder.add_text_field(name, tokenizer_name=_WORDS, index_option="freq")
     return builder.build()
 
 
-def _document(tool: Indexed) -> tantivy.Document:
-    # Made in one call: one for each field takes half as long again.
+def _document(tool: IndexedTool) -> tantivy.Document:
+    # One call for all fields: a call for each takes half as long again.
     return tantivy.Document(
         id=tool.id.hex,
         exact_name=tool.name,
-        entry=tool.entry,
+        json_members=tool.json_members,
         provider_id=tool.provider_id.hex,
         exact=exact_forms(tool.provider, tool.name, tool.alias),
         tag=list(tool.tags),
-        set_tag=list(tool.set_tags),
+        registrar_tag=list(tool.registrar_tags),
         name=name_text(tool.name.removeprefix(f"{tool.provider}.")),
         provider_words=name_text(tool.provider),
         tags=" ".join(name_text(tag) for tag in tool.tags),
-        description=spaced(tool.description),
+        description=prose_text(tool.description),
         parameters=parameter_text(tool.inputs),
     )

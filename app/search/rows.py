@@ -1,4 +1,6 @@
-"""What the index reads: as text where JSON is only passed on, and only the columns that it needs."""
+"""Database reads of the search index: only the columns that it needs, and JSON as text where it is passed
+on.
+"""
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
@@ -10,25 +12,25 @@ from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, literal_co
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.catalog.tools import call_url, stamp, tool_select
+from app.catalog.tools import call_url, tool_select, version_stamp
 from app.models import TENANT, Override, Provider, Tool
-from app.search.entries import entry
-from app.search.index import Indexed, ProviderFacts
+from app.search.hits import json_members
+from app.search.index import IndexedProvider, IndexedTool
 
 _BATCH: Final = 250
-_STAMPS_AT_ONCE: Final = 2_000
+_STAMP_BATCH: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which tools are looked at: all, or those of some providers and some by themselves."""
+    """Which tools are read: all, or those of some providers and some single tools."""
 
     everything: bool = False
     providers: frozenset[UUID] = frozenset()
     tools: frozenset[UUID] = frozenset()
 
     def where(self) -> ColumnElement[bool]:
-        """For a statement over tools and their overrides; a disabled tool is in no index."""
+        """Return the condition for a statement over tools and overrides. Disabled tools are never indexed."""
         enabled = func.coalesce(col(Override.enabled), true())
         if self.everything:
             return enabled
@@ -36,58 +38,60 @@ class Scope:
 
 
 def _stamp() -> ColumnElement[Any]:
-    """Changes whenever the tool's row or its override's is written (PostgreSQL, "System Columns")."""
-    return stamp(cast(literal_column("tools.xmin"), Text))
+    """Return an expression that changes whenever the row of the tool or of its override is written (`xmin`;
+    PostgreSQL, "System Columns").
+    """
+    return version_stamp(cast(literal_column("tools.xmin"), Text))
 
 
 def _rows() -> Select[Any]:
     found = tool_select()
     columns = found.selected_columns
     plain = (columns[name] for name in ("id", "provider_id", "provider", "name", "alias", "description"))
-    rest = (columns["tags"], columns["set_tags"], cast(columns["inputs"], Text).label("inputs_text"))
+    rest = (columns["tags"], columns["registrar_tags"], cast(columns["inputs"], Text).label("inputs_text"))
     return found.with_only_columns(*plain, *rest, _stamp())
 
 
-async def provider_facts(
+async def indexed_providers(
     session: AsyncSession, *, only: Collection[UUID] | None
-) -> dict[UUID, ProviderFacts]:
-    """By id; `only` some of them."""
+) -> dict[UUID, IndexedProvider]:
+    """Return the providers by id; with `only`, those of these ids."""
     columns = (col(Provider.id), col(Provider.name), col(Provider.enabled), col(Provider.tags))
     statement = select(*columns).where(col(Provider.tenant_id) == TENANT)
     if only is not None:
         statement = statement.where(col(Provider.id).in_(only))
     rows = (await session.execute(statement)).all()
-    return {row[0]: ProviderFacts(row[1], row[2], frozenset(row[3])) for row in rows}
+    return {row[0]: IndexedProvider(row[1], row[2], frozenset(row[3])) for row in rows}
 
 
 async def stamps(session: AsyncSession, scope: Scope) -> dict[UUID, dict[UUID, str]]:
-    """Of the enabled tools in scope, by provider and tool."""
+    """Return the stamps of the enabled tools in scope, by provider and tool."""
     statement = (
         select(col(Tool.provider_id), col(Tool.id), _stamp())
         .outerjoin(Override, col(Override.tool_id) == col(Tool.id))
         .where(col(Tool.tenant_id) == TENANT, scope.where())
-        .execution_options(yield_per=_STAMPS_AT_ONCE)
+        .execution_options(yield_per=_STAMP_BATCH)
     )
     found: dict[UUID, dict[UUID, str]] = {}
     stream = await session.stream(statement)
-    async for rows in stream.partitions(_STAMPS_AT_ONCE):
+    async for rows in stream.partitions(_STAMP_BATCH):
         for provider, tool, stamped in rows:
             found.setdefault(provider, {})[tool] = stamped
     return found
 
 
 async def tool_rows(session: AsyncSession, scope: Scope) -> AsyncIterator[Sequence[Any]]:
-    """The enabled tools in scope, in batches that are some milliseconds of work each."""
+    """Yield the rows of the enabled tools in scope, in batches of a few milliseconds of work each."""
     statement = _rows().where(scope.where()).execution_options(yield_per=_BATCH)
     stream = await session.stream(statement)
     async for rows in stream.partitions(_BATCH):
         yield rows
 
 
-def indexed(row: Any, *, base_url: str) -> Indexed:
-    """A row of `tool_rows` as the index takes it."""
-    tool, provider_id, provider, name, alias, description, tags, set_tags, inputs, _ = row
-    return Indexed(
+def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
+    """Return a row of `tool_rows` as a tool to be indexed; `base_url` is the gateway's public address."""
+    tool, provider_id, provider, name, alias, description, tags, registrar_tags, inputs, _ = row
+    return IndexedTool(
         id=tool,
         provider_id=provider_id,
         provider=provider,
@@ -96,8 +100,8 @@ def indexed(row: Any, *, base_url: str) -> Indexed:
         description=description,
         inputs=orjson.loads(inputs),
         tags=tags,
-        set_tags=set_tags or (),
-        entry=entry(
+        registrar_tags=registrar_tags or (),
+        json_members=json_members(
             name=name,
             alias=alias,
             provider=provider,

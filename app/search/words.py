@@ -1,4 +1,4 @@
-"""Text -> words: the same way for what is indexed and for what is asked."""
+"""Splits text into words, the same way for indexed text and for queries."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,26 +9,28 @@ from typing import Any, Final
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 # Between lower and upper case, before the last capital of an acronym, and between letters and digits.
-_SEAM: Final = re.compile(
+_WORD_BOUNDARY: Final = re.compile(
     r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])"
 )
 # Scripts without spaces between words: each character is a word of its own.
 _UNSPACED: Final = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")
 
-# Asked in every other question, and telling nothing about a tool.
+# Frequent in queries, and without information about a tool.
 _STOPWORD_TEXT: Final = (
     "a an and any are as at be by can do does for from give has have how i in into is it its me my of on"
     " or please so that the their them this to us want was we what when where which who will with would"
     " you your"
 )
 _STOPWORDS: Final = frozenset(_STOPWORD_TEXT.split())
-_LONGEST_TEXT: Final = 4_000
-_MOST_PARAMETERS: Final = 200
-_DEEPEST: Final = 4
+_MAX_TEXT: Final = 4_000
+_MAX_PARAMETERS: Final = 200
+_MAX_DEPTH: Final = 4
 
 
 def analyzer() -> TextAnalyzer:
-    """Lower case, without accents, English stems; words are runs of letters and digits."""
+    """Return the analyzer: words are runs of letters and digits, in lower case, without accents, English
+    stems.
+    """
     return (
         TextAnalyzerBuilder(Tokenizer.simple())
         .filter(Filter.remove_long(48))
@@ -40,42 +42,49 @@ def analyzer() -> TextAnalyzer:
 
 
 def split(text: str) -> str:
-    """`getHTTPServer2` -> `get HTTP Server 2`; characters of unspaced scripts stand alone."""
-    return _apart(_SEAM.sub(" ", text))
+    """Split an identifier into words separated by spaces: `getHTTPServer2` -> `get HTTP Server 2`.
+
+    Each character of a script without spaces becomes a word of its own.
+    """
+    return _separate_unspaced(_WORD_BOUNDARY.sub(" ", text))
 
 
 @lru_cache(maxsize=10_000)
 def name_text(name: str) -> str:
-    """A name as text to index: in its parts, and whole. Most names of parameters come again and again."""
+    """Return a name as text to index: split into its parts, and whole. Cached, because parameter names
+    recur.
+    """
     parts = split(name)
     return name if parts == name else f"{parts} {name}"
 
 
-def spaced(text: str) -> str:
-    """Prose as text to index."""
-    return _apart(text[:_LONGEST_TEXT])
+def prose_text(text: str) -> str:
+    """Return prose as text to index: its first 4,000 characters."""
+    return _separate_unspaced(text[:_MAX_TEXT])
 
 
 def exact_forms(provider: str, name: str, alias: str) -> list[str]:
-    """The spellings of a query that mean just this tool."""
+    """Return the queries that name exactly this tool, in the form of `exact_form`."""
     local = name.removeprefix(f"{provider}.")
-    # The parts come first in `name_text`, which remembers them; what is not split is its own parts.
+    # `name_text`, which is cached, begins with the parts; a name that is not split is its only part.
     parts = name_text(local).removesuffix(local) or local
     return list(dict.fromkeys(exact_form(text) for text in (name, alias, local, parts)))
 
 
 def exact_form(text: str) -> str:
-    """A query or name in the form in which they are compared as a whole."""
+    """Return a query or name in the form in which they are compared: lower case, `_` and `-` as spaces."""
     return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
 
 
 def parameter_text(inputs: Mapping[str, Any]) -> str:
-    """The names and descriptions of a tool's inputs, those inside of objects too."""
-    return " ".join(islice(_parameters(inputs, 0), _MOST_PARAMETERS))[:_LONGEST_TEXT]
+    """Return the names and descriptions of a tool's inputs, including those of nested objects, as text to
+    index.
+    """
+    return " ".join(islice(_parameters(inputs, 0), _MAX_PARAMETERS))[:_MAX_TEXT]
 
 
 def query_words(text: str, words: TextAnalyzer) -> list[str]:
-    """The distinct stems of a query, at most 32; stop words only where there is nothing else."""
+    """Return the distinct stems of a query, at most 32; stop words only where it has no other words."""
     clean = text.encode("utf-8", "replace").decode()
     kept = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
     stems = dict.fromkeys(words.analyze(split(kept)) + words.analyze(kept))
@@ -84,13 +93,13 @@ def query_words(text: str, words: TextAnalyzer) -> list[str]:
     return list(islice(stems, 32))
 
 
-def _apart(text: str) -> str:
-    # The pattern is slow, and says nothing about most texts.
+def _separate_unspaced(text: str) -> str:
+    # The pattern is slow, and most texts are ASCII.
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def _parameters(schema: Any, depth: int) -> Iterator[str]:
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return
     properties = schema.get("properties")
     if isinstance(properties, Mapping):
@@ -99,6 +108,6 @@ def _parameters(schema: Any, depth: int) -> Iterator[str]:
             if isinstance(member, Mapping):
                 description = member.get("description")
                 if isinstance(description, str):
-                    yield spaced(description[:500])
+                    yield prose_text(description[:500])
                 yield from _parameters(member, depth + 1)
     yield from _parameters(schema.get("items"), depth + 1)

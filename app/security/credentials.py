@@ -1,4 +1,4 @@
-"""Stored credentials and variables as the call path sees them: sealed, and bound to a context.
+"""Stored credentials and variables as the call path has them: sealed, and bound to a context.
 
 What is public is readable JSON; what is secret is one sealed JSON object:
 
@@ -10,8 +10,8 @@ What is public is readable JSON; what is secret is one sealed JSON object:
               "token_endpoint_auth_method"}
     static   {}                                                            {"headers", "query", "basic"}
 
-`static` are the values that a call template itself holds: its headers, its URL's query and userinfo.
-Sealed fields may hold `${NAME}`, which is replaced by a variable at the moment of a call.
+`static` are the values within a call template itself: its headers, its URL's query and userinfo.
+Sealed fields may contain `${NAME}`, which is replaced by a variable at each call.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,12 @@ CREDENTIAL_KINDS: tuple[CredentialKind, ...] = ("api_key", "basic", "bearer", "o
 
 @dataclass(frozen=True, slots=True)
 class SealedVariable:
-    """A variable that sealed fields name as `${NAME}`: `value` when it is public, `sealed` when it is secret.
+    """A variable that sealed fields refer to as `${NAME}`: `value` when it is public, `sealed` when it is
+    secret.
 
-    A secret one of the environment is not sealed: it lies in the memory of the process as it is.
+    A secret variable of the environment is not sealed: its `value` is in the memory of the process.
 
-    `provider_id` is None for a variable of the whole tenant. The version grows with each write.
+    `provider_id` is None for a variable of the whole tenant. The version increases with each write.
     """
 
     id: UUID
@@ -52,7 +53,7 @@ class SealedVariable:
         object.__setattr__(self, "_context", parts)
 
     def context(self) -> tuple[str, ...]:
-        """The associated data of `sealed`."""
+        """Return the associated data of `sealed`."""
         return self._context
 
 
@@ -61,8 +62,8 @@ class SealedCredential:
     """A provider's credential for one slot, with the variables that its sealed fields name.
 
     `allowed_origins` are `scheme://host[:port]` in lower case without a default port; the credential is
-    attached to no other origin. The version grows with each write, so that tokens made with an older one are
-    not found again.
+    attached to no other origin. The version increases with each write, so that cached tokens of an older
+    version are not used.
     """
 
     id: UUID
@@ -78,27 +79,27 @@ class SealedCredential:
     _context: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Made once here: it is needed at each call, and three UUIDs to text cost more than the decryption.
+        # Built once: it is needed at each call, and formatting three UUIDs costs more than the decryption.
         ids = (str(self.tenant_id), str(self.provider_id), str(self.id))
         fixed = ("credential", *ids, self.slot, str(self.version), self.kind)
         token_url = str(self.public.get("token_url") or "")
         object.__setattr__(self, "_context", (*fixed, token_url, *sorted(self.allowed_origins)))
 
     def context(self) -> tuple[str, ...]:
-        """The associated data of `sealed`: who owns it, which version it is, and where it may go."""
+        """Return the associated data of `sealed`: who owns it, which version it is, and where it may go."""
         return self._context
 
 
 def seal_credential(
     credential: SealedCredential, *, vault: Vault, fields: Mapping[str, Any]
 ) -> SealedCredential:
-    """The credential with these secret fields sealed in; give it with `sealed=b""`."""
+    """Return a copy of the credential (which has `sealed=b""`) with these secret fields sealed."""
     blob = vault.seal(orjson.dumps(dict(fields)), context=credential.context())
     return replace(credential, sealed=blob)
 
 
 def open_credential(credential: SealedCredential, *, vault: Vault) -> dict[str, Any]:
-    """The secret fields, `${NAME}` still in them; raises SealBroken."""
+    """Return the secret fields with `${NAME}` unresolved; raise SealBroken where they do not open."""
     fields = orjson.loads(vault.open(credential.sealed, context=credential.context()))
     if not isinstance(fields, dict):
         raise SealBroken("A sealed credential is not an object.")
@@ -106,14 +107,14 @@ def open_credential(credential: SealedCredential, *, vault: Vault) -> dict[str, 
 
 
 def seal_variable(variable: SealedVariable, *, vault: Vault, value: str) -> SealedVariable:
-    """The variable with this value: sealed where it is secret, in the open where it is not."""
+    """Return a copy of the variable with this value: sealed where it is secret, else in plain text."""
     if not variable.secret:
         return replace(variable, value=value, sealed=None)
     return replace(variable, value=None, sealed=vault.seal(value.encode(), context=variable.context()))
 
 
 def open_variable(variable: SealedVariable, *, vault: Vault) -> str | None:
-    """The value, or None where none is stored; raises SealBroken."""
+    """Return the value, or None where none is stored; raise SealBroken where it does not open."""
     if not variable.secret or variable.value is not None:
         return variable.value
     return (

@@ -1,6 +1,5 @@
-"""The memory of a process that holds secrets is not written to disk, neither by the kernel (core dumps) nor
-by those whom it hands crashed processes to (systemd-coredump, apport), and no other process of the user may
-read it.
+"""Keep the memory of a process that holds secrets from being written to disk, by the kernel (core dumps) or
+by its crash handlers (systemd-coredump, apport), and from being read by other processes of the user.
 """
 
 import ctypes
@@ -13,12 +12,12 @@ _SET_DUMPABLE: Final = 4
 
 
 def disable_core_dumps() -> None:
-    """For this process: no core file, whatever the service manager allows, and on Linux not dumpable.
+    """Forbid core files of this process, whatever the service manager allows; on Linux, make it not dumpable.
 
-    The limit (RLIMIT_CORE, hard) is inherited by everything that is started. Being not dumpable ends at an
-    execve(2), so each process calls this for itself. It costs the user's own debuggers: attaching takes root
-    (CAP_SYS_PTRACE), and the files in /proc/PID belong to root. May be called again; where the kernel does
-    not know it, the limit remains.
+    The limit (RLIMIT_CORE, hard) is inherited by child processes. The attribute "not dumpable" is reset by
+    execve(2), so each process calls this for itself. It also affects the user's own debuggers: attaching
+    requires root (CAP_SYS_PTRACE), and the files in /proc/PID belong to root. Calling it again has no effect;
+    where the kernel does not know the attribute, the limit applies alone.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":

@@ -1,9 +1,9 @@
-"""The generic cell rate algorithm: one moment per limit, kept in Redis or in this process.
+"""The generic cell rate algorithm (GCRA): one time per limit, stored in Redis or in this process.
 
-That moment is when the limit will be unused again (`tat`, the theoretical arrival time). A call moves it on
-by the interval between two calls, and is refused where it would lie further ahead than a burst takes.
-What goes in and out is the distance from now to that moment: the same on every clock, so that a process can
-go on alone with what Redis said last. All times are microseconds.
+That time is when the limit will be unused again (`tat`, the theoretical arrival time). A call advances it by
+the interval between two calls, and is rejected where it would then be further ahead than a burst takes. Input
+and output are the offsets of that time from now: they are the same on every clock, so that a process can
+continue alone from the last reply of Redis. All times are in microseconds.
 """
 
 import math
@@ -13,10 +13,10 @@ from app.security.rate_limit import RateLimit
 
 MICROS: Final = 1_000_000.0
 
-# KEYS: one per limit. ARGV: their number; interval and tolerance of each. Where a worker says that it is
-# there: the set of workers as one more key, its name, and for how many seconds that holds. All limits are
-# asked before any of them is moved, so that a call which one refuses costs the others nothing. `%.3f` because
-# Lua writes numbers with 14 digits, and the microseconds since 1970 have 16.
+# KEYS: one per limit. ARGV: their number; interval and tolerance of each. Where a worker also registers
+# itself: the set of workers as one more key, its name, and for how many seconds the registration holds. All
+# limits are checked before any of them is advanced, so that a call which one limit rejects does not count for
+# the others. `%.3f` because Lua writes numbers with 14 digits, and the microseconds since 1970 have 16.
 SCRIPT: Final = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -44,11 +44,14 @@ if #KEYS > number then
 end
 return reply
 """
-"""Gives {1 where the call is admitted, workers or 0, distance of each limit}."""
+"""Returns {1 if the call is admitted else 0, number of workers or 0, offset of each limit's `tat` from now}.
+"""
 
 
 class Bucket:
-    """One limit and how far it is used. `name` is its key in Redis, `kind` says whose it is."""
+    """One limit and its state. `name` is its key in Redis, `kind` says what is limited (key, provider,
+    address).
+    """
 
     __slots__ = ("interval", "kind", "limit", "name", "policy", "tat", "tolerance")
 
@@ -60,12 +63,14 @@ class Bucket:
         self.tolerance = self.interval * limit.burst
         self.policy = f'"{kind}";q={limit.requests};w={limit.per_seconds}'
         self.tat = 0.0
-        """In microseconds of this process's monotonic clock."""
+        """In microseconds of this process's monotonic clock; see the module."""
 
 
 class Standing:
-    """How the limits of a call stand after it was asked for; `share` is by how many processes they are
-    divided."""
+    """The state of a call's limits after the call was admitted or not.
+
+    `share` is the number of processes among which each limit is divided: 1 where Redis enforces it.
+    """
 
     __slots__ = ("admitted", "aheads", "buckets", "share")
 
@@ -78,17 +83,19 @@ class Standing:
         self.share = share
 
     def refusing(self) -> Bucket:
-        """The limit for which there is longest to wait."""
+        """Return the limit that has the longest wait."""
         waits = list(self._waits())
         return self.buckets[waits.index(max(waits))]
 
     def retry_after(self) -> int:
-        """Whole seconds until all limits would admit a call, at least one."""
+        """Return the whole seconds, at least 1, until all limits would admit a call."""
         return max(1, math.ceil(max(self._waits()) / MICROS))
 
     def headers(self) -> dict[str, str]:
-        """`RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of every limit, and
-        the older three fields for the one that has least left."""
+        """Return the response headers: `RateLimit-Policy` and `RateLimit` for every limit
+        (draft-ietf-httpapi-ratelimit-headers-10), and the three older fields for the one with the fewest
+        calls left.
+        """
         policies, states = [], []
         least: tuple[int, int, RateLimit] | None = None
         for bucket, ahead in zip(self.buckets, self.aheads, strict=True):
@@ -115,16 +122,19 @@ class Standing:
 
 
 def shared(bucket: Bucket, share: int) -> tuple[float, float]:
-    """Interval and tolerance of one of `share` processes.
+    """Return interval and tolerance (microseconds) for one of `share` processes.
 
-    Each goes `share` times slower, and keeps the tolerance: a `share`th of the burst takes as long.
+    Each admits calls at 1/`share` of the rate, with the same tolerance: 1/`share` of the burst takes as long.
     """
     interval = bucket.interval * share
     return interval, max(bucket.tolerance, interval)
 
 
 def admit(buckets: tuple[Bucket, ...], now: float, *, share: int) -> Standing:
-    """The same as SCRIPT with what this process knows; `now` is its monotonic clock in microseconds."""
+    """Do what the script does with the state of this process: admit a call or not, and return the state.
+
+    `now` is this process's monotonic clock in microseconds.
+    """
     aheads, admitted = [], True
     for bucket in buckets:
         interval, tolerance = shared(bucket, share)

@@ -1,4 +1,4 @@
-"""Gateways that call each other: who this one is, and calls that were here before (CDN-Loop, RFC 8586)."""
+"""Detection of loops between gateways: the identity of this one, and the header CDN-Loop (RFC 8586)."""
 
 import re
 from typing import Final
@@ -7,25 +7,28 @@ from app.errors import LoopDetected
 from app.security.vault import Vault
 
 LOOP: Final = b"cdn-loop"
-_MOST: Final = 2048
-_LEGAL: Final = re.compile(rb"[\x20-\x7e\t]*")
+_MAX_LENGTH: Final = 2048
+_FIELD_CHARACTERS: Final = re.compile(rb"[\x20-\x7e\t]*")
 
 
 def identity_of(vault: Vault) -> str:
-    """The same for all replicas over one database; it tells nothing about anything."""
+    """Return the gateway's identity: the same for all replicas on one database, and otherwise meaningless."""
     return f"utcp-gateway-{vault.digest('gateway-identity').hex()[:16]}"
 
 
 def travelled(value: bytes, identity: str) -> tuple[tuple[str, str], ...]:
-    """The header with which a call goes on, which says where it has been; raises LoopDetected."""
+    """Return the CDN-Loop header that is passed on with a call which arrived with `value`.
+
+    Raise LoopDetected where `value` names this gateway, is longer than 2048 bytes or is not a valid value.
+    """
     if came_from(value, identity):
-        raise LoopDetected("The call came from this gateway itself, through another one.")
-    if len(value) > _MOST or not _LEGAL.fullmatch(value):
-        raise LoopDetected("The call has been through more gateways than anybody wants.")
+        raise LoopDetected("The call has passed through this gateway before.")
+    if len(value) > _MAX_LENGTH or not _FIELD_CHARACTERS.fullmatch(value):
+        raise LoopDetected("The CDN-Loop header is too long or malformed.")
     return (("CDN-Loop", value.decode("ascii")),)
 
 
 def came_from(value: bytes, identity: str) -> bool:
-    """Whether the header names this gateway."""
+    """Return whether the value of a CDN-Loop header names this gateway."""
     found = (entry.partition(b";")[0].strip() for entry in value.split(b","))
     return bool(identity) and identity.encode() in found

@@ -2,9 +2,9 @@
 
     ugw_<id, 12>_<secret, 32><checksum, 6>
 
-of 54 letters and digits that are not mistaken for one another. The secret has 184 random bits, so that a fast
-keyed hash is enough. The checksum (CRC-32 of what stands before it) lets scanners recognise a leaked key, and
-refuses what was mistyped before any look at the database; it is no protection.
+of 54 letters and digits that are not easily confused. The secret has 184 random bits, so that a fast keyed
+hash is enough. The checksum (CRC-32 of all that precedes it) lets scanners recognise a leaked key, and
+rejects typing errors without a query of the database; it does not protect anything.
 """
 
 import re
@@ -29,7 +29,7 @@ _FORM = re.compile(f"{PREFIX}_([{ALPHABET}]{{12}})_([{ALPHABET}]{{32}})([{ALPHAB
 
 @dataclass(frozen=True, slots=True)
 class MintedKey:
-    """A new key; `text` is shown to its owner once and stored nowhere."""
+    """A new key; `text` is shown to its creator once and is not stored."""
 
     text: Secret
     key_id: str
@@ -37,21 +37,21 @@ class MintedKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyParts:
-    """A text that has the form of a key; nothing says yet that such a key exists."""
+    """A text that has the form of a key; whether such a key exists is not known."""
 
     key_id: str
     text: str = field(repr=False)
 
 
 def mint() -> MintedKey:
-    """A new random key."""
+    """Return a new random key."""
     key_id = _random(ID_LENGTH)
     body = f"{PREFIX}_{key_id}_{_random(SECRET_LENGTH)}"
     return MintedKey(text=Secret(body + _checksum(body)), key_id=key_id)
 
 
 def parse(text: str) -> KeyParts | None:
-    """The parts of a text with the form and checksum of a key; None for any other text."""
+    """Return the parts of a text with the form and checksum of a key; None for any other text."""
     if len(text) != KEY_LENGTH:
         return None
     match = _FORM.fullmatch(text)
@@ -61,7 +61,7 @@ def parse(text: str) -> KeyParts | None:
 
 
 def digest(text: str, *, vault: Vault) -> bytes:
-    """What is stored and compared: HMAC-SHA-256 of the whole key under the vault's digest key."""
+    """Return the digest that is stored: HMAC-SHA-256 of the text under the vault's digest key."""
     return vault.digest("api-key", text.encode("utf-8", "surrogatepass"))
 
 
@@ -71,8 +71,8 @@ def _random(length: int) -> str:
 
 def _checksum(body: str) -> str:
     number = zlib.crc32(body.encode())
-    signs = []
+    characters = []
     for _ in range(CHECKSUM_LENGTH):
-        number, place = divmod(number, len(ALPHABET))
-        signs.append(ALPHABET[place])
-    return "".join(signs)
+        number, index = divmod(number, len(ALPHABET))
+        characters.append(ALPHABET[index])
+    return "".join(characters)

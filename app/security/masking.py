@@ -1,9 +1,9 @@
-"""Masking by value: secrets are replaced by `***` in upstream text and logs, in every form that is known.
+"""Masking by value: secrets are replaced by `***` in upstream text and logs, in every known encoding.
 
-An upstream that reflects the key it was sent, or a library that puts a URL into its exception, would carry a
-secret out under a name that no list of field names knows. `Masker` holds every value that this process has
-revealed, for logs and errors; `security.response_masking` holds those of one call, for its response. Both
-take the forms of a value from here.
+An upstream that echoes the key it was sent, or a library that puts a URL into its exception, would disclose a
+secret under a name that no list of field names contains. `Masker` holds every value that this process has
+revealed, for logs and errors; `security.response_masking` holds those of one call, for its response. Both use
+`secret_forms`.
 """
 
 import base64
@@ -17,13 +17,13 @@ from urllib.parse import quote, quote_plus
 
 MASK = "***"
 MIN_FRAGMENT: Final = 12
-"""Characters of the shortest part of a secret's coded form that is looked for within longer text."""
-# A shorter value ("ab") would strike holes into ordinary words and protects nothing that cannot be guessed.
+"""The least number of characters of an encoded secret's part that is searched for within longer text."""
+# Masking a shorter value ("ab") would damage ordinary words, and would hide nothing that cannot be guessed.
 MIN_SECRET: Final = 4
-"""Characters of the shortest value that is masked at all."""
+"""The least number of characters of a value that is masked."""
 _UNICODE: Final = re.compile(r"\\u[0-9a-f]{4}")
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
-# What encoders of other languages escape in JSON besides quotes and control characters: PHP's, Go's, .NET's.
+# What JSON encoders of PHP, Go and .NET escape besides quotes and control characters.
 _JSON_STYLES: Final = (
     (re.compile("/"), r"\/", False),
     (re.compile("[<>&]"), None, False),
@@ -32,9 +32,9 @@ _JSON_STYLES: Final = (
 
 
 class Masker:
-    """A bounded set of live secret values. Safe to use from several threads.
+    """A bounded set of live secret values; thread-safe.
 
-    `capacity` is the number of values; the oldest leaves first, and comes back at its next use.
+    `capacity` is the number of values; the oldest is dropped first, and added again at its next use.
     """
 
     def __init__(self, *, capacity: int = 1024) -> None:
@@ -44,7 +44,7 @@ class Masker:
         self._lock = threading.Lock()
 
     def add(self, value: str) -> None:
-        """Remember a value and its encoded forms; known and very short ones cost a look-up only."""
+        """Add a value with its encoded forms; do nothing for a known one or one shorter than `MIN_SECRET`."""
         if value in self._known or len(value) < MIN_SECRET:
             return
         with self._lock:
@@ -54,28 +54,28 @@ class Masker:
             self._index = None
 
     def mask(self, text: str) -> str:
-        """The text with every known form of every known value replaced by `***`."""
+        """Return the text with every known form of every known value replaced by `***`."""
         index = self._index
         if index is None:
             with self._lock:
                 index = self._index = _Index({form for known in self._known.values() for form in known})
-        return index.strike(text)
+        return index.mask(text)
 
     def mask_bytes(self, body: bytes) -> bytes:
-        """The same for bytes; what is not UTF-8 passes unchanged where no secret stands."""
+        """Return the bytes masked as UTF-8 text; bytes that are not UTF-8 are unchanged."""
         return self.mask(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def mask_values(text: str, values: Iterable[str]) -> str:
-    """The text with all forms of just these values replaced; for text that few secrets can be in."""
-    return _strike(text, _longest_first(form for value in values for form in secret_forms(value)))
+    """Return the text with all forms of these values replaced; for text that can contain only few secrets."""
+    return _replace_forms(text, _longest_first(form for value in values for form in secret_forms(value)))
 
 
 def secret_forms(value: str) -> tuple[str, ...]:
-    """The forms in which a value travels, each once; () for a value of less than `MIN_SECRET` characters.
+    """Return the encoded forms of a value, each once; () for one of less than `MIN_SECRET` characters.
 
-    As it is; in base64 (both alphabets, alone and within a longer text); in hex; percent-encoded; escaped for
-    JSON as the usual encoders do it, also for JSON within a JSON string; escaped for HTML and XML.
+    Unencoded; in base64 (both alphabets, alone and within a longer text); in hex; percent-encoded; escaped
+    for JSON as the usual encoders do, also for JSON within a JSON string; escaped for HTML and XML.
     """
     if len(value) < MIN_SECRET:
         return ()
@@ -84,7 +84,7 @@ def secret_forms(value: str) -> tuple[str, ...]:
     for coded in (*_base64_alone(raw), *_base64_within(raw)):
         forms += (coded, coded.replace("+", "-").replace("/", "_"))
     forms += (raw.hex(), raw.hex().upper())
-    # The third is what JavaScript's encodeURIComponent leaves as it is.
+    # The third has the safe characters of JavaScript's encodeURIComponent.
     for escaped in (quote(raw, safe=""), quote_plus(raw), quote(raw, safe="!'()*"), quote(raw)):
         forms += (escaped, _PERCENT.sub(lambda found: found[0].lower(), escaped))
     forms += _json_forms(value)
@@ -103,13 +103,14 @@ def _base64_alone(raw: bytes) -> Iterator[str]:
 
 
 def _base64_within(raw: bytes) -> Iterator[str]:
-    """What of the coded form is the same whatever stands before and after, at each of the three alignments.
+    """Yield, for each of the three alignments, the part of the base64 form that is independent of its
+    context.
 
-    Up to four bits at either end stand in a character that depends on the neighbour, and are left out.
+    Up to four bits at either end share a character with adjacent bytes, and are omitted.
     """
     for before in range(3):
         coded = base64.b64encode(b"\x00" * before + raw)
-        # Whole characters of 6 bits that come of the secret alone.
+        # The characters whose 6 bits are all of the secret.
         part = coded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6].decode()
         if len(part) >= MIN_FRAGMENT:
             yield part
@@ -120,7 +121,7 @@ def _json_forms(value: str) -> Iterator[str]:
     plain = json.dumps(value, ensure_ascii=False)[1:-1]
     for form in (escaped, plain):
         yield form
-        # JSON that stands as a string in other JSON.
+        # JSON within a JSON string.
         yield json.dumps(form)[1:-1]
         for characters, replacement, upper in _JSON_STYLES:
             source = form.replace(r"\"", '"') if upper else form
@@ -140,7 +141,7 @@ def _unicode_upper(found: re.Match[str]) -> str:
 
 
 class _Index:
-    """The forms, longest first, and for large registries also by their first characters."""
+    """The forms, longest first; where there are many, also indexed by their first characters."""
 
     __slots__ = ("_by_anchor", "_forms")
 
@@ -150,22 +151,22 @@ class _Index:
         for form in self._forms:
             self._by_anchor.setdefault(form[:MIN_SECRET], []).append(form)
 
-    def strike(self, text: str) -> str:
-        # Measured: `in` costs 70 ns and 0.055 ns a character for each form, the look-up of all anchors 45 ns
-        # a character whatever their number. With 8,000 forms, a log line of 200 characters takes 20 us
-        # instead of 650.
+    def mask(self, text: str) -> str:
+        # Measured: `in` costs 70 ns and 0.055 ns per character for each form, the look-up of all anchors 45
+        # ns per character for any number of forms. With 8,000 forms, a log line of 200 characters takes 20 us
+        # instead of 650 us.
         if len(self._forms) * (70 + len(text) * 0.055) <= len(text) * 45:
-            return _strike(text, self._forms)
+            return _replace_forms(text, self._forms)
         seen = {text[start : start + MIN_SECRET] for start in range(len(text) - MIN_SECRET + 1)}
         found = [form for anchor in self._by_anchor.keys() & seen for form in self._by_anchor[anchor]]
-        return _strike(text, _longest_first(found)) if found else text
+        return _replace_forms(text, _longest_first(found)) if found else text
 
 
 def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(forms, key=len, reverse=True))
 
 
-def _strike(text: str, forms: tuple[str, ...]) -> str:
+def _replace_forms(text: str, forms: tuple[str, ...]) -> str:
     for form in forms:
         if form in text:
             text = text.replace(form, MASK)

@@ -1,4 +1,4 @@
-"""Who is asking: what a verified API key, or the anonymous reader, may do."""
+"""Principals: what a verified API key, or an anonymous reader, may do."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,13 +11,16 @@ from app.security.scopes import ADMIN, missing
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Rights: scopes, and limits where they are not None. Both limits must hold, each by one match."""
+    """Rights: scopes, and restrictions to providers and tags where these are not None.
+
+    A tool is permitted if its provider is among `providers` and one of its tags is among `tags`.
+    """
 
     scopes: frozenset[str]
     providers: frozenset[str] | None = None
     """Names of the providers that may be used."""
     tags: frozenset[str] | None = None
-    """Tags of which a registrar must have set at least one; tags that came with an import do not count."""
+    """Tags of which a registrar must have set at least one; tags of an imported document do not count."""
     expires_at: datetime | None = None
     rate: RateLimit | None = None
     """How often tools may be called; None is the gateway's default."""
@@ -25,7 +28,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A verified caller. `key_id` is the public part of its key, and stands in the audit."""
+    """An authenticated client. `key_id` is the public part of its key, and is recorded in the audit."""
 
     key_id: str
     name: str
@@ -38,33 +41,35 @@ class Principal:
     rate: RateLimit | None = None
 
     def has(self, scope: str) -> bool:
-        """Whether the scope is held; `admin` holds all."""
+        """Return whether the scope is held; `admin` holds all."""
         return scope in self.scopes or ADMIN in self.scopes
 
     def may_use(self, provider: str, registrar_tags: Collection[str]) -> bool:
-        """Whether the limits let this caller see and call tools of a provider; they bind admins as well."""
+        """Return whether the restrictions permit a provider's tools with these tags; they apply to admins
+        too.
+        """
         if self.providers is not None and provider not in self.providers:
             return False
         return self.tags is None or not self.tags.isdisjoint(registrar_tags)
 
     def limits_cover(self, grant: Grant) -> bool:
-        """Whether the grant reaches nothing that this caller's own limits keep from it."""
+        """Return whether the grant is within this principal's own restrictions to providers and tags."""
         return _narrower(grant.providers, self.providers) and _narrower(grant.tags, self.tags)
 
     def outlives(self, grant: Grant) -> bool:
-        """Whether the grant ends no later than this caller's own key."""
+        """Return whether the grant expires no later than this principal's own key."""
         if self.expires_at is None:
             return True
         return grant.expires_at is not None and grant.expires_at <= self.expires_at
 
     def outpaces(self, grant: Grant) -> bool:
-        """Whether the grant may call no more often than this caller's own key, where that has a limit."""
+        """Return whether the grant's rate limit is within that of this principal's own key, if it has one."""
         return self.rate is None or not self.rate.own or self.rate.covers(grant.rate)
 
     def lacks(self, grant: Grant) -> tuple[str, ...]:
-        """The scopes of the grant that this caller does not hold."""
+        """Return the scopes of the grant that this principal does not have, sorted."""
         return missing(grant.scopes, held=self.scopes)
 
 
-def _narrower(wanted: frozenset[str] | None, own: frozenset[str] | None) -> bool:
-    return own is None or (wanted is not None and wanted <= own)
+def _narrower(requested: frozenset[str] | None, own: frozenset[str] | None) -> bool:
+    return own is None or (requested is not None and requested <= own)

@@ -1,4 +1,4 @@
-"""How many calls a key or a provider may make: the value that a limiter enforces."""
+"""The rate limit of a key or a provider: the value that the rate limiter enforces."""
 
 import re
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 MOST = 1_000_000
-"""Most requests, and most of a burst."""
+"""The maximum of requests, and of a burst."""
 LONGEST_SECONDS = 86_400
 _TEXT = re.compile(r"(\d{1,7})/(\d{1,5})(?::(\d{1,7}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """`requests` per `per_seconds`, spread evenly, of which `burst` may come at once."""
+    """`requests` per `per_seconds`, spread evenly, of which `burst` may be made at once."""
 
     requests: int
     per_seconds: int
@@ -23,8 +23,10 @@ class RateLimit:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Self | None:
-        """From its stored form, `{"requests", "per_seconds", "burst"?}`; without a burst all may come at
-        once."""
+        """Return the limit of its stored form `{"requests", "per_seconds", "burst"?}`, None for no value.
+
+        Without a burst, all requests may be made at once.
+        """
         if not stored:
             return None
         requests = int(stored["requests"])
@@ -32,7 +34,7 @@ class RateLimit:
 
     @classmethod
     def parse(cls, text: str, *, own: bool = True) -> Self:
-        """From `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; raises ValueError for anything else."""
+        """Return the limit of `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; else raise ValueError."""
         found = _TEXT.fullmatch(text.strip())
         numbers = [int(number) for number in found.groups() if number] if found else []
         if not numbers or not all(numbers) or max(numbers) > MOST or numbers[1] > LONGEST_SECONDS:
@@ -41,11 +43,11 @@ class RateLimit:
         return cls(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else numbers[0], own)
 
     def stored(self) -> dict[str, int]:
-        """As it is stored and shown."""
+        """Return the form that is stored and shown: `{"requests", "per_seconds", "burst"}`."""
         return {"requests": self.requests, "per_seconds": self.per_seconds, "burst": self.burst}
 
     def covers(self, other: "RateLimit | None") -> bool:
-        """Whether another limit allows no more than this one, in any span of time."""
+        """Return whether another limit allows no more than this one in any period; False for no limit."""
         if other is None:
             return False
         slower = other.requests * self.per_seconds <= self.requests * other.per_seconds

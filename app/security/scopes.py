@@ -1,4 +1,4 @@
-"""What an API key may do: the scopes, and the reading of them."""
+"""The scopes of API keys, and their comparison."""
 
 from collections.abc import Iterable
 from typing import Literal, get_args
@@ -17,11 +17,11 @@ Scope = Literal[
 ]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 ADMIN: Scope = "admin"
-"""Stands for every scope, those of later releases too."""
+"""Includes every scope, also those of later releases."""
 
 
-def missing(wanted: Iterable[str], *, held: frozenset[str]) -> tuple[str, ...]:
-    """The scopes of `wanted` that `held` does not give, sorted."""
+def missing(required: Iterable[str], *, held: frozenset[str]) -> tuple[str, ...]:
+    """Return the required scopes that `held` does not include, sorted."""
     if ADMIN in held:
         return ()
-    return tuple(sorted(set(wanted) - held))
+    return tuple(sorted(set(required) - held))

@@ -1,15 +1,15 @@
-"""A text that must not be seen: it shows itself as `***` wherever it is printed, logged or serialised."""
+"""A secret text, which appears as `***` wherever it is printed or logged, and is not serialised."""
 
 import hmac
 from typing import Any, NoReturn
 
 
 class Secret:
-    """Holds one secret text; only `reveal()` gives it out.
+    """Holds one secret text; only `reveal()` returns it.
 
-    `repr`, `str` and `format` give `***`; pickling and copying raise TypeError (as does every JSON encoder,
-    because the type is unknown to it); `==` takes the same time for every other secret of the same length.
-    Secrets have no hash, so that none becomes a key of a dictionary by accident.
+    `repr`, `str` and `format` return `***`; pickling and copying raise TypeError (as does every JSON encoder,
+    since the type is unknown to it); `==` takes the same time for all secrets of the same length. Secrets are
+    not hashable, so that none becomes a dictionary key by accident.
     """
 
     __slots__ = ("_value",)
@@ -19,7 +19,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The text itself. Call it where the bytes are put on the wire, and keep no copy."""
+        """Return the text itself. Call it only where the bytes are sent, and store no copy."""
         return self._value
 
     def __eq__(self, other: object) -> bool:

@@ -3,11 +3,11 @@
     key ring (environment, file)  --wraps-->  data keys (rows in Postgres)  --seal-->  fields
 
 The first key of the ring wraps, all of them unwrap; rotation puts a new key in front, rewraps the data keys,
-and drops the old one. Nothing that was sealed is rewritten for that. A blob is
+and removes the old key. Sealed values are not rewritten for that. A blob is
 
     version (1 byte) | data key id (16 bytes) | nonce (12 bytes) | ciphertext and tag
 
-and its associated data are the length-prefixed parts of a context, so that a blob which was moved to another
+and its associated data are the length-prefixed parts of a context, so that a blob that was copied to another
 tenant, credential, slot, version, origin or token URL does not open.
 """
 
@@ -37,8 +37,8 @@ _KEY_ID = slice(1, 17)
 _NONCE = slice(17, 29)
 _HEADER = 29
 _KEY_BYTES = 32
-# 32 random bytes hold fewer than 16 different values once in 10^13 keys.
-_FEWEST_DIFFERENT_BYTES = 16
+# 32 random bytes have fewer than 16 distinct values once in 10^13 keys.
+_MIN_DISTINCT_BYTES = 16
 _RING_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _LENGTH = struct.Struct(">I").pack
 
@@ -61,7 +61,7 @@ class DataKey:
 
 
 class KeyRing:
-    """The key-encryption keys, in order: the first one wraps, each one unwraps."""
+    """The key-encryption keys, in order: the first one wraps, all of them unwrap."""
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         if not keys:
@@ -75,9 +75,9 @@ class KeyRing:
 
     @classmethod
     def parse(cls, text: str) -> "KeyRing":
-        """Read `id:base64[,id2:base64...]`, newest first; each key has 32 random bytes.
+        """Parse `id:base64[,id2:base64...]`, newest first; each key has 32 random bytes.
 
-        Raises ValueError, which names the id and never holds any of a key.
+        Raise ValueError, whose message has the id and no part of a key.
         """
         keys: dict[str, bytes] = {}
         for number, entry in enumerate((part.strip() for part in text.split(",")), start=1):
@@ -95,7 +95,7 @@ class KeyRing:
 
     @staticmethod
     def generate(key_id: str) -> str:
-        """A new random entry `id:base64` to be put in front of a ring."""
+        """Return a new random entry `id:base64`, to be put in front of a ring."""
         return f"{key_id}:{base64.b64encode(os.urandom(_KEY_BYTES)).decode()}"
 
     def __contains__(self, key_id: object) -> bool:
@@ -105,14 +105,14 @@ class KeyRing:
         return f"KeyRing({', '.join(self._ciphers)})"
 
     def wrap(self, key: bytes, *, key_id: UUID, purpose: str) -> bytes:
-        """Encrypt a data key with the first key of the ring."""
+        """Encrypt a data key with the first key of the ring; return nonce and ciphertext."""
         nonce = os.urandom(12)
         return nonce + self._ciphers[self.first].encrypt(
             nonce, key, _wrap_context(key_id, purpose, self.first)
         )
 
     def unwrap(self, row: DataKey) -> bytes:
-        """Decrypt a data key; raises SealBroken for a key that is not in the ring, and for damaged rows."""
+        """Decrypt a data key; raise SealBroken for a key that is not in the ring, and for damaged rows."""
         cipher = self._ciphers.get(row.kek_id)
         if cipher is None:
             raise SealBroken(
@@ -131,9 +131,9 @@ class KeyRing:
 
 
 class Vault:
-    """Seals, opens and digests with the data keys it was given. Holds no key that is not loaded.
+    """Seals, opens and digests with the data keys that were loaded.
 
-    All methods are synchronous and take a few microseconds; the object may be used from several threads.
+    All methods are synchronous, take a few microseconds and are thread-safe.
     """
 
     def __init__(self, ring: KeyRing) -> None:
@@ -143,10 +143,10 @@ class Vault:
         self._digest_key: bytes | None = None
 
     def load(self, rows: Iterable[DataKey]) -> None:
-        """Take the stored data keys in place of those held before; all of them must open.
+        """Replace the loaded data keys by the stored ones; raise SealBroken where one does not open.
 
-        The newest key of purpose `data` seals from now on. Digests take the oldest key of purpose `digest`,
-        since what they made is stored and compared: a digest key is rewrapped but never replaced.
+        The newest key of purpose `data` seals from now on. Digests use the oldest key of purpose `digest`,
+        since digests are stored and compared: a digest key is rewrapped but never replaced.
         """
         opened = [(row, self.ring.unwrap(row)) for row in sorted(rows, key=lambda row: row.id.bytes)]
         ciphers = {row.id.bytes: AESGCM(key) for row, key in opened if row.purpose == "data"}
@@ -156,18 +156,18 @@ class Vault:
         self._digest_key = digest_keys[0] if digest_keys else None
 
     def new_data_key(self, purpose: Purpose) -> DataKey:
-        """A new wrapped key, to be stored; it is used only after it has come back through `load`."""
+        """Return a new wrapped key, to be stored; it is used only once it is loaded by `load`."""
         key_id = _time_ordered_id()
         wrapped = self.ring.wrap(AESGCM.generate_key(256), key_id=key_id, purpose=purpose)
         return DataKey(id=key_id, purpose=purpose, kek_id=self.ring.first, wrapped=wrapped)
 
     def rewrap(self, row: DataKey) -> DataKey:
-        """The same data key under the first key of the ring; what was sealed with it stays as it is."""
+        """Return the data key wrapped by the first key of the ring; values sealed with it remain valid."""
         wrapped = self.ring.wrap(self.ring.unwrap(row), key_id=row.id, purpose=row.purpose)
         return DataKey(id=row.id, purpose=row.purpose, kek_id=self.ring.first, wrapped=wrapped)
 
     def seal(self, plaintext: bytes, *, context: tuple[str, ...]) -> bytes:
-        """Encrypt; the blob opens with the same context only."""
+        """Encrypt the plaintext; return a blob that opens with the same context only."""
         if self._newest is None:
             raise SealBroken("No data key is loaded, so nothing can be sealed.")
         key_id, cipher = self._newest
@@ -175,44 +175,46 @@ class Vault:
         return _VERSION + key_id + nonce + cipher.encrypt(nonce, plaintext, _associated(context))
 
     def open(self, blob: bytes, *, context: tuple[str, ...]) -> bytes:
-        """Decrypt; raises SealBroken where key, context or bytes are not those that sealed."""
+        """Decrypt a blob; raise SealBroken where key, context or bytes are not those of the sealing."""
         cipher = self._ciphers.get(blob[_KEY_ID])
         if cipher is None or blob[:1] != _VERSION or len(blob) < _HEADER:
             raise SealBroken(_not_loaded(blob))
         try:
             return cipher.decrypt(blob[_NONCE], blob[_HEADER:], _associated(context))
         except InvalidTag:
-            raise SealBroken("The sealed value does not belong here, or was damaged.") from None
+            raise SealBroken("The sealed value belongs to another context, or is damaged.") from None
 
     def is_current(self, blob: bytes) -> bool:
-        """Whether the blob was sealed with the newest data key (an older one may be sealed again)."""
+        """Return whether the blob was sealed with the newest data key (others may be sealed anew)."""
         return self._newest is not None and blob[_KEY_ID] == self._newest[0]
 
     def digest(self, purpose: str, *parts: bytes) -> bytes:
-        """HMAC-SHA-256 over the purpose and the length-prefixed parts: 32 bytes, stable over rotations."""
+        """Return the HMAC-SHA-256 of the purpose and the length-prefixed parts: 32 bytes, stable over
+        rotations.
+        """
         if self._digest_key is None:
             raise SealBroken("No digest key is loaded.")
         return hmac.digest(self._digest_key, _prefixed((purpose.encode(), *parts)), "sha256")
 
 
 def _not_loaded(blob: bytes) -> str:
-    """Why a blob does not open whose data key is none of ours, e.g. after a dump was restored meanwhile."""
+    """Return why a blob does not open whose data key is not loaded, e.g. after a dump was restored."""
     if len(blob) < _HEADER or blob[:1] != _VERSION:
         return "The sealed value is damaged."
     return (
         f"The value was sealed with the data key {UUID(bytes=blob[_KEY_ID])}, which is not loaded: "
-        "it came into the database after the start of the gateway, which needs another start."
+        "it was stored after the gateway started; restart the gateway."
     )
 
 
 def _prefixed(parts: Iterable[bytes]) -> bytes:
-    """Join so that no two different lists of parts give the same bytes."""
+    """Return the parts joined with their lengths, so that no two lists of parts give the same bytes."""
     return b"".join([piece for part in parts for piece in (_LENGTH(len(part)), part)])
 
 
 @lru_cache(maxsize=4096)
 def _associated(context: tuple[str, ...]) -> bytes:
-    """The context as bytes; remembered, since it is public and the same at each call of a tool."""
+    """Return the context as bytes; cached, since it is public and the same at each call of a tool."""
     return _prefixed([part.encode() for part in context])
 
 
@@ -229,12 +231,12 @@ def _decode(key_id: str, encoded: str) -> bytes:
 
 
 def _check_key(key_id: str, key: bytes) -> None:
-    """Refuse what people type instead of a random key. The message holds none of it."""
+    """Raise ValueError for placeholders in place of a random key; the message has no part of the key."""
     advice = "make one with `openssl rand -base64 32`"
     if len(key) != _KEY_BYTES:
         raise ValueError(f"The key {key_id!r} of the key ring has {len(key)} bytes instead of 32: {advice}.")
     steps = {(after - before) % 256 for before, after in itertools.pairwise(key)}
-    repeated = len(set(key)) < _FEWEST_DIFFERENT_BYTES
+    repeated = len(set(key)) < _MIN_DISTINCT_BYTES
     readable = all(0x20 <= byte < 0x7F for byte in key)
     if repeated or readable or len(steps) == 1:
         raise ValueError(
@@ -243,9 +245,9 @@ def _check_key(key_id: str, key: bytes) -> None:
 
 
 def _time_ordered_id() -> UUID:
-    """A UUIDv7 (RFC 9562 section 5.7), ordered within a millisecond, too (section 6.2, method 3).
+    """Return a UUIDv7 (RFC 9562 section 5.7), ordered also within a millisecond (section 6.2, method 3).
 
-    Made here, because the call path does not import the tables.
+    Not that of the models, because the call path does not import the tables.
     """
     millis, nanos = divmod(time.time_ns(), 1_000_000)
     noise = int.from_bytes(os.urandom(8), "big") >> 2

@@ -1,1 +1,1 @@
-"""What every visitor meets before a room: health, the documentation pages, limits, the contract."""
+"""The ASGI shell: the HTTP server, admission, middleware, errors, health, metrics, API documentation."""

@@ -1,9 +1,9 @@
-"""Admission of calls: under overload some are refused at once, so that the others are answered in time.
+"""Admission of calls: under overload some are rejected at once, so that the others are served in time.
 
-Two measures, both without any work for a call while all is well. The first is how many calls are under way.
-The second is how late the event loop is: a timer that is late each time for a tenth of a second (as in CoDel,
-RFC 8289, the least of the samples counts, so that a single stall does not) says that work queues up. Then a
-growing share of new calls is refused, until the loop is in time again.
+Two measures, neither of which costs a call anything without overload. The first is the number of calls in
+progress. The second is the lag of the event loop: a timer that is late in all samples of a tenth of a second
+(as in CoDel, RFC 8289, the least of the samples counts, so that a single delay does not) shows that work is
+queueing. Then a growing share of new calls is rejected, until the loop is in time again.
 """
 
 import asyncio
@@ -15,32 +15,33 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-_EVERY: Final = 0.025
+_SAMPLE_SECONDS: Final = 0.025
 _SAMPLES: Final = 5
-# Per sample, the share rises by a tenth of what is missing to one, and falls by a fiftieth.
+# Per sample, the share rises by a tenth of its distance to 1, and falls by a fiftieth of 1.
 _RISE: Final = 0.1
 _FALL: Final = 0.02
-_MOST_REFUSED: Final = 0.95
+_MAX_PRESSURE: Final = 0.95
 
 
-def _none() -> int:
+def _zero() -> int:
     return 0
 
 
 class Admission:
-    """Of one worker. `running` and `refused` count; `pressure` is the share of new calls that is refused.
+    """The admission of one worker. `running` are the calls in progress, `refused` counts the rejected calls,
+    and `pressure` is the share of new calls that is rejected.
 
-    `most` bounds the calls under way; `lag` (seconds) is how late the loop may be. The lag does not count
-    while fewer than `fewest` calls are under way: then it is not they who keep it busy. `unverified` tells
-    how many of those under way wait for their key to be looked up: anybody can make any number of them, so
+    At most `most` calls are admitted; `lag` (seconds) is the acceptable lag of the loop. The lag is ignored
+    while fewer than `fewest` calls are in progress: then they are not its cause. `unverified` returns how
+    many of the calls in progress wait for their key to be looked up: anybody can make any number of these, so
     they count in neither measure.
     """
 
     __slots__ = (
         "_handle",
-        "_lag",
         "_late",
         "_loop",
+        "_max_lag",
         "_next",
         "fewest",
         "most",
@@ -56,15 +57,15 @@ class Admission:
         self.running = 0
         self.refused = 0
         self.pressure = 0.0
-        self.unverified: Callable[[], int] = _none
-        self._lag = lag
+        self.unverified: Callable[[], int] = _zero
+        self._max_lag = lag
         self._late = [0.0] * _SAMPLES
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._next = 0.0
 
     def refuses(self) -> bool:
-        """Whether a new call must not be taken; counts it if so."""
+        """Return whether a new call must be rejected; count it if so."""
         running = self.running
         if running < self.most and not (self.pressure and running >= self.fewest):
             return False
@@ -77,23 +78,23 @@ class Admission:
         return True
 
     def start(self) -> None:
-        """Begins to watch the running loop."""
+        """Start to measure the lag of the running loop."""
         self._loop = asyncio.get_running_loop()
         self._watch()
 
     def stop(self) -> None:
-        """Ends that."""
+        """Stop the measurement."""
         if self._handle is not None:
             self._handle.cancel()
         self.pressure = 0.0
 
     def sample(self, late: float) -> None:
-        """Takes note of how late (seconds) a timer was."""
+        """Record how late (seconds) a timer was, and adapt the pressure."""
         self._late = [*self._late[1:], late]
-        if min(self._late) > self._lag:
+        if min(self._late) > self._max_lag:
             if not self.pressure and self.running >= self.fewest:
-                log.warning("calls are being refused: the event loop is late", seconds=round(late, 3))
-            self.pressure = min(self.pressure + _RISE * (1 - self.pressure), _MOST_REFUSED)
+                log.warning("calls are being rejected: the event loop is late", seconds=round(late, 3))
+            self.pressure = min(self.pressure + _RISE * (1 - self.pressure), _MAX_PRESSURE)
         elif self.pressure:
             self.pressure = max(self.pressure - _FALL, 0.0)
 
@@ -104,5 +105,5 @@ class Admission:
         now = loop.time()
         if self._next:
             self.sample(now - self._next)
-        self._next = now + _EVERY
+        self._next = now + _SAMPLE_SECONDS
         self._handle = loop.call_at(self._next, self._watch)

@@ -1,7 +1,7 @@
-"""The connections of clients of one worker: how many there are, of whom, and how long each may do nothing.
+"""The client connections of one worker: how many there are, from which addresses, and their timeouts.
 
-Each state in which the server waits for a client has a queue in the order of its beginning. A single timer
-looks at the heads of the queues twice a second, so that a request costs no timer of its own.
+Each state in which the server waits for a client has a queue, ordered by the start of the state. A single
+timer checks the heads of the queues twice per second, so that a request costs no timer of its own.
 """
 
 import asyncio
@@ -36,28 +36,28 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 LINGER_BYTES: Final = 16 << 20
-"""How much of a request is still read, and discarded, after the response to it: a client that sees its
-connection reset may lose the response (RFC 9112 section 9.6)."""
+"""How much of a request is read and discarded after its response: a client whose connection is reset may lose
+the response (RFC 9112 section 9.6)."""
 _LINGER_SECONDS: Final = 5.0
 _SWEEP_SECONDS: Final = 0.5
 MAX_ENDED_AT_ONCE: Final = 32
-"""Connections of each queue that one turn of the loop ends: ending one costs some 50 microseconds."""
+"""Connections of each queue that one iteration of the loop ends: ending one costs some 50 microseconds."""
 _NEXT_SWEEP_SECONDS: Final = 0.01
-# Memory of heads that are not complete, of all connections. Only those of an attack are old ones.
+# Memory for incomplete heads of all connections. Beyond it, the oldest are rejected: these are an attack's.
 _HEADS_BYTES: Final = 8 << 20
 # A connection younger than this is not closed in favour of another.
 _YOUNG_SECONDS: Final = 1.0
-# In this many bytes a client that sends a body, or takes a response, must prove that it is alive.
+# The amount that a client must send of a body, or read of a response, within the timeout.
 _PROGRESS_BYTES: Final = 64 << 10
-# Longer values of X-Forwarded-For are not remembered.
+# Longer values of X-Forwarded-For are not cached.
 _MAX_FORWARDED: Final = 128
-# The application has the same limit for calls, and more to say.
+# The application has the same timeout for calls, and a more specific error.
 _BODY_SLACK: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
-    """Bounds of one worker; see `settings.edge`. Times are in seconds, sizes in bytes."""
+    """The limits of one worker; see `settings.http_server`. Times are in seconds, sizes in bytes."""
 
     head_bytes: int = 64 << 10
     header_fields: int = 128
@@ -71,12 +71,12 @@ class EdgeLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> "EdgeLimits":
-        """Return the limits of the settings, the number of connections within half of RLIMIT_NOFILE."""
+        """Return the limits of the settings, with at most half of RLIMIT_NOFILE as connections."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         connections = settings.max_connections
         if files != resource.RLIM_INFINITY and connections > files // 2:
             connections = files // 2
-            _log.warning("MAX_CONNECTIONS is more than half of the open files", connections=connections)
+            _log.warning("MAX_CONNECTIONS exceeds half of the limit of open files", connections=connections)
         return cls(
             head_bytes=settings.max_head_bytes,
             header_fields=settings.max_header_fields,
@@ -91,59 +91,61 @@ class EdgeLimits:
 
 
 class Connection(Protocol):
-    """A connection as its table sees it."""
+    """A connection as the table of connections uses it."""
 
     group: str | None
-    """The client's address group while it counts for a limit."""
+    """The client's address group while the connection counts for its limit, else None."""
     counted: bool
     head_cost: int
 
     def reject(self, rejection: Rejection) -> None:
-        """Give the response, if there is one and nothing else was said, and end."""
+        """Send the rejection's response, if it has one and none was started, and close the connection."""
 
     def drop(self) -> None:
-        """End at once."""
+        """Abort the connection at once."""
 
     def stalls(self, now: float, seconds: float) -> bool:
-        """Return whether the client has not sent 64 KiB of its body for `seconds`, though it could."""
+        """Return whether the client has sent less than 64 KiB of its body in `seconds`, though it could."""
 
     def blocks(self, now: float, seconds: float) -> bool:
-        """Return whether the client has not taken 64 KiB of its response for `seconds`."""
+        """Return whether the client has read less than 64 KiB of its response in `seconds`."""
 
 
 class Connections:
-    """The table of one worker. Use it in the loop's thread."""
+    """The table of one worker's client connections; not thread-safe."""
 
     def __init__(self, limits: EdgeLimits | None = None) -> None:
         self.limits = limits or EdgeLimits()
         self.open = 0
         self.rejected = dict.fromkeys(REASONS, 0)
-        """By reason, requests and connections that were rejected or ended."""
+        """The number of rejected requests and closed connections by reason, since the start."""
         self.fresh: dict[Connection, float] = {}
-        """Those that have sent nothing yet, by the time of their start."""
+        """Connections that have sent nothing yet, with the time of their start."""
         self.heads: dict[Connection, float] = {}
-        """Those whose request's head is not complete."""
+        """Connections with an incomplete request head, with the time of its first byte."""
         self.idle: dict[Connection, float] = {}
-        """Those between two requests."""
+        """Connections between two requests, with the time since when."""
         self.lingering: dict[Connection, float] = {}
-        """Those whose response is written, and who still send."""
+        """Connections that still send a body after their response, with the time since when."""
         self.bodies: set[Connection] = set()
-        """Those whose body is not complete."""
+        """Connections with an incomplete request body."""
         self.blocked: set[Connection] = set()
-        """Those who do not take their response as fast as it is made."""
+        """Connections that do not read their response as fast as it is written."""
         self._head_cost = 0
         self._addresses: dict[str, int] = {}
-        self._trusted = ProxyHeadersMiddleware(_nothing, self.limits.forwarded_allow_ips).trusted_hosts
+        self._trusted = ProxyHeadersMiddleware(_no_app, self.limits.forwarded_allow_ips).trusted_hosts
         self._groups = lru_cache(maxsize=4096)(self._find_group)
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def trusts(self, host: str | None) -> bool:
-        """Return whether the peer is a proxy that says for whom it forwards; None is a Unix socket."""
+        """Return whether the peer is a proxy whose X-Forwarded-For is trusted; None is a Unix socket."""
         return host is None or host in self._trusted
 
     def admit(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> Rejection | None:
-        """Count a new connection; return why it must not stay. Its `group` is None without a limit."""
+        """Add a new connection; return why it is rejected, or None. Without a `group` it has no address
+        limit.
+        """
         now = loop.time()
         if self.open >= self.limits.connections and not self._evict(now):
             return self.count(CONNECTION_LIMIT)
@@ -159,7 +161,7 @@ class Connections:
         return None
 
     def release(self, connection: Connection) -> None:
-        """Forget a connection that has ended; a second time does nothing."""
+        """Remove a connection that was closed; do nothing for one that was removed before."""
         self.fresh.pop(connection, None)
         self.idle.pop(connection, None)
         self.lingering.pop(connection, None)
@@ -205,7 +207,9 @@ class Connections:
         return rejection
 
     def head_grows(self, connection: Connection, cost: int, now: float) -> None:
-        """Note that a head is not complete and takes `cost` bytes; the oldest heads make room for others."""
+        """Record that an incomplete head takes `cost` bytes; reject the oldest heads beyond the memory for
+        them.
+        """
         if connection not in self.heads:
             self.fresh.pop(connection, None)
             self.heads[connection] = now
@@ -217,13 +221,13 @@ class Connections:
             oldest.reject(HEAD_TIMEOUT)
 
     def head_ended(self, connection: Connection) -> None:
-        """Note that a head is complete, or its connection has ended."""
+        """Record that a head is complete, or its connection was closed."""
         self.heads.pop(connection, None)
         self._head_cost -= connection.head_cost
         connection.head_cost = 0
 
     def _evict(self, now: float) -> bool:
-        """Make room by closing the connection that has done nothing for the longest time."""
+        """Close the connection that has been inactive for longest; return False where all are too young."""
         for queue in (self.fresh, self.heads, self.idle):
             for connection, since in queue.items():
                 if now - since < _YOUNG_SECONDS:
@@ -235,7 +239,7 @@ class Connections:
         return False
 
     def _sweep(self) -> None:
-        """End what has waited for too long."""
+        """End the connections whose timeout has passed, and schedule the next sweep."""
         loop = self._loop
         if loop is None or not self.open:
             self._timer = None
@@ -267,13 +271,13 @@ class Connections:
             self.blocked.discard(connection)
             self.count(RESPONSE_TIMEOUT)
             connection.drop()
-        most = max(map(len, (fresh, heads, idle, lingering, bodies, blocked)))
-        seconds = _SWEEP_SECONDS if most < MAX_ENDED_AT_ONCE else _NEXT_SWEEP_SECONDS
+        largest = max(map(len, (fresh, heads, idle, lingering, bodies, blocked)))
+        seconds = _SWEEP_SECONDS if largest < MAX_ENDED_AT_ONCE else _NEXT_SWEEP_SECONDS
         self._timer = loop.call_later(seconds, self._sweep)
 
 
 class Progress:
-    """How far a transfer has come: it must make 64 KiB in a time."""
+    """The progress of a transfer, which must be at least 64 KiB within a timeout."""
 
     __slots__ = ("_amount", "_since")
 
@@ -282,18 +286,18 @@ class Progress:
         self._amount = amount
 
     def stalls(self, now: float, amount: int, seconds: float) -> bool:
-        """Return whether `amount` is not 64 KiB more than it was `seconds` ago."""
+        """Return whether `amount` has grown by less than 64 KiB for more than `seconds`."""
         if amount - self._amount >= _PROGRESS_BYTES:
             self._since, self._amount = now, amount
         return now - self._since > seconds
 
     def restart(self, now: float) -> None:
-        """Begin the time anew: it was not the other side that was waited for."""
+        """Restart the timeout: the transfer did not wait for the client."""
         self._since = now
 
 
 def _expired(queue: dict[Connection, float], before: float) -> list[Connection]:
-    """Remove and return the first members of a queue that began before a time."""
+    """Remove and return the first connections of a queue, at most 32, whose time is before `before`."""
     found: list[Connection] = []
     for connection, since in queue.items():
         if since > before or len(found) == MAX_ENDED_AT_ONCE:
@@ -304,15 +308,15 @@ def _expired(queue: dict[Connection, float], before: float) -> list[Connection]:
     return found
 
 
-async def _nothing(_scope: Any, _receive: Any, _send: Any) -> None:
-    """Stand for the application where only the list of proxies is of use."""
+async def _no_app(_scope: Any, _receive: Any, _send: Any) -> None:
+    """Do nothing: the application of a middleware of which only the list of trusted proxies is used."""
 
 
 _of_servers: "WeakKeyDictionary[ServerState, Connections]" = WeakKeyDictionary()
 
 
 def connections_of(server_state: "ServerState", app_state: dict[str, Any]) -> Connections:
-    """Return the table that the application's lifespan made, or one with the default limits per server."""
+    """Return the table of the application's lifespan, or one with the default limits for each server."""
     found = app_state.get("connections")
     if isinstance(found, Connections):
         return found

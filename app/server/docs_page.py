@@ -15,7 +15,7 @@ _ASSETS = Path(fastapi_offline.__file__).parent / "static"
 
 
 def install(app: FastAPI, *, is_open: bool) -> None:
-    """Adds the pages; when not `is_open` they need a key with `tools:read`."""
+    """Add the pages to the application; unless `is_open`, they need a key with `tools:read`."""
 
     async def admit(request: Request) -> None:
         if not is_open:
@@ -41,7 +41,7 @@ def install(app: FastAPI, *, is_open: bool) -> None:
     async def home(request: Request) -> Response:
         return RedirectResponse(f"{request.scope.get('root_path', '').rstrip('/')}/docs")
 
-    # Declared open for the test that walks the routes; a setting may ask for a key all the same.
+    # Declared public for the test that visits all routes, although a setting may require a key.
     for endpoint in (openapi, docs, home):
         endpoint.scope = OPEN  # type: ignore[attr-defined]
     for route in (

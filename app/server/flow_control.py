@@ -1,4 +1,4 @@
-"""Flow control of a connection to a client, without an event of its own while nothing waits."""
+"""Flow control of a client's connection, without an event object while nothing waits."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class LazyFlowControl(FlowControl):
-    """uvicorn's, with an event only while there is something to wait for."""
+    """uvicorn's flow control, with an event only while writing is paused."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -15,18 +15,18 @@ class LazyFlowControl(FlowControl):
         self._writable: asyncio.Event | None = None
 
     async def drain(self) -> None:
-        """Wait until the transport takes more."""
+        """Wait until the transport accepts more data."""
         if self._writable is not None:
             await self._writable.wait()
 
     def pause_writing(self) -> None:
-        """Let writers wait from now on."""
+        """Make writers wait from now on."""
         if not self.write_paused:
             self.write_paused = True
             self._writable = asyncio.Event()
 
     def resume_writing(self) -> None:
-        """Wake those who wait."""
+        """Wake the waiting writers."""
         if self._writable is not None:
             self.write_paused = False
             self._writable.set()

@@ -19,7 +19,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from app.client_address import address_group
-from app.server import rejections as why
+from app.server import rejections
 from app.server.connections import LINGER_BYTES, Connections, Progress, connections_of
 from app.server.flow_control import LazyFlowControl
 from app.server.rejections import Rejection
@@ -34,13 +34,13 @@ _CLOSING: Final = 3
 _SLICE: Final = 8 << 10
 _LARGE: Final = 64 << 10
 # What is still read after a response to a message that cannot be read.
-_LAST_BYTES: Final = 1 << 20
+_MAX_DISCARDED_BYTES: Final = 1 << 20
 _EMPTY_LINE: Final = b"\r\n"
 # Of a request line without its target, and the empty line.
 _LINE_SIZE: Final = 16
 # Memory of one header field beside its text.
 _FIELD_COST: Final = 160
-_WATCHED: Final = frozenset({b"host", b"transfer-encoding", b"expect", b"x-forwarded-for"})
+_CHECKED_FIELDS: Final = frozenset({b"host", b"transfer-encoding", b"expect", b"x-forwarded-for"})
 # RFC 9110 section 7.2 and RFC 3986 section 3.2.2, without user information and zone identifiers.
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _PATH_OR_QUERY: Final = re.compile(rb"[/?]")
@@ -51,7 +51,7 @@ _valid_hosts: set[bytes] = set()
 
 
 class _Rejected(Exception):
-    """Raised in a callback of the parser; `HttpProtocol._rejection` says why."""
+    """Raised in a callback of the parser; `HttpProtocol._rejection` says rejections."""
 
 
 class _Discarded(list[tuple[bytes, bytes]]):
@@ -202,7 +202,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes += len(data) - len(rest)
         if self._head_bytes > self._table.limits.head_bytes:
             self._table.idle.pop(self, None)
-            self._fail(why.HEAD_TOO_LARGE)
+            self._fail(rejections.HEAD_TOO_LARGE)
             return b""
         return rest
 
@@ -242,14 +242,14 @@ class HttpProtocol(HttpToolsProtocol):
         if self._phase == _HEAD:
             self._head_bytes += size
             if self._head_bytes > table.limits.head_bytes or len(self.headers) > table.limits.header_fields:
-                self._fail(why.URI_TOO_LONG if self._in_url() else why.HEAD_TOO_LARGE)
+                self._fail(rejections.URI_TOO_LONG if self._in_url() else rejections.HEAD_TOO_LARGE)
                 return
             cost = self._head_bytes + _FIELD_COST * len(self.headers)
             table.head_grows(self, cost, self.loop.time())
         elif self._phase == _BODY:
             if self._chunked and self._framing > table.limits.head_bytes + 2 * self._received:
                 # As in Go (CVE-2023-39326): chunks of one byte cost more to read than they bring.
-                self._fail(why.FRAMING_TOO_LARGE)
+                self._fail(rejections.FRAMING_TOO_LARGE)
             elif self.cycle.response_complete:
                 self._discard(size)
             elif self._body is None:
@@ -318,7 +318,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _begin(self, version: str, group: str | None) -> None:
         app: Any = self.app
         if group is not None and not self._table.enter(group):
-            self._table.count(why.ADDRESS_LIMIT)
+            self._table.count(rejections.ADDRESS_LIMIT)
             group, app = None, _too_many
         cycle = self.cycle = RequestResponseCycle(
             scope=self.scope,
@@ -348,19 +348,19 @@ class HttpProtocol(HttpToolsProtocol):
     def _check_head(self, version: str, method: bytes) -> str | None:
         """Reject what other servers on the way may read otherwise; return the forwarded client's group."""
         if version not in ("1.1", "1.0"):
-            self._reject(why.BAD_VERSION)
+            self._reject(rejections.BAD_VERSION)
         if method == b"CONNECT":
-            self._reject(why.BAD_METHOD)
+            self._reject(rejections.BAD_METHOD)
         self._check_bounds()
         hosts = 0
         self.expect_100_continue = self._chunked = False
         forwarded = []
         for name, value in self.headers:
-            if name in _WATCHED:
+            if name in _CHECKED_FIELDS:
                 if name == b"host":
                     hosts += 1
                     if value not in _valid_hosts and not _is_host(value):
-                        self._reject(why.BAD_HOST)
+                        self._reject(rejections.BAD_HOST)
                 elif name == b"x-forwarded-for":
                     forwarded.append(value)
                 elif name == b"expect":
@@ -368,7 +368,7 @@ class HttpProtocol(HttpToolsProtocol):
                 else:
                     self._check_transfer_coding(version, value)
         if hosts != 1 and (hosts or version == "1.1"):
-            self._reject(why.BAD_HOST)
+            self._reject(rejections.BAD_HOST)
         if forwarded and self._is_proxy:
             return self._table.forwarded_group(b", ".join(forwarded))
         return None
@@ -376,36 +376,36 @@ class HttpProtocol(HttpToolsProtocol):
     def _check_transfer_coding(self, version: str, value: bytes) -> None:
         """Let only `chunked` pass, once: the parser takes `gzip, chunked`, and says no to others too late."""
         if version != "1.1":
-            self._reject(why.MALFORMED)
+            self._reject(rejections.MALFORMED)
         if self._chunked or value.strip(b" \t").lower() != b"chunked":
-            self._reject(why.BAD_TRANSFER_CODING)
+            self._reject(rejections.BAD_TRANSFER_CODING)
         self._chunked = True
 
     def _check_bounds(self) -> None:
         limits = self._table.limits
         if len(self.headers) > limits.header_fields:
-            self._reject(why.HEAD_TOO_LARGE)
+            self._reject(rejections.HEAD_TOO_LARGE)
         if self._head_bytes > limits.head_bytes - _SLICE:
             # The last bytes may have been too many.
             url = len(self.url) + _LINE_SIZE
             if url > limits.head_bytes:
-                self._reject(why.URI_TOO_LONG)
+                self._reject(rejections.URI_TOO_LONG)
             if url + sum(len(name) + len(value) + 4 for name, value in self.headers) > limits.head_bytes:
-                self._reject(why.HEAD_TOO_LARGE)
+                self._reject(rejections.HEAD_TOO_LARGE)
         if len(self.pipeline) >= limits.pipelined:
-            self._reject(why.PIPELINE_TOO_LONG)
+            self._reject(rejections.PIPELINE_TOO_LONG)
 
     def _origin_form(self, url: bytes) -> bytes:
         """Return path and query of a target in absolute form (RFC 9112 section 3.2.2)."""
         try:
             parsed = httptools.parse_url(url)
         except httptools.HttpParserInvalidURLError:
-            self._reject(why.BAD_TARGET)
+            self._reject(rejections.BAD_TARGET)
         scheme, _, rest = url.lower().partition(b"://")
         authority = _PATH_OR_QUERY.split(rest, maxsplit=1)[0]
         host = next((value.lower() for name, value in self.headers if name == b"host"), authority)
         if b"#" in url or scheme not in (b"http", b"https") or not _is_host(authority) or authority != host:
-            self._reject(why.BAD_TARGET)
+            self._reject(rejections.BAD_TARGET)
         path = parsed.path or b"/"
         return path if parsed.query is None else path + b"?" + parsed.query
 
@@ -493,17 +493,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _malformed(self, error: httptools.HttpParserError, data: bytes | memoryview) -> Rejection:
         if self._phase == _HEAD and not self.headers and _VERSION.search(bytes(data[:_SLICE])):
-            return why.BAD_VERSION
+            return rejections.BAD_VERSION
         if isinstance(error, httptools.HttpParserInvalidURLError):
-            return why.BAD_TARGET
-        return why.MALFORMED
+            return rejections.BAD_TARGET
+        return rejections.MALFORMED
 
     def _fail(self, rejection: Rejection) -> None:
         """Read nothing more; the response comes after those of the requests before."""
         self._table.count(rejection)
         in_body = self._phase == _BODY
         self._phase = _CLOSING
-        self._linger = _LAST_BYTES
+        self._linger = _MAX_DISCARDED_BYTES
         self._table.head_ended(self)
         self._table.bodies.discard(self)
         self.headers = _DISCARDED
@@ -558,7 +558,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Read no more than so much after the response."""
         self._linger -= size
         if self._linger < 0 and not self.transport.is_closing():
-            self._table.count(why.BODY_AFTER_RESPONSE)
+            self._table.count(rejections.BODY_AFTER_RESPONSE)
             self.drop()
 
     # Clients that do not go on
@@ -632,6 +632,6 @@ def _is_host(value: bytes) -> bool:
 
 async def _too_many(_scope: Any, _receive: Any, send: Any) -> None:
     """Respond in place of the application, on a connection that belongs to a proxy and other clients."""
-    rejection = why.ADDRESS_LIMIT
+    rejection = rejections.ADDRESS_LIMIT
     await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.headers})
     await send({"type": "http.response.body", "body": rejection.body, "more_body": False})

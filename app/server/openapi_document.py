@@ -1,4 +1,4 @@
-"""The OpenAPI document of the gateway: what FastAPI knows, the call operation, scopes and links."""
+"""The OpenAPI document of the gateway: FastAPI's document with the call operation, scopes and links added."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -19,12 +19,13 @@ DESCRIPTION = (
 )
 _BODY = "$response.body#/"
 
-# From an operation and status to those that can follow; values are runtime expressions (OpenAPI 3.1).
+# From an operation and status to the operations that can follow; values are runtime expressions (OpenAPI
+# 3.1).
 LINKS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
 
 
 def link(source: tuple[str, str], target: str, **parameters: str) -> None:
-    """Declares that `target` can be called with what `source` answered."""
+    """Declare that the operation `target` can be called with `parameters` from the response of `source`."""
     LINKS.setdefault(source, {})[target] = {"operationId": target, "parameters": parameters}
 
 
@@ -38,7 +39,7 @@ for _target in ("getKey", "revokeKey"):
 
 
 def install(app: FastAPI) -> None:
-    """Makes `app.openapi()` give the whole document; it is built once."""
+    """Make `app.openapi()` return the whole document, which is built once."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -49,7 +50,7 @@ def install(app: FastAPI) -> None:
 
 
 def build(app: FastAPI) -> dict[str, Any]:
-    """The document, the same for the same routes."""
+    """Return the OpenAPI document; it is deterministic for given routes."""
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
     )
@@ -62,8 +63,8 @@ def build(app: FastAPI) -> dict[str, Any]:
     schemas["Problem"] = problem
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    _scopes(app, document)
-    _absent_not_null(document)
+    _add_scopes(app, document)
+    _drop_null_from_parameters(document)
     operations = dict(_operations(document))
     for (source, status), links in LINKS.items():
         if source in operations and status in operations[source]["responses"]:
@@ -90,8 +91,8 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                 yield operation["operationId"], operation
 
 
-def _absent_not_null(document: dict[str, Any]) -> None:
-    """An optional parameter may be left out; no text that can be sent for one is a null."""
+def _drop_null_from_parameters(document: dict[str, Any]) -> None:
+    """Remove `null` from the schemas of parameters: an optional one is omitted, and no text is null."""
     for _, operation in _operations(document):
         for parameter in operation.get("parameters", ()):
             kinds = parameter["schema"].get("anyOf", [])
@@ -101,8 +102,8 @@ def _absent_not_null(document: dict[str, Any]) -> None:
                 parameter["schema"] |= present[0]
 
 
-def _scopes(app: FastAPI, document: dict[str, Any]) -> None:
-    """Writes the scope that each route demands beside it, for readers and for the authorisation tests."""
+def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
+    """Add the scope that each route requires, as `x-required-scopes`: for readers and authorisation tests."""
     operations = dict(_operations(document))
     for route in every_route(app.routes):
         operation = operations.get(getattr(route, "operation_id", None) or "")

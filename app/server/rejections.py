@@ -1,6 +1,6 @@
-"""What the HTTP server writes by itself, before any request reaches the application: RFC 9457 problems.
+"""Rejections by the HTTP server itself, before a request reaches the application: RFC 9457 problems.
 
-`reason` is the value of the metric's label; there are no others.
+`reason` is the label value of the metric of rejections; there are no others.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ _MEDIA_TYPE: Final = b"application/problem+json"
 
 
 class Rejection(NamedTuple):
-    """Why a request or a connection is rejected, and the response; without a body, nothing is written."""
+    """Why a request or connection is rejected, and the response; without a body, no response is sent."""
 
     reason: str
     status: int
@@ -22,7 +22,7 @@ class Rejection(NamedTuple):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The response's headers, without those that concern the connection."""
+        """The headers of the response, except those of the connection."""
         found = [(b"content-type", _MEDIA_TYPE), (b"content-length", b"%d" % len(self.body))]
         if self.retry_after is not None:
             found.append((b"retry-after", b"%d" % self.retry_after))
@@ -41,7 +41,7 @@ def _bad_request(reason: str, detail: str) -> Rejection:
 
 
 MALFORMED: Final = _bad_request("malformed", "The request is not HTTP/1.1 (RFC 9112).")
-BAD_HOST: Final = _bad_request("host", "Send the Host header once, with a host and perhaps a port.")
+BAD_HOST: Final = _bad_request("host", "Send the Host header once, with a host and an optional port.")
 BAD_TARGET: Final = _bad_request(
     "target", "The request target must be a path, or an http URL of the host that the Host header names."
 )
@@ -49,14 +49,14 @@ FRAMING_TOO_LARGE: Final = _bad_request(
     "framing", "The chunk sizes, chunk extensions and trailers of the body are too large."
 )
 URI_TOO_LONG: Final = _rejection(
-    "uri", 414, "uri-too-long", "The URL is too long", "The request target is longer than is read here."
+    "uri", 414, "uri-too-long", "The URL is too long", "The request target is longer than the server accepts."
 )
 HEAD_TOO_LARGE: Final = _rejection(
     "head",
     431,
     "request-header-fields-too-large",
     "The request head is too large",
-    "The request line and the header fields are larger, or more, than are read here.",
+    "The request line and the header fields are larger, or more, than the server accepts.",
 )
 HEAD_TIMEOUT: Final = _rejection(
     "head_timeout",
@@ -102,7 +102,7 @@ ADDRESS_LIMIT: Final = _rejection(
     429,
     "too-many-requests",
     "Too many requests",
-    "There are too many connections or requests of this client address.",
+    "There are too many connections or requests from this client address.",
     retry_after=1,
 )
 CONNECTION_LIMIT: Final = _rejection(
@@ -113,7 +113,7 @@ CONNECTION_LIMIT: Final = _rejection(
     "There are too many connections.",
     retry_after=1,
 )
-# These write nothing: there is no request to respond to, or nobody who takes the response.
+# These have no response: there is no request, or the client does not read.
 SILENT: Final = Rejection("silent", 0, b"")
 EVICTED: Final = Rejection("evicted", 0, b"")
 BODY_AFTER_RESPONSE: Final = Rejection("body_after_response", 0, b"")

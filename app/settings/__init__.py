@@ -1,6 +1,6 @@
-"""All settings of the gateway: environment variables or a `.env` file, read once, frozen.
+"""All settings of the gateway: environment variables or a `.env` file, read once, immutable.
 
-The names are the upper-case field names (`DATABASE_URL`). Outside the embedded mode the gateway refuses to
+Their names are the field names in upper case (`DATABASE_URL`). Except in embedded mode, the gateway does not
 start without a sealing key of 32 random bytes; there are no default secrets.
 """
 
@@ -19,7 +19,7 @@ from app.settings.words import Words
 
 
 class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSettings):
-    """Times are in seconds, sizes in bytes. `.env.example` is generated from these descriptions."""
+    """All settings. Times are in seconds, sizes in bytes. `.env.example` has these descriptions too."""
 
     model_config = SettingsConfigDict(
         env_file=".env", frozen=True, extra="ignore", hide_input_in_errors=True, env_ignore_empty=True
@@ -28,17 +28,17 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
     # Servers
     database_url: SecretStr | None = Field(
         None,
-        description="PostgreSQL 15 or later; several hosts allowed. Unset: the embedded pair is started.",
+        description="PostgreSQL 15 or later; several hosts allowed. Unset: embedded servers are started.",
     )
     database_listen_url: SecretStr | None = Field(
         None, description="A direct DSN for LISTEN/NOTIFY, where DATABASE_URL goes through PgBouncer."
     )
     database_pool_size: int = Field(10, ge=1, le=200, description="Connections to PostgreSQL per worker.")
     redis_url: SecretStr | None = Field(None, description="Redis 7 or Valkey 8 and later.")
-    redis_timeout: float = Field(0.1, gt=0, le=5, description="Longest wait for one Redis command.")
+    redis_timeout: float = Field(0.1, gt=0, le=5, description="Timeout of a Redis command.")
     data_dir: Path = Field(Path(".data"), description="Folder of the embedded servers and their sealing key.")
     embedded: bool = Field(
-        default=False, description="Set by `serve` when it started the embedded pair itself."
+        default=False, description="Set by `serve` when it has started the embedded servers."
     )
 
     # Web
@@ -46,16 +46,16 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
     workers: int = Field(1, ge=1, le=64, description="Worker processes.")
     public_base_url: str | None = Field(
-        None, description="How clients reach the gateway, e.g. https://tools.example.com; goes into manuals."
+        None, description="The gateway's public URL, e.g. https://tools.example.com; used in manuals."
     )
     root_path: str = Field("", description="Path prefix that a proxy strips before it passes requests on.")
     forwarded_allow_ips: str = Field(
-        "127.0.0.1", description="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
+        "127.0.0.1", description="Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted."
     )
-    allowed_hosts: Words = Field(("*",), description="Host headers that are answered.")
+    allowed_hosts: Words = Field(("*",), description="Accepted values of the Host header.")
     cors_origins: Words = Field((), description="Origins of web pages that may call the gateway.")
-    docs_open: bool = Field(default=True, description="/docs and /openapi.json need no key.")
-    max_request_bytes: int = Field(8 << 20, ge=1024, description="Largest request body, but for documents.")
+    docs_open: bool = Field(default=True, description="Whether /docs and /openapi.json need no key.")
+    max_request_bytes: int = Field(8 << 20, ge=1024, description="Largest request body, except documents.")
     max_document_bytes: int = Field(64 << 20, ge=1024, description="Largest OpenAPI document or manual.")
 
     # Secrets
@@ -63,16 +63,14 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
         None, description="Key ring `id:base64,...` of 32 random bytes each; the first seals, all open."
     )
     sealing_keys_file: Path | None = Field(None, description="The same in a file, e.g. a mounted secret.")
-    key_cache_seconds: float = Field(
-        60, ge=0, le=900, description="How long a verified API key is remembered."
-    )
+    key_cache_seconds: float = Field(60, ge=0, le=900, description="How long a verified API key is cached.")
     auth_stale_seconds: float = Field(
-        900, ge=0, le=86400, description="How long a remembered key works while PostgreSQL is away."
+        900, ge=0, le=86400, description="How long a cached key is accepted while PostgreSQL is unavailable."
     )
     key_failure_rate_limit: str | None = Field(
         "300/60:100",
-        description="API keys that are not valid which one client address (IPv6: a /64) may send, per worker:"
-        " REQUESTS/SECONDS or REQUESTS/SECONDS:BURST; `off`: any number. Valid keys never count.",
+        description="Invalid API keys that one client address (IPv6: a /64) may send, per worker:"
+        " REQUESTS/SECONDS or REQUESTS/SECONDS:BURST; `off`: no limit. Valid keys never count.",
     )
 
     # Registry
@@ -82,15 +80,15 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
     variable_env_names: Words = Field(
         (), description="Environment variables that `${NAME}` in a provider may read."
     )
-    conversion_seconds: float = Field(120, gt=0, description="Longest conversion of one document.")
-    conversion_memory_bytes: int = Field(4 << 30, ge=256 << 20, description="Memory of one conversion.")
-    conversion_processes: int = Field(2, ge=1, le=16, description="Conversions at a time per worker.")
+    conversion_seconds: float = Field(120, gt=0, description="Timeout of the conversion of a document.")
+    conversion_memory_bytes: int = Field(4 << 30, ge=256 << 20, description="Memory limit of one conversion.")
+    conversion_processes: int = Field(2, ge=1, le=16, description="Concurrent conversions per worker.")
 
     # Discovery
     manual_version: Literal["1", "0"] = Field(
         "1", description="UTCP generation that /utcp serves by default."
     )
-    utcp_anonymous: bool = Field(default=False, description="/utcp may be read without a key.")
+    utcp_anonymous: bool = Field(default=False, description="Whether /utcp may be read without a key.")
 
     @field_validator("public_base_url", "otel_exporter_otlp_endpoint", "otel_exporter_otlp_traces_endpoint")
     @classmethod
@@ -120,16 +118,16 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
         return self
 
     def usual_rate(self) -> RateLimit | None:
-        """The rate limit of keys that have none of their own."""
+        """Return the rate limit of API keys without one of their own; None for no limit."""
         return None if self.key_rate_limit is None else RateLimit.parse(self.key_rate_limit, own=False)
 
     def failure_rate(self) -> RateLimit | None:
-        """How many API keys that are not valid one client address may send; None: any number."""
+        """Return the rate limit of invalid API keys from one client address; None for no limit."""
         return None if self.key_failure_rate_limit is None else RateLimit.parse(self.key_failure_rate_limit)
 
     @property
     def base_url(self) -> str:
-        """The public address without a trailing slash, `root_path` included."""
+        """The public URL without a trailing slash, including `root_path`."""
         if self.public_base_url:
             return self.public_base_url
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
@@ -137,20 +135,24 @@ class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSetting
 
     @property
     def grace_seconds(self) -> float:
-        """Ctrl-C of a developer is quick; a balancer needs a moment to see that we are not ready."""
+        """Seconds for which the gateway still accepts requests after SIGTERM, while it reports not to be
+        ready.
+
+        By default 2, so that a load balancer notices; 0 in embedded mode, so that Ctrl-C is quick.
+        """
         if self.shutdown_grace_seconds is not None:
             return self.shutdown_grace_seconds
         return 0.0 if self.embedded or self.database_url is None else 2.0
 
     def key_ring(self) -> str:
-        """The text of the key ring; `ValueError` when there is none, because no key is ever made up."""
+        """Return the text of the key ring; raise ValueError when none is set."""
         if self.sealing_keys is not None:
             return self.sealing_keys.get_secret_value()
         if self.sealing_keys_file is not None:
             try:
                 return self.sealing_keys_file.read_text().strip()
             except (OSError, UnicodeDecodeError):
-                # Of a file that is no text, the error would quote a byte.
+                # The original error would quote a byte of a file that is not text.
                 msg = f"SEALING_KEYS_FILE cannot be read: {self.sealing_keys_file}."
                 raise ValueError(msg) from None
         msg = "Set SEALING_KEYS or SEALING_KEYS_FILE: `utcp-gateway bootstrap --new-sealing-key` prints one."

@@ -1,11 +1,11 @@
-"""Settings of the HTTP server: what a client may send, for how long, over how many connections."""
+"""Settings of the HTTP server: sizes, timeouts and numbers of requests and connections of clients."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
 
 class EdgeSettings(BaseSettings):
-    """Times are in seconds, sizes in bytes; numbers are per worker."""
+    """Settings of the HTTP server. Times are in seconds, sizes in bytes; numbers are per worker."""
 
     # Connections of clients
     max_head_bytes: int = Field(
@@ -14,12 +14,12 @@ class EdgeSettings(BaseSettings):
         le=64 << 10,
         description="Line and headers of one request (414, 431), and its chunk framing with trailers (400).",
     )
-    max_header_fields: int = Field(128, ge=16, le=1000, description="Header fields of one request.")
+    max_header_fields: int = Field(128, ge=16, le=1000, description="Number of header fields of a request.")
     head_timeout: float = Field(
         10, gt=0, le=300, description="Time for a request's head, from its first byte to its last (408)."
     )
     keep_alive_timeout: float = Field(
-        75, gt=0, le=3600, description="How long a connection without a request stays open."
+        75, gt=0, le=3600, description="How long a connection without a request is held open."
     )
     max_connections: int = Field(
         4096, ge=16, le=1_000_000, description="Connections per worker; at most half of its file descriptors."
@@ -28,11 +28,11 @@ class EdgeSettings(BaseSettings):
         1024,
         ge=1,
         le=1_000_000,
-        description="Connections per worker of one client address (IPv6: /64), and requests under way of one"
-        " address that a proxy of FORWARDED_ALLOW_IPS forwards for (429).",
+        description="Connections per worker from one client address (IPv6: /64), and concurrent requests"
+        " of one address for which a proxy of FORWARDED_ALLOW_IPS forwards (429).",
     )
     max_pipelined_requests: int = Field(
-        16, ge=1, le=1000, description="Requests of one connection that may wait for the response of another."
+        16, ge=1, le=1000, description="Requests of a connection that may wait for the response to another."
     )
     max_argument_values: int = Field(
         400_000,

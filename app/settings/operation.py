@@ -1,4 +1,4 @@
-"""Settings of records, of the stop, of logs and of traces."""
+"""Settings of the change feed, call records, shutdown, logs and traces."""
 
 from typing import Literal
 from urllib.parse import unquote
@@ -17,57 +17,67 @@ Sampler = Literal[
 
 
 class OperationSettings(BaseSettings):
-    """Times are in seconds, sizes in bytes."""
+    """Settings for operators. Times are in seconds, sizes in bytes."""
 
     # Operation
-    feed_poll_seconds: float = Field(3, gt=0, le=60, description="How often changes are polled for.")
-    call_retention_days: int = Field(30, ge=1, description="How long call records are kept.")
-    audit_flush_seconds: float = Field(0.5, gt=0, le=60, description="How often call records are written.")
+    feed_poll_seconds: float = Field(3, gt=0, le=60, description="Interval at which changes are polled.")
+    call_retention_days: int = Field(30, ge=1, description="How long call records are retained.")
+    audit_flush_seconds: float = Field(
+        0.5, gt=0, le=60, description="Interval at which call records are stored."
+    )
     audit_mode: Literal["fast", "strict"] = Field(
         "fast",
-        description="When a call is on record: soon after it (fast), or, with effects, in PostgreSQL before"
-        " it is made (strict).",
+        description="When a call is recorded in PostgreSQL: soon after it (fast), or, if it has effects,"
+        " before it is made (strict).",
     )
     audit_wait_seconds: float = Field(
-        1, gt=0, le=30, description="Longest wait for a record before a call with effects is refused."
+        1,
+        gt=0,
+        le=30,
+        description="Longest wait for the record of a call with effects, before it is rejected.",
     )
     audit_bodies: Literal["off", "errors", "all"] = Field(
-        "off", description="Of which calls arguments and answers are kept, sealed, with the record."
+        "off", description="Calls whose arguments and responses are stored, sealed, with the record."
     )
     audit_body_bytes: int = Field(
-        16 << 10, ge=256, le=1 << 20, description="Most of the arguments, and of an answer, that is kept."
+        16 << 10, ge=256, le=1 << 20, description="Bytes that are stored of arguments, and of a response."
     )
     shutdown_grace_seconds: float | None = Field(
         None,
         ge=0,
         le=60,
-        description="After SIGTERM: not ready, but still accepting. Unset: 2, embedded 0.",
+        description="Time after SIGTERM for which requests are still accepted, while /health/ready says 503."
+        " Unset: 2, embedded 0.",
     )
     shutdown_seconds: float = Field(
-        30, gt=0, le=600, description="After that: longest wait for calls under way."
+        30, gt=0, le=600, description="Longest wait for the calls in progress after that."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
-    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Lowest level that is logged."
+    )
+    log_format: Literal["console", "json"] = Field("console", description="Format of log lines.")
 
     # Traces; further OTEL_* variables are read by OpenTelemetry itself (docs/operations.md)
     otel_exporter_otlp_endpoint: str | None = Field(
         None, description="Base URL of an OpenTelemetry collector (OTLP over HTTP). Unset: no traces."
     )
     otel_exporter_otlp_traces_endpoint: str | None = Field(
-        None, description="The whole URL for traces, where it is not the base URL and /v1/traces."
+        None, description="The complete URL for traces, where it is not the base URL with /v1/traces."
     )
     otel_exporter_otlp_protocol: Literal["http/protobuf"] = Field(
-        "http/protobuf", description="The one protocol that traces are sent with."
+        "http/protobuf", description="The only supported protocol for traces."
     )
     otel_exporter_otlp_headers: SecretStr | None = Field(
-        None, description="Headers for the collector, `name=value,...`, e.g. its key."
+        None, description="Headers for the collector, `name=value,...`, e.g. with its API key."
     )
     otel_service_name: str = Field("utcp-gateway", description="The service's name in traces.")
     otel_traces_sampler: Sampler = Field(
-        "parentbased_traceidratio", description="Which calls are traced; the specification's names."
+        "parentbased_traceidratio", description="Sampler of traces, by the names of the specification."
     )
-    otel_traces_sampler_arg: float = Field(1.0, ge=0, le=1, description="The share of calls of a ratio.")
-    otel_sdk_disabled: bool = Field(default=False, description="No traces, whatever else is set.")
+    otel_traces_sampler_arg: float = Field(
+        1.0, ge=0, le=1, description="Share of calls for the ratio samplers."
+    )
+    otel_sdk_disabled: bool = Field(default=False, description="Disables traces, whatever else is set.")
 
     @field_validator("audit_mode", mode="before")
     @classmethod
@@ -82,7 +92,7 @@ class OperationSettings(BaseSettings):
         return value
 
     def otlp_headers(self) -> dict[str, str]:
-        """The headers for the collector; names and values are percent-decoded, as OpenTelemetry says."""
+        """Return the headers for the collector, percent-decoded as OpenTelemetry specifies."""
         if self.otel_exporter_otlp_headers is None:
             return {}
         pairs = (

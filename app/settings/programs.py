@@ -1,4 +1,4 @@
-"""Settings of programs that the gateway starts: of protocol cli, and MCP servers of transport stdio."""
+"""Settings of programs that the gateway starts: for protocol cli, and MCP servers with transport stdio."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from app.settings.words import Words
 
 
 class ProgramSettings(BaseSettings):
-    """Which programs may run, with what, and how much each may take. Times are in seconds, sizes in bytes."""
+    """Which programs may run, their environment and their limits. Times are in seconds, sizes in bytes."""
 
     # Programs and MCP servers
     programs: Words = Field(
@@ -18,38 +18,38 @@ class ProgramSettings(BaseSettings):
         " transport stdio, may run; unset: none.",
     )
     program_folders: Words = Field(
-        (), description="Folders that these programs may work in (working_dir, cwd), with all below them."
+        (), description="Folders in which, and below which, these programs may run (working_dir, cwd)."
     )
     program_env_names: Words = Field(
         (),
-        description="Environment variables of the gateway that these programs may inherit. One by"
-        " which programs choose code, configuration, where they connect or whom they trust (PATH, HOME,"
-        " GIT_*, npm_config_*, *_PROXY) may be given to them only if it stands here.",
+        description="Environment variables of the gateway that these programs may inherit. Variables that"
+        " determine which code or configuration programs use, where they connect or whom they trust"
+        " (PATH, HOME, GIT_*, npm_config_*, *_PROXY) may be set for them only if they are listed here.",
     )
     program_user: str | None = Field(
         None,
-        description="Name or number of the user that these programs run under where the gateway is root."
-        " Unset: root, for whom the kernel does not count processes.",
+        description="Name or number of the user as which these programs run where the gateway runs as root."
+        " Unset: root, whose processes the kernel does not limit.",
     )
     program_concurrency: int = Field(
-        16, ge=1, le=1000, description="Programs of protocol cli that run at once, per worker."
+        16, ge=1, le=1000, description="Concurrent programs of protocol cli, per worker."
     )
     program_cpu_seconds: int = Field(
-        60, ge=1, le=86400, description="CPU time of one such program; MCP servers have no such limit."
+        60, ge=1, le=86400, description="CPU time of such a program; MCP servers have no such limit."
     )
     program_memory_bytes: int = Field(
-        4 << 30, ge=16 << 20, description="Address space of one program; Node.js takes 1 GiB to start."
+        4 << 30, ge=16 << 20, description="Address space of a program; Node.js needs 1 GiB to start."
     )
-    program_file_bytes: int = Field(64 << 20, ge=0, description="Largest file that one program may write.")
+    program_file_bytes: int = Field(64 << 20, ge=0, description="Largest file that a program may write.")
     program_processes: int = Field(
-        64, ge=1, le=10_000, description="Processes and threads that one program may start."
+        64, ge=1, le=10_000, description="Processes and threads that a program may start."
     )
-    program_open_files: int = Field(256, ge=16, le=65_536, description="Files that one program may open.")
+    program_open_files: int = Field(256, ge=16, le=65_536, description="Files that a program may have open.")
     mcp_sessions: int = Field(
-        64, ge=1, le=10_000, description="Sessions with MCP servers that are kept open, per worker."
+        64, ge=1, le=10_000, description="Sessions with MCP servers that are held open, per worker."
     )
     mcp_idle_seconds: float = Field(
-        300, gt=0, le=86400, description="How long a session that nobody uses is kept open."
+        300, gt=0, le=86400, description="How long an unused session is held open."
     )
 
     @field_validator("programs", "program_folders")

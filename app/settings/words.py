@@ -1,4 +1,4 @@
-"""Types of settings."""
+"""The type of settings that are lists."""
 
 from typing import Annotated
 
@@ -11,4 +11,4 @@ def _split(value: object) -> object:
 
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-"""A list given as words separated by commas or white space."""
+"""A list of words, separated by commas or white space."""

@@ -1,4 +1,4 @@
-"""What the operator sees: structured logs without secrets, and Prometheus figures."""
+"""Structured logs without secrets, Prometheus metrics, and traces."""
 
 from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics

@@ -1,4 +1,4 @@
-"""Which call is being worked on: for log lines, and for what is measured far below the call."""
+"""The call that the current task works for: for log lines, and for spans that start deep below the call."""
 
 from contextvars import ContextVar
 from typing import TYPE_CHECKING

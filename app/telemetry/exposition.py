@@ -1,4 +1,4 @@
-"""Samples -> Prometheus' text format, by prometheus-client."""
+"""Rendering of samples in Prometheus' text format, by prometheus-client."""
 
 from collections.abc import Iterable
 from itertools import accumulate
@@ -15,17 +15,17 @@ MEDIA_TYPE = CONTENT_TYPE_LATEST
 
 
 def expose(samples: Iterable[Sample]) -> bytes:
-    """The text of all families, those without samples with their name, kind and help only."""
-    return generate_latest(_Collected(samples))
+    """Return the text format of all families; those without samples have only their name, kind and help."""
+    return generate_latest(_SampleCollector(samples))
 
 
-class _Collected(Collector):
+class _SampleCollector(Collector):
     def __init__(self, samples: Iterable[Sample]) -> None:
         self._samples = samples
 
     def collect(self) -> Iterable[Metric]:
-        """See Collector."""
-        shown = {known.name: _shown(known) for known in families()}
+        """Return the metrics; see prometheus_client.registry.Collector."""
+        shown = {known.name: _metric_family(known) for known in families()}
         for known, labels, value in self._samples:
             metric = shown[known.name]
             if isinstance(metric, HistogramMetricFamily) and isinstance(value, list):
@@ -35,7 +35,7 @@ class _Collected(Collector):
         return shown.values()
 
 
-def _shown(known: Family) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
+def _metric_family(known: Family) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
     kinds = {
         "counter": CounterMetricFamily,
         "gauge": GaugeMetricFamily,

@@ -1,6 +1,6 @@
 """Logs: one structured line per event on standard error, without secrets.
 
-Our own events (structlog) take the short way, the records of libraries (`logging`) join it in a handler; both
+The gateway's own events come from structlog, the records of libraries from `logging` through a handler; both
 pass the same redaction. Tracebacks show no local variables.
 """
 
@@ -17,68 +17,71 @@ from structlog.types import EventDict, ExcInfo, Processor
 
 from app.errors import AnswerCut
 from app.telemetry.context import CALL_ID, TRACE
-from app.telemetry.redaction import Masks, Text, redact_field, scrub
+from app.telemetry.redaction import Masks, TextFilter, redact_field, scrub
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
 
-# uvicorn's lines of start and stop are wanted, its access lines hold query strings.
-_SILENT = ("uvicorn.access",)
-_QUIET = ("asyncio", "sqlalchemy", "alembic", "httpx2", "httpcore2", "authlib")
-# A line-oriented reader must not be given two lines where one was logged.
+# uvicorn's access lines contain query strings; its start and stop lines are logged.
+_DISABLED_LOGGERS = ("uvicorn.access",)
+_WARNING_LOGGERS = ("asyncio", "sqlalchemy", "alembic", "httpx2", "httpcore2", "authlib")
+# Control characters are escaped, so that one event is one line.
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x0A, 0x09)
 }
 
-_OURS = frozenset({"exc_info", "level", "timestamp"})
-# JSON leaves these as they are, and some readers end a line at them.
-_ENDS_OF_LINES = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_UNREDACTED_FIELDS = frozenset({"exc_info", "level", "timestamp"})
+# JSON does not escape these, and some readers end a line at them.
+_LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
-# Those of structlog, which the handler of `logging` takes too.
+# The processors of structlog, which the handler of `logging` uses too.
 _PROCESSORS: list[Processor] = []
 
 
 def configure_logging(level: Level, log_format: Format, masker: Masks | None = None) -> None:
-    """Sets up structlog and `logging`. `masker` strikes out live secret values; it may come later, again."""
+    """Configure structlog and `logging`; a later call replaces the configuration.
+
+    `masker` masks the secret values of this process; it does not exist yet at the first call.
+    """
     number = logging.getLevelNamesMapping()[level.upper()]
-    struck = _struck(masker)
+    mask = _text_filter(masker)
     _PROCESSORS[:] = [
         structlog.contextvars.merge_contextvars,
-        _which_call,
+        _add_call_ids,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        *(_json_renderers(struck) if log_format == "json" else _console_renderers(struck)),
-        _Scrubbed(struck),
+        *(_json_renderers(mask) if log_format == "json" else _console_renderers(mask)),
+        _RedactLine(mask),
     ]
     structlog.configure(
         processors=_PROCESSORS,
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=_Stderr,
-        # A logger that was used keeps its level otherwise, whatever is configured later.
+        # Otherwise a logger that was used before ignores a later configuration.
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
-    root.handlers[:] = [_Foreign()]
+    root.handlers[:] = [_LibraryHandler()]
     root.setLevel(number)
-    for name in _SILENT:
+    for name in _DISABLED_LOGGERS:
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = False
-    for name in _QUIET:
+    for name in _WARNING_LOGGERS:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
         logging.getLogger(name).setLevel(logging.NOTSET)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("uvicorn.error").addFilter(_is_not_logged_already)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """An answer that is cut on purpose was logged where that was decided; the traceback adds nothing."""
+def _is_not_logged_already(record: logging.LogRecord) -> bool:
+    """Return False for a truncated response: its cause is logged already, and the traceback adds nothing."""
     return not (record.exc_info and isinstance(record.exc_info[1], AnswerCut))
 
 
 class _Stderr:
-    """Writes finished lines to the standard error of this very moment (tests and daemons exchange it)."""
+    """Writes finished lines to the current `sys.stderr` (tests and daemons replace it)."""
 
     def __init__(self, *_names: Any) -> None:
         pass
@@ -89,11 +92,11 @@ class _Stderr:
     log = debug = info = warn = warning = error = err = critical = fatal = failure = exception = msg
 
 
-class _Foreign(logging.Handler):
-    """Takes the records of libraries through our processors."""
+class _LibraryHandler(logging.Handler):
+    """Passes the records of libraries through the processors of structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one record; like every handler it reports its own failure instead of raising it."""
+        """Write one record; report a failure of its own instead of raising it, as every handler does."""
         try:
             event: EventDict = {"event": record.getMessage(), "logger": record.name}
             if record.exc_info:
@@ -106,28 +109,28 @@ class _Foreign(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is logging's)
-        """The default prints the record's arguments, which may hold secrets."""
+        """Report that a record could not be written, without its arguments, which may contain secrets."""
         sys.stderr.write(f"a log record of {record.name} could not be written\n")
 
 
-def _struck(masker: Masks | None) -> Text:
-    """Strikes live values, and then shapes, which might cut a value in two, out of a text."""
+def _text_filter(masker: Masks | None) -> TextFilter:
+    """Return what masks a text: known values first, since redaction by shape might split a value."""
     return scrub if masker is None else lambda text: scrub(masker.mask(text))
 
 
-class _Scrubbed:
-    """The last step: the same in the finished line."""
+class _RedactLine:
+    """The last processor: masks the finished line and escapes its line separators."""
 
-    def __init__(self, struck: Text) -> None:
-        self._struck = struck
+    def __init__(self, mask: TextFilter) -> None:
+        self._text_filter = mask
 
     def __call__(self, _logger: Any, _method: str, line: Any) -> str:
-        text = self._struck(str(line)).translate(_ENDS_OF_LINES)
+        text = self._text_filter(str(line)).translate(_LINE_SEPARATORS)
         return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _which_call(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Names the call that is being worked on, and its trace, unless the line does so itself."""
+def _add_call_ids(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Add the ids of the current call and its trace, unless the event has them."""
     call_id = CALL_ID.get()
     if call_id:
         event.setdefault("call_id", call_id)
@@ -138,38 +141,40 @@ def _which_call(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return event
 
 
-class _Redacted:
-    """The first step, before anything is escaped: by type and name, and shapes and live values in strings."""
+class _RedactFields:
+    """Redacts fields before anything is escaped: by type and name, and by shape and value within strings."""
 
-    def __init__(self, struck: Text) -> None:
-        self._struck = struck
+    def __init__(self, mask: TextFilter) -> None:
+        self._text_filter = mask
 
     def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
-        struck = self._struck
+        mask = self._text_filter
         return {
-            name: value if name in _OURS else redact_field(name, value, text=struck)
+            name: value if name in _UNREDACTED_FIELDS else redact_field(name, value, text=mask)
             for name, value in event.items()
         }
 
 
-def _json_renderers(struck: Text) -> list[Processor]:
-    return [structlog.processors.format_exc_info, _Redacted(struck), _as_json]
+def _json_renderers(mask: TextFilter) -> list[Processor]:
+    return [structlog.processors.format_exc_info, _RedactFields(mask), _as_json]
 
 
 def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
     try:
         return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        # A lone surrogate or a number beyond 64 bits: shown by its repr.
+        # A lone surrogate or an integer beyond 64 bits: written as its repr.
         return orjson.dumps({name: ascii(value) for name, value in event.items()}).decode()
 
 
-def _console_renderers(struck: Text) -> list[Processor]:
+def _console_renderers(mask: TextFilter) -> list[Processor]:
     return [
-        _Redacted(struck),
+        _RedactFields(mask),
         _one_line,
         # structlog's default prints local variables as soon as rich is installed.
-        ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_Traceback(struck), pad_event_to=0),
+        ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=_IndentedTraceback(mask), pad_event_to=0
+        ),
     ]
 
 
@@ -177,14 +182,14 @@ def _one_line(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {**event, "event": str(event.get("event", "")).translate(_CONTROLS).replace("\n", "\\n")}
 
 
-class _Traceback:
-    """Every line set in, so that the text of an error cannot pass for a line of the log."""
+class _IndentedTraceback:
+    """Writes a traceback with every line indented, so that its text cannot imitate a log line."""
 
-    def __init__(self, struck: Text) -> None:
-        self._struck = struck
+    def __init__(self, mask: TextFilter) -> None:
+        self._text_filter = mask
 
     def __call__(self, out: Any, exc_info: ExcInfo) -> None:
         plain = StringIO()
         plain_traceback(plain, exc_info)
-        lines = self._struck(plain.getvalue()).split("\n")
+        lines = self._text_filter(plain.getvalue()).split("\n")
         out.write("\n".join(f"  | {line.translate(_CONTROLS)}" if line else line for line in lines))

@@ -1,12 +1,12 @@
-"""Prometheus figures: rate, errors and duration of requests and calls, and what the rooms tell of themselves.
+"""Prometheus metrics: rate, errors and duration of requests and calls, and the counters of the packages.
 
 Label values are route templates, methods, statuses, provider names and slugs of errors; nothing else that a
-caller chooses becomes a label, and the number of providers that get series of their own is bounded.
+client chooses becomes a label, and the number of providers with series of their own is bounded.
 
-What every call must do is count in plain lists: 0.4 us for an observation with its bucket, where one of
-prometheus-client takes 1 to 2. Everything else is counted by the rooms as plain attributes, and read when
-somebody asks (`source`). With several workers the environment variable PROMETHEUS_MULTIPROC_DIR names an
-empty folder, where each publishes its figures (`sharing.py`).
+Observations of calls are counted in plain lists: 0.4 us for one with its bucket, compared to 1 to 2 us with
+prometheus-client. Everything else is counted by the packages as plain attributes, which are read when metrics
+are rendered (`add_source`). With several workers, the environment variable PROMETHEUS_MULTIPROC_DIR names an
+empty folder in which each publishes its metrics (`worker_metrics.py`).
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from pathlib import Path
 
 import structlog
 
-from app.telemetry import families as of
+from app.telemetry import families
 from app.telemetry.exposition import MEDIA_TYPE, expose
 from app.telemetry.families import SECONDS, Number, Sample
 from app.telemetry.process import process_samples
 from app.telemetry.sharing import FOLDER, Folder, Merged, Published
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_MOST_PROVIDERS = 1_000
-_MOST_SERIES = 20_000
+_MAX_PROVIDERS = 1_000
+_MAX_SERIES = 20_000
 _PROCESS_SECONDS = 2.0
 OTHER = "other"
 Source = Callable[[], Iterable[Sample]]
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _Series:
-    """Counts by duration; `observe_*` write into it in place."""
+    """The counts of one series by duration; `observe_*` update it in place."""
 
     __slots__ = ("attempts", "buckets", "seconds", "upstream")
 
@@ -49,26 +49,26 @@ class _Series:
 
 
 class Metrics:
-    """All figures of a worker; use it in the event loop's thread. Two of them share nothing.
+    """All metrics of a worker; not thread-safe. Instances share nothing.
 
-    Between `start` and `aclose` the figures are published every half second, if there is a folder for them.
+    From `start` to `aclose`, `publish` writes them to the shared folder, if there is one.
     """
 
     def __init__(self) -> None:
         self.calls_in_flight = 0
-        self.lag = [0] * (len(of.LAG_SECONDS) + 1)
+        self.lag = [0] * (len(families.LAG_SECONDS) + 1)
         self.lag_seconds = 0.0
         self._requests: dict[tuple[str, str, int], _Series] = {}
         self._calls: dict[tuple[str, str], _Series] = {}
         self._providers: set[str] = set()
-        self._refused = 0
+        self._overflowed = 0
         self._sources: list[Source] = []
         self._folder: Folder | None = None
-        self._process: list[tuple[of.Family, Number]] = []
+        self._process: list[tuple[families.Family, Number]] = []
         self._process_read = 0.0
 
     def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts and times one request; `route` is the template (`/tools/{name}`), never the path."""
+        """Count one request with its duration; `route` is the template (`/tools/{name}`), never the path."""
         series = self._requests.get((route, method, status))
         if series is None:
             series = self._new_request_series(route, method, status)
@@ -78,9 +78,10 @@ class Metrics:
     def observe_call(
         self, provider: str, outcome: str, seconds: float, upstream: float = 0.0, attempts: int = 0
     ) -> None:
-        """Counts and times one call; `provider` is a stored name, `outcome` is `ok` or an error's slug.
+        """Count one call with its duration; `provider` is a stored name, `outcome` is `ok` or an error's
+        slug.
 
-        `upstream` are the seconds of it that the upstream took, in so many attempts.
+        `upstream` is the part of `seconds` for which the upstream was waited for, in so many `attempts`.
         """
         series = self._calls.get((provider, outcome))
         if series is None:
@@ -91,102 +92,102 @@ class Metrics:
         series.attempts += attempts
 
     def observe_lag(self, seconds: float) -> None:
-        """Counts by how much the event loop was late."""
-        self.lag[bisect_left(of.LAG_SECONDS, seconds)] += 1
+        """Count a measured lag of the event loop."""
+        self.lag[bisect_left(families.LAG_SECONDS, seconds)] += 1
         self.lag_seconds += seconds
 
     def label(self, provider: str) -> str:
-        """The provider as the value of a label: itself, or `other` beyond the first thousand."""
+        """Return the label value of a provider: its name, or `other` beyond the first thousand providers."""
         if provider in self._providers:
             return provider
-        if len(self._providers) >= _MOST_PROVIDERS:
-            self._refused += 1
+        if len(self._providers) >= _MAX_PROVIDERS:
+            self._overflowed += 1
             return OTHER
         self._providers.add(provider)
         return provider
 
     def source(self, read: Source) -> None:
-        """Asks `read` for samples whenever figures are wanted; it must be quick, and not wait."""
+        """Add a source, which returns samples whenever metrics are rendered; it must be fast."""
         self._sources.append(read)
 
     def start(self) -> None:
-        """Takes this worker's place in the shared folder, if PROMETHEUS_MULTIPROC_DIR names one."""
+        """Acquire this worker's slot in the shared folder, if PROMETHEUS_MULTIPROC_DIR names one."""
         folder = os.environ.get(FOLDER)
         self._folder = Folder(Path(folder)) if folder else None
         self.publish()
 
     def aclose(self) -> None:
-        """Leaves the folder; what was counted stays counted there."""
+        """Publish the last values and release the slot; counters are retained in the folder."""
         if self._folder is not None:
             self.publish()
             self._folder.close()
             self._folder = None
 
     def publish(self) -> None:
-        """Lets the other workers know the present figures."""
+        """Write the current values to the shared folder, where the other workers read them."""
         if self._folder is not None:
-            self._folder.publish(self._present())
+            self._folder.publish(self._snapshot())
 
     async def render(self, providers: Collection[str] | None = None) -> tuple[bytes, str]:
-        """The text format and its media type. What was shown once never falls, whichever worker is asked.
+        """Return the text format and its media type. Counters never decrease, whichever worker renders them.
 
-        Where `providers` is not None, series with the label `provider` are shown of these only.
+        Where `providers` is not None, series with the label `provider` are included for these only.
         """
-        present = self._present()
+        present = self._snapshot()
         folder = self._folder
         if folder is not None:
-            # Published before it is shown: the next worker that is asked must not know less.
+            # Published before it is rendered: the worker that renders next must not have lower values.
             folder.publish(present)
-        return await asyncio.to_thread(_rendered, present, folder, providers), MEDIA_TYPE
+        return await asyncio.to_thread(_render, present, folder, providers), MEDIA_TYPE
 
     @property
     def worker(self) -> str:
-        """The value of the label `worker` here: a small number that the next worker gets again."""
+        """The label value `worker` of this process: its slot number, which a later worker reuses."""
         return self._folder.slot if self._folder is not None else "0"
 
-    def _present(self) -> Published:
+    def _snapshot(self) -> Published:
         return [(family.name, labels, value) for family, labels, value in self._samples()]
 
     def _samples(self) -> Iterator[Sample]:
-        yield from self._of_requests()
-        yield from self._of_calls()
-        yield of.CALLS_IN_FLIGHT, (), self.calls_in_flight
-        yield of.SERIES_REFUSED, (), self._refused
-        yield of.WORKERS, (), 1
-        yield of.BUILD, (version("utcp-gateway"), platform.python_version()), 1
-        yield of.LOOP_LAG, (), [*self.lag, self.lag_seconds]
-        yield from self._of_process()
+        yield from self._request_samples()
+        yield from self._call_samples()
+        yield families.CALLS_IN_FLIGHT, (), self.calls_in_flight
+        yield families.SERIES_REFUSED, (), self._overflowed
+        yield families.WORKERS, (), 1
+        yield families.BUILD, (version("utcp-gateway"), platform.python_version()), 1
+        yield families.LOOP_LAG, (), [*self.lag, self.lag_seconds]
+        yield from self._process_samples()
         for read in self._sources:
             try:
                 yield from read()
-            except Exception:  # noqa: BLE001 - one room's fault must not hide the figures of the others.
-                _log.exception("a room could not tell its figures")
+            except Exception:  # noqa: BLE001 - an error in one source must not hide the metrics of the others.
+                _log.exception("a source of metrics failed")
 
-    def _of_requests(self) -> Iterator[Sample]:
+    def _request_samples(self) -> Iterator[Sample]:
         times: dict[tuple[str, ...], list[Number]] = {}
         for (route, method, status), series in self._requests.items():
-            yield of.REQUESTS, (route, method, str(status)), sum(series.buckets)
+            yield families.REQUESTS, (route, method, str(status)), sum(series.buckets)
             _add(times, (route, method), series)
         for labels, value in times.items():
-            yield of.REQUEST_SECONDS, labels, value
+            yield families.REQUEST_SECONDS, labels, value
 
-    def _of_calls(self) -> Iterator[Sample]:
+    def _call_samples(self) -> Iterator[Sample]:
         times: dict[tuple[str, ...], list[Number]] = {}
         waited: dict[str, float] = {}
         attempts: dict[str, int] = {}
         for (provider, outcome), series in self._calls.items():
-            yield of.CALLS, (provider, outcome), sum(series.buckets)
+            yield families.CALLS, (provider, outcome), sum(series.buckets)
             _add(times, (provider,), series)
             waited[provider] = waited.get(provider, 0.0) + series.upstream
             attempts[provider] = attempts.get(provider, 0) + series.attempts
         for labels, value in times.items():
-            yield of.CALL_SECONDS, labels, value
+            yield families.CALL_SECONDS, labels, value
         for provider, seconds in waited.items():
-            yield of.UPSTREAM_SECONDS, (provider,), seconds
-            yield of.UPSTREAM_ATTEMPTS, (provider,), attempts[provider]
+            yield families.UPSTREAM_SECONDS, (provider,), seconds
+            yield families.UPSTREAM_ATTEMPTS, (provider,), attempts[provider]
 
-    def _of_process(self) -> Iterator[Sample]:
-        # Counting open files takes a millisecond for thousands of them: done every two seconds at most.
+    def _process_samples(self) -> Iterator[Sample]:
+        # Counting thousands of open files takes a millisecond: done at most every two seconds.
         now = time.monotonic()
         if not self._process or now - self._process_read > _PROCESS_SECONDS:
             self._process, self._process_read = process_samples(), now
@@ -195,30 +196,30 @@ class Metrics:
 
     def _new_request_series(self, route: str, method: str, status: int) -> _Series:
         if method not in _METHODS:
-            # There is no end of them.
+            # Methods are chosen by clients, and unbounded.
             return self._requests.setdefault((route, OTHER, status), _Series())
-        if len(self._requests) >= _MOST_SERIES:
-            self._refused += 1
+        if len(self._requests) >= _MAX_SERIES:
+            self._overflowed += 1
             return self._requests.setdefault((OTHER, method, status), _Series())
         return self._requests.setdefault((route, method, status), _Series())
 
     def _new_call_series(self, provider: str, outcome: str) -> _Series:
         known = self.label(provider)
-        if len(self._calls) >= _MOST_SERIES:
-            self._refused += 1
+        if len(self._calls) >= _MAX_SERIES:
+            self._overflowed += 1
             known = OTHER
         return self._calls.setdefault((known, outcome), _Series())
 
 
 def _add(times: dict[tuple[str, ...], list[Number]], labels: tuple[str, ...], series: _Series) -> None:
-    """Adds the buckets and the sum of `series` to those of `labels`."""
-    mine = [*series.buckets, series.seconds]
+    """Add the buckets and the sum of `series` to those of `labels`."""
+    added = [*series.buckets, series.seconds]
     before = times.get(labels)
-    times[labels] = mine if before is None else [a + b for a, b in zip(before, mine, strict=True)]
+    times[labels] = added if before is None else [a + b for a, b in zip(before, added, strict=True)]
 
 
-def _rendered(present: Published, folder: Folder | None, providers: Collection[str] | None) -> bytes:
-    """With a folder what all workers have published, else what this one has; of all or of some providers."""
+def _render(present: Published, folder: Folder | None, providers: Collection[str] | None) -> bytes:
+    """Render the metrics of all workers of the folder, or of this one; of all or of some providers."""
     if folder is None:
         merged = Merged()
         merged.add(present)
@@ -230,6 +231,6 @@ def _rendered(present: Published, folder: Folder | None, providers: Collection[s
 
 def _of_providers(samples: Iterable[Sample], providers: Collection[str]) -> Iterator[Sample]:
     for family, labels, value in samples:
-        named = dict(zip(family.labels, labels, strict=False)).get(of.PROVIDER)
+        named = dict(zip(family.labels, labels, strict=False)).get(families.PROVIDER)
         if named is None or named in providers:
             yield family, labels, value

@@ -1,9 +1,9 @@
 """Traces by OpenTelemetry's SDK, sent to a collector as OTLP over HTTP.
 
 Only `open_tracer` imports this, when an endpoint is set: the SDK is the optional extra `otlp`, and takes time
-to load. Spans wait in the SDK's bounded queue, and a thread of its own sends them: a collector that is away
-costs spans, never a call. The exporter is not behind the address guard, as it goes where the operator
-says, most often to a private address; it reads no proxy and no netrc from the environment.
+to load. Spans wait in the SDK's bounded queue and are sent by a thread: an unavailable collector costs spans,
+never a call. The exporter is not subject to the address guard, since the operator sets its destination, most
+often a private address; it reads no proxy and no netrc from the environment.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from app.telemetry.context import TRACE
 from app.telemetry.families import SPANS, Sample
 from app.telemetry.tracing import Header
 
-_LAST_SECONDS = 5.0
+_SHUTDOWN_SECONDS = 5.0
 _propagator = TraceContextTextMapPropagator()
-_UNSET: Mapping[str, AttributeValue] = {}
+_NO_ATTRIBUTES: Mapping[str, AttributeValue] = {}
 
 
 class OtlpAttempt:
@@ -55,7 +55,7 @@ class OtlpAttempt:
         self.headers = headers
 
     def end(self, *, status: int | None = None, error: str = "") -> None:
-        """See AttemptTrace. An answer of 400 and more is an error to a client (HTTP conventions)."""
+        """See AttemptTrace. A status of 400 and above is an error of a CLIENT span (HTTP conventions)."""
         span = self._span
         if not span.is_recording():
             return
@@ -70,7 +70,7 @@ class OtlpAttempt:
 
 
 class OtlpCall:
-    """A SERVER span and what begins below it."""
+    """A SERVER span, and the spans below it."""
 
     __slots__ = ("_context", "_recording", "_span", "_tracer", "span_id", "trace_id")
 
@@ -85,7 +85,7 @@ class OtlpCall:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """See CallTrace; what is traced within the block stands below it."""
+        """See CallTrace; spans that start within the block are children of this one."""
         if not self._recording:
             yield
             return
@@ -102,17 +102,17 @@ class OtlpCall:
             span.end()
 
     def attempt(self, method: str, origin: str, *, number: int = 1) -> OtlpAttempt:
-        """See CallTrace. A trace that is not sampled goes on upstream, with the SERVER span's id."""
+        """See CallTrace. A trace that is not sampled is propagated too, with the SERVER span's id."""
         if not self._recording:
             return OtlpAttempt(self._span, _headers(self._context))
-        attributes: dict[str, AttributeValue] = {"http.request.method": method, **_server(origin)}
+        attributes: dict[str, AttributeValue] = {"http.request.method": method, **_server_attributes(origin)}
         if number > 1:
             attributes["http.request.resend_count"] = number - 1
         span = self._tracer.start_span(method, self._context, SpanKind.CLIENT, attributes)
         return OtlpAttempt(span, _headers(set_span_in_context(span, Context())))
 
     def end(self, *, provider: str, tool: str, outcome: str, status: int) -> None:
-        """See CallTrace. Only the gateway's own failures make a server's span an error (HTTP conventions)."""
+        """See CallTrace. Only a status of 500 and above is an error of a SERVER span (HTTP conventions)."""
         span = self._span
         if self._recording:
             span.set_attributes(
@@ -138,7 +138,9 @@ class OtlpTracer:
     ) -> None:
         session = requests.Session()
         session.trust_env = False
-        self._exporter = _Counting(OTLPSpanExporter(endpoint, headers=headers or None, session=session))
+        self._exporter = _CountingExporter(
+            OTLPSpanExporter(endpoint, headers=headers or None, session=session)
+        )
         self._provider = TracerProvider(
             sampler=_sampler(sampler, ratio),
             resource=Resource.create(
@@ -148,19 +150,19 @@ class OtlpTracer:
                     "service.instance.id": os.urandom(8).hex(),
                 }
             ),
-            # Ended by `aclose`, within its time.
+            # `aclose` shuts it down, with a timeout.
             shutdown_on_exit=False,
             span_limits=SpanLimits(max_attribute_length=256),
         )
-        self._queue = _Queue(self._exporter)
+        self._queue = _CountingSpanProcessor(self._exporter)
         self._provider.add_span_processor(self._queue)
         self._tracer = self._provider.get_tracer("utcp-gateway", version("utcp-gateway"))
 
     def begin(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> OtlpCall:
-        """See Tracer; the trace is the one that log lines of this task name from now on."""
+        """See Tracer; log lines of this task have the ids of this trace from now on."""
         span = self._tracer.start_span(
             f"POST {route}",
-            _continued(head),
+            _parent_context(head),
             SpanKind.SERVER,
             {"http.request.method": "POST", "http.route": route, "utcp.call.id": call_id},
         )
@@ -175,25 +177,27 @@ class OtlpTracer:
         yield SPANS, ("failed",), self._exporter.failed
 
     async def aclose(self) -> None:
-        """See Tracer. The SDK waits longer for a collector that is away: the end does not wait for it."""
+        """See Tracer. The SDK waits longer for an unavailable collector; this does not wait for the SDK."""
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def end() -> None:
             self._provider.shutdown()
-            # The loop is closed where this took longer than anybody waited.
+            # The loop may be closed by now, where this took longer than the timeout.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(ended.set)
 
         threading.Thread(target=end, name="traces-end", daemon=True).start()
         with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), _LAST_SECONDS)
-        # Ends the exporter's retries, if any are left.
+            await asyncio.wait_for(ended.wait(), _SHUTDOWN_SECONDS)
+        # Stops the exporter's retries, if any are pending.
         self._exporter.shutdown()
 
 
-class _Queue(BatchSpanProcessor):
-    """The SDK's own: OTEL_BSP_MAX_QUEUE_SIZE spans wait at most, and what is too many is dropped."""
+class _CountingSpanProcessor(BatchSpanProcessor):
+    """The SDK's processor, counting spans. At most OTEL_BSP_MAX_QUEUE_SIZE spans wait; further ones are
+    dropped.
+    """
 
     ended = 0
 
@@ -203,8 +207,8 @@ class _Queue(BatchSpanProcessor):
         super().on_end(span)
 
 
-class _Counting(SpanExporter):
-    """Counts what the exporter did; plain attributes, read by the metrics."""
+class _CountingExporter(SpanExporter):
+    """Counts exported and failed spans in plain attributes, which the metrics read."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter: SpanExporter | None = exporter
@@ -222,21 +226,21 @@ class _Counting(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """See SpanExporter. May be said again."""
+        """See SpanExporter. A second call does nothing."""
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
             exporter.shutdown()
 
 
 def _headers(context: Context) -> tuple[Header, ...]:
-    """`traceparent` and `tracestate` for an upstream."""
+    """Return the headers `traceparent` and `tracestate` for an upstream."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier, context)
     return tuple(carrier.items())
 
 
-def _continued(head: Mapping[bytes, bytes]) -> Context:
-    """The caller's span, if `traceparent` is there once and valid; `tracestate` counts only with it."""
+def _parent_context(head: Mapping[bytes, bytes]) -> Context:
+    """Return the client's span as context where `traceparent` is valid; `tracestate` is used only with it."""
     parent = head.get(b"traceparent")
     if parent is None:
         return Context()
@@ -248,7 +252,7 @@ def _continued(head: Mapping[bytes, bytes]) -> Context:
 
 
 def _sampler(name: str, ratio: float) -> Sampler:
-    """One of the specification's six, by the name that OTEL_TRACES_SAMPLER has for it."""
+    """Return the sampler with this name, one of the six that are specified for OTEL_TRACES_SAMPLER."""
     known: dict[str, Sampler] = {
         "always_on": ALWAYS_ON,
         "always_off": ALWAYS_OFF,
@@ -261,10 +265,10 @@ def _sampler(name: str, ratio: float) -> Sampler:
 
 
 @lru_cache(maxsize=4_096)
-def _server(origin: str) -> Mapping[str, AttributeValue]:
-    """The attributes of an origin."""
+def _server_attributes(origin: str) -> Mapping[str, AttributeValue]:
+    """Return the span attributes of an origin (`scheme://host[:port]`)."""
     parts = urlsplit(origin)
     if not parts.hostname:
-        return _UNSET
+        return _NO_ATTRIBUTES
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}

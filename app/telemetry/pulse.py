@@ -1,4 +1,4 @@
-"""The heartbeat of a worker: how late its event loop is, and its figures published for the other workers."""
+"""The heartbeat of a worker: it measures the lag of its event loop and publishes its metrics."""
 
 import asyncio
 import time
@@ -9,29 +9,29 @@ from app.telemetry.metrics import Metrics
 
 _BEAT_SECONDS = 0.1
 _PUBLISH_SECONDS = 0.5
-# Ten thousand series take some milliseconds: then rarer, so that it stays below 2 % of a processor.
-_SHARE = 50
+# Publishing ten thousand series takes some milliseconds: then it is done less often, for below 2 % of a CPU.
+_INTERVAL_PER_COST = 50
 
 _log = structlog.get_logger(__name__)
 
 
 class Pulse:
-    """Beats in the running loop from `start` to `aclose`; a beat costs some 10 us."""
+    """Runs ten times per second in the running loop, from `start` to `aclose`; a run costs some 10 us."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._handle: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._publish_at = 0.0
-        self._fails = False
+        self._is_failing = False
 
     def start(self) -> None:
-        """Takes the worker's place among the others, and begins."""
+        """Acquire the worker's slot for metrics, and start the heartbeat."""
         self._metrics.start()
         self._next(asyncio.get_running_loop())
 
     def aclose(self) -> None:
-        """Ends, and publishes the last figures."""
+        """Stop the heartbeat, and publish the last values."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -54,9 +54,11 @@ class Pulse:
         try:
             self._metrics.publish()
         except OSError as error:
-            if not self._fails:
-                _log.warning("the figures of this worker cannot be published", reason=error.strerror)
-            self._fails = True
+            if not self._is_failing:
+                _log.warning("the metrics of this worker cannot be published", reason=error.strerror)
+            self._is_failing = True
         else:
-            self._fails = False
-        self._publish_at = now + max(_PUBLISH_SECONDS, _SHARE * (time.perf_counter() - began)) - 0.01
+            self._is_failing = False
+        self._publish_at = (
+            now + max(_PUBLISH_SECONDS, _INTERVAL_PER_COST * (time.perf_counter() - began)) - 0.01
+        )

@@ -1,13 +1,13 @@
-"""What a log line must not hold, found by type, by the name of its field, by shape and by value.
+"""Redaction of what a log line must not contain: by type, by the name of its field, by shape and by value.
 
     type     anything with `reveal` or `get_secret_value`                    ***
     name     authorization, cookie, *password, *secret, *token, ...          ***
     shape    the query and the user information of a URL, `Bearer ...`,      ***
-             `password=...`, JWTs, keys of well-known services, our own keys
+             `password=...`, JWTs, keys of well-known services, API keys of the gateway
     value    every secret that this process has revealed (security.masking)  ***
 
-Names and types are looked at in the structured event; shape and value there, too, before anything is escaped,
-and again in the finished line, where the messages of libraries have arrived as well.
+Names and types are checked in the structured event; shapes and values there too, before anything is escaped,
+and again in the finished line, which also contains the messages of libraries.
 """
 
 import re
@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 MASK = "***"
-Text = Callable[[str], str]
-_DEEPEST = 6
+TextFilter = Callable[[str], str]
+_MAX_DEPTH = 6
 _SECRET_NAMES = (
     "authorization",
     "cookie",
@@ -45,10 +45,11 @@ _SHAPES = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{1,20}://)(?:[^\s/?#\"'@]{1,2000}@)?(?P<rest>[^\s?#\"']*)(?P<query>\?[^\s#\"']*)?"
     r"|(?P<kind>\b[Bb]earer|\b[Bb]asic)\s+[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<key>ugw_[A-Za-z0-9]{12})_[A-Za-z0-9]+"
-    # `name=value` and `"name": "value"`; a name that only ends so (`tokens_used`) is none.
+    # `name=value` and `"name": "value"`; a name that only contains such a word (`tokens_used`) does not
+    # match.
     r"|(?P<name>\b[\w-]{0,40}?(?:password|passwd|secret|token|api[_-]?key|signature)(?:\\?[\"'])?\s?[=:]\s?)"
     r"(?:\\?[\"'])?[^\s&,;\"'\\}{*]{4,}"
-    # A JWT (RFC 7519), and the beginnings that services give to their keys so that scanners know them.
+    # A JWT (RFC 7519), and the prefixes that services give to their keys so that scanners recognise them.
     r"|\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"
     r"|\b(?:AKIA[A-Z0-9]{16}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
     r"|xox[abeprs]-[\w-]{10,}|[rs]k[_-](?:live[_-]|test[_-])?[A-Za-z0-9_-]{20,})",
@@ -57,23 +58,23 @@ _SHAPES = re.compile(
 
 
 class Masks(Protocol):
-    """What strikes known secret values out of a text: `security.masking.Masker`."""
+    """Masks known secret values in a text: `security.masking.Masker`."""
 
     def mask(self, text: str) -> str:
-        """The text without them."""
+        """Return the text with these values masked."""
         ...
 
 
 @lru_cache(maxsize=4_096)
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name is shown as `***` whatever it holds."""
+    """Return whether a field of this name is always redacted."""
     return name.lower().replace("-", "").replace("_", "").removesuffix("s").endswith(_SECRET_NAMES)
 
 
-def redact(value: Any, *, text: Text, depth: int = 0) -> Any:
-    """The value with secrets replaced by type and by name; containers are copied, down to six levels.
+def redact(value: Any, *, text: TextFilter, depth: int = 0) -> Any:
+    """Return the value with secrets redacted by type and by name; containers are copied, down to six levels.
 
-    `text` is what becomes of a string.
+    `text` is applied to each string.
     """
     if isinstance(value, str):
         return text(value)
@@ -81,7 +82,7 @@ def redact(value: Any, *, text: Text, depth: int = 0) -> Any:
         return value
     if hasattr(value, "reveal") or hasattr(value, "get_secret_value"):
         return MASK
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return "..."
     if isinstance(value, dict):
         return {
@@ -93,8 +94,8 @@ def redact(value: Any, *, text: Text, depth: int = 0) -> Any:
     return value
 
 
-def redact_field(name: str, value: Any, *, text: Text, depth: int = 0) -> Any:
-    """The value of a field: `***` for a secret name, without its query for a path."""
+def redact_field(name: str, value: Any, *, text: TextFilter, depth: int = 0) -> Any:
+    """Return the value of a field redacted: `***` for a secret name, without its query for a path or URL."""
     if is_secret_name(name):
         return MASK
     if name in _PATH_NAMES and isinstance(value, str):
@@ -104,11 +105,11 @@ def redact_field(name: str, value: Any, *, text: Text, depth: int = 0) -> Any:
 
 
 def scrub(line: str) -> str:
-    """The line with what looks like a secret replaced."""
-    return _SHAPES.sub(_struck, line)
+    """Return the line with everything that has the shape of a secret replaced by `***`."""
+    return _SHAPES.sub(_replacement, line)
 
 
-def _struck(match: re.Match[str]) -> str:
+def _replacement(match: re.Match[str]) -> str:
     if scheme := match["scheme"]:
         return f"{scheme}{match['rest']}{'?' + MASK if match['query'] else ''}"
     if kind := match["kind"]:

@@ -1,12 +1,12 @@
-"""The figures of all workers of one `serve`: each publishes its own to a folder, any of them reads all.
+"""The metrics of all workers of one `serve`: each publishes its own to a folder, and any of them reads all.
 
-    folder/<slot>.lock     held by the worker of this slot for as long as it lives, however it ends
-    folder/<slot>.json     what it has last published, with the moment of its birth
-    folder/retired.json    the counters of workers whose slot another has taken
-    folder/folder.lock     held while somebody reads all, or takes a slot
+    folder/<slot>.lock     locked by the worker of this slot as long as it runs, however it ends
+    folder/<slot>.json     what that worker published last, with the id of the worker
+    folder/retired.json    the counters of ended workers whose slot was reused
+    folder/folder.lock     locked while a worker reads all files, or acquires a slot
 
-The kernel lets go of a lock when its process ends, so that a dead worker is known without asking for process
-ids, which are given again. Its counters stay counted; its gauges are forgotten at once.
+The kernel releases a lock when its process ends, so that ended workers are detected without process ids,
+which are reused. Their counters are retained; their gauges are dropped at once.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ import orjson
 from app.telemetry.families import Number, Sample, Value, family
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-_MOST_WORKERS = 1_024
+_MAX_WORKERS = 1_024
 
 Published = list[tuple[str, tuple[str, ...] | list[str], Value]]
-"""Samples with the names of their families, as JSON holds them."""
+"""Samples with the names of their families, as in JSON."""
 
 
 class Merged:
-    """Samples of several workers, put together."""
+    """The merged samples of several workers."""
 
     def __init__(self) -> None:
         self._series: dict[str, dict[tuple[str, ...], Value]] = {}
 
     def add(self, published: Published, *, alive: bool = True) -> None:
-        """Adds what one worker published; of one that has ended only what outlives it."""
+        """Add what one worker published; of an ended one only its counters and histograms."""
         for name, labels, value in published:
             known = family(name)
             if known is None or not (alive or known.outlives):
@@ -45,7 +45,7 @@ class Merged:
             series[key] = value if before is None else _merge(known.merge, before, value)
 
     def samples(self) -> Iterator[Sample]:
-        """Everything, by family."""
+        """Return all merged samples, by family."""
         for name, series in self._series.items():
             known = family(name)
             if known is not None:
@@ -53,27 +53,27 @@ class Merged:
                     yield known, labels, value
 
     def published(self) -> Published:
-        """Everything, as it is stored."""
+        """Return all merged samples in the form that is stored."""
         return [(known.name, labels, value) for known, labels, value in self.samples()]
 
 
 class Folder:
-    """A worker's place in the shared folder. Make it once per process; `publish` before `gather`."""
+    """A worker's slot in the shared folder. Create it once per process; `publish` before `gather`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._birth = f"{os.getpid()}-{os.urandom(8).hex()}"
         path.mkdir(parents=True, exist_ok=True)
         with self._locked():
-            self.slot, self._lock = self._take()
+            self.slot, self._lock = self._acquire_slot()
             self._retire(self.slot)
 
     def publish(self, published: Published) -> None:
-        """Replaces what this worker has published; takes some 50 us, and more with many series."""
+        """Replace what this worker has published; this takes some 50 us, and more with many series."""
         _write(self._path / f"{self.slot}.json", {"birth": self._birth, "samples": published})
 
     def gather(self) -> Merged:
-        """What all workers have published. Reads files: call it in a thread."""
+        """Return what all workers have published. It reads files: call it in a thread."""
         merged = Merged()
         with self._locked():
             retired = _read(self._path / "retired.json")
@@ -88,12 +88,12 @@ class Folder:
         return merged
 
     def close(self) -> None:
-        """Leaves the slot; what was counted stays."""
+        """Release the slot; what was published is retained."""
         os.close(self._lock)
 
-    def _take(self) -> tuple[str, int]:
-        """The lowest slot that nobody holds, and its open lock."""
-        for number in range(_MOST_WORKERS):
+    def _acquire_slot(self) -> tuple[str, int]:
+        """Return the lowest free slot, and the file descriptor of its lock."""
+        for number in range(_MAX_WORKERS):
             lock = os.open(self._path / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,12 +101,12 @@ class Folder:
                 os.close(lock)
             else:
                 return str(number), lock
-        raise OSError(f"{FOLDER} holds the locks of {_MOST_WORKERS} workers that live.")
+        raise OSError(f"{FOLDER} has no free slot: {_MAX_WORKERS} workers are running.")
 
     def _retire(self, slot: str) -> None:
-        """Adds the counters of the slot's last worker to those of all that have ended.
+        """Add the counters of the slot's previous worker to those of all ended workers.
 
-        Its birth is written with them: if this is interrupted before the file is gone, nothing counts twice.
+        Its id is stored with them: if this is interrupted before the file is removed, nothing counts twice.
         """
         path = self._path / f"{slot}.json"
         found = _read(path)
@@ -118,8 +118,8 @@ class Folder:
             merged = Merged()
             merged.add(retired.get("samples", []), alive=False)
             merged.add(found["samples"], alive=False)
-            kept = {"births": births | {slot: found["birth"]}, "samples": merged.published()}
-            _write(self._path / "retired.json", kept)
+            retired = {"births": births | {slot: found["birth"]}, "samples": merged.published()}
+            _write(self._path / "retired.json", retired)
         path.unlink()
 
     def _is_alive(self, slot: str) -> bool:
@@ -162,14 +162,14 @@ def _merge(how: str, before: Value, value: Value) -> Value:
 
 
 def _write(path: Path, held: dict[str, Any]) -> None:
-    """Whole or not at all: a reader sees the old file or the new one."""
+    """Replace a file atomically: a reader sees the old file or the new one."""
     new = path.with_suffix(".new")
     new.write_bytes(orjson.dumps(held))
     new.replace(path)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What `_write` wrote, {} where there is none."""
+    """Return what `_write` wrote, {} where the file is missing or not JSON."""
     try:
         found: dict[str, Any] = orjson.loads(path.read_bytes())
     except (FileNotFoundError, orjson.JSONDecodeError):

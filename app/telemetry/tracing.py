@@ -1,12 +1,12 @@
-"""What the call path knows of tracing: these interfaces, and None while tracing is off.
+"""The interfaces of tracing that the call path uses; None takes their place while tracing is off.
 
     SERVER    POST /tools/{name}/call
     INTERNAL    credentials
-    INTERNAL      fetch token           only where one is fetched
+    INTERNAL      fetch token           only where a token is requested
     CLIENT      GET, POST, ...          one for each attempt at the upstream
 
-Spans hold names of ours (tool, provider, origin, slug, status, ids), never a URL, a header, an argument or
-the text of an error. `otlp.py` implements them.
+Spans contain names (tool, provider, origin, slug), statuses and ids, never a URL, a header, an argument or
+the text of an error. `otlp.py` implements these interfaces.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,17 +22,17 @@ Header = tuple[str, str]
 
 
 class AttemptTrace(Protocol):
-    """One request to an upstream under way."""
+    """The trace of one request to an upstream."""
 
     headers: tuple[Header, ...]
     """`traceparent` and `tracestate` for the upstream (W3C Trace Context)."""
 
     def end(self, *, status: int | None = None, error: str = "") -> None:
-        """It was answered with `status`, or failed with an error of this slug."""
+        """End the span: the upstream responded with `status`, or the request failed with the slug `error`."""
 
 
 class CallTrace(Protocol):
-    """One call under way."""
+    """The trace of one call."""
 
     trace_id: str
     """32 hexadecimal digits."""
@@ -40,33 +40,35 @@ class CallTrace(Protocol):
     """16 hexadecimal digits, of the SERVER span."""
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """A part of the call inside the gateway."""
+        """Return a context manager that traces a part of the call inside the gateway."""
 
     def attempt(self, method: str, origin: str, *, number: int = 1) -> AttemptTrace:
-        """The call's `number`th request to an upstream at `origin` (`scheme://host[:port]`)."""
+        """Start the span of the call's `number`th request to an upstream at `origin`
+        (`scheme://host[:port]`).
+        """
 
     def end(self, *, provider: str, tool: str, outcome: str, status: int) -> None:
-        """The call is over; `provider` and `tool` are stored names, "" where none was found."""
+        """End the call's span; `provider` and `tool` are stored names, "" where none was found."""
 
 
 class Tracer(Protocol):
-    """Begins traces."""
+    """Starts the traces of calls."""
 
     def begin(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> CallTrace:
-        """Continues the trace that a request's headers (in lower case, repeated ones joined by commas) name,
+        """Continue the trace that a request's headers (in lower case, repeated ones joined by commas) name,
         or begins one where they name none that is valid."""
 
     def samples(self) -> Iterable[Sample]:
-        """How many spans have ended, were exported, and could not be; the rest waits or was dropped."""
+        """Return the numbers of spans that ended, were exported and failed; the rest waits or was dropped."""
 
     async def aclose(self) -> None:
-        """Sends what waits, for at most five seconds."""
+        """Send the waiting spans, for at most five seconds."""
 
 
 def open_tracer(settings: Settings) -> Tracer | None:
-    """The tracer that the OTEL_* settings ask for, None where they name no collector.
+    """Return the tracer that the OTEL_* settings configure, None where they name no collector.
 
-    Raises ValueError, in words for an operator, where the extra `otlp` is not installed.
+    Raise ValueError, with a message for the operator, where the extra `otlp` is not installed.
     """
     make = require_tracing(settings)
     endpoint = _endpoint(settings)
@@ -82,7 +84,7 @@ def open_tracer(settings: Settings) -> Tracer | None:
 
 
 def require_tracing(settings: Settings) -> Callable[..., Tracer] | None:
-    """What makes the tracer where one is asked for; raises as `open_tracer` does, and begins nothing."""
+    """Return the class of the tracer, None where no collector is set; raise what `open_tracer` raises."""
     if _endpoint(settings) is None or settings.otel_sdk_disabled:
         return None
     try:
@@ -92,7 +94,7 @@ def require_tracing(settings: Settings) -> Callable[..., Tracer] | None:
         if missing.name is None or missing.name.startswith("app"):
             raise
         msg = (
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but what sends traces is not installed:"
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but the exporter of traces is not installed:"
             " pip install 'utcp-gateway[otlp]'"
         )
         raise ValueError(msg) from None
@@ -100,7 +102,7 @@ def require_tracing(settings: Settings) -> Callable[..., Tracer] | None:
 
 
 def _endpoint(settings: Settings) -> str | None:
-    """The URL for traces; the one of its own goes first, as OpenTelemetry says."""
+    """Return the URL for traces; the setting for traces alone has precedence, as OpenTelemetry specifies."""
     if settings.otel_exporter_otlp_traces_endpoint is not None:
         return settings.otel_exporter_otlp_traces_endpoint
     base = settings.otel_exporter_otlp_endpoint

@@ -1,4 +1,4 @@
-"""Tools are listed, searched and changed here, and records of calls are read."""
+"""The HTTP resources `/tools` (list, search, edit) and `/calls` (records of calls)."""
 
 from fastapi import APIRouter, FastAPI
 

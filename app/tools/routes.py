@@ -1,4 +1,4 @@
-"""`/tools`, but for the call itself (`endpoint.py`)."""
+"""`/tools`: list, search, read, change and delete tools. Calls are in `app.call_api`."""
 
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ from app.access import requires
 from app.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
 from app.pagination import Cursor, IfMatch, Limit, TagFilter
 from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
-from app.search import Filters, body
+from app.search import Filters, hits_json
 from app.security.principal import Principal
 from app.tools import service
 from app.tools.schemas import ToolHits, ToolOut, ToolPage, ToolPatch, ToolSummary
@@ -37,17 +37,17 @@ async def list_tools(
     *,
     provider: ProviderFilter = None,
     tag: TagFilter = None,
-    enabled: Annotated[bool | None, Query(description="Only those that can (not) be called.")] = None,
+    enabled: Annotated[bool | None, Query(description="Only tools that are enabled (or disabled).")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ToolPage:
-    """The tools that this key may see, by name."""
+    """List the tools that this key may see, by name."""
     filters = {"provider": provider, "tag": tag, "enabled": enabled}
-    tools, following = await service.list_tools(
+    tools, next_cursor = await service.list_tools(
         database, principal=principal, filters=filters, cursor=cursor, limit=limit
     )
     items = [ToolSummary.of(tool, base_url=settings.base_url) for tool in tools]
-    return ToolPage(items=items, next_cursor=following)
+    return ToolPage(items=items, next_cursor=next_cursor)
 
 
 @router.get(
@@ -65,18 +65,18 @@ async def search_tools(
         str,
         Query(
             max_length=1000,
-            description="What the tool should do, in any words; empty lists by name.",
+            description="What the tool should do, in any words. Empty: list tools by name.",
             examples=["search books"],
         ),
     ] = "",
-    limit: Annotated[int, Query(ge=1, le=50, description="Most hits.")] = 10,
+    limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of results.")] = 10,
     provider: ProviderFilter = None,
     tag: TagFilter = None,
 ) -> Response:
-    """The tools that this key may call and that fit the words best."""
+    """Search the tools that this key may call, best match first."""
     hits = await search.search(q, principal=principal, filters=Filters(provider, tag), limit=limit)
-    # Made of what was prepared when the tools were indexed, in the form of `ToolHits`.
-    return Response(body(hits), media_type="application/json")
+    # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
+    return Response(hits_json(hits), media_type="application/json")
 
 
 @router.get("/tools/{name}", operation_id="getTool", tags=["tools"], responses=problems(404) | _ETAG)
@@ -88,10 +88,11 @@ async def get_tool(
     response: Response,
     *,
     full: Annotated[
-        bool, Query(description="Of a large tool, all that calls are validated against.")
+        bool,
+        Query(description="For a large tool, return the complete schemas that calls are validated against."),
     ] = False,
 ) -> ToolOut:
-    """One tool, by canonical name or alias, as a model sees it."""
+    """Return one tool, by canonical name or alias, as a model sees it."""
     tool = await service.get_tool(database, principal=principal, name=name, full=full)
     response.headers["ETag"] = service.etag(tool)
     return ToolOut.of(tool, base_url=settings.base_url)
@@ -114,7 +115,7 @@ async def update_tool(
     *,
     if_match: IfMatch = None,
 ) -> ToolOut:
-    """Change description, tags or enabled; re-imports keep what is changed here, null takes it back."""
+    """Change description, tags or enabled. Re-imports preserve these changes; null reverts to the source."""
     tool = await service.change_tool(database, principal=principal, name=name, patch=patch, if_match=if_match)
     await feed.catch_up()
     response.headers["ETag"] = service.etag(tool)
@@ -136,6 +137,6 @@ async def delete_tool(
     *,
     if_match: IfMatch = None,
 ) -> None:
-    """Delete a tool that was written by hand; an imported one can only be disabled (409)."""
+    """Delete a custom tool. An imported tool can only be disabled (409)."""
     await service.delete_tool(database, principal=principal, name=name, if_match=if_match)
     await feed.catch_up()

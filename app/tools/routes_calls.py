@@ -1,4 +1,4 @@
-"""`/calls`: the record of calls."""
+"""`/calls`: read records of calls."""
 
 from typing import Annotated
 from uuid import UUID
@@ -10,39 +10,39 @@ from app.call_log.queries import list_calls
 from app.dependencies import UsesDatabase, UsesVault
 from app.schemas import problems
 from app.security.principal import Principal
-from app.tools import records
+from app.tools import call_records
 from app.tools.schemas_calls import CallBodies, CallOut, CallPage, CallQuery
 
 router = APIRouter(tags=["tools"])
 
 ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
 ReadsBodies = Annotated[Principal, Depends(requires("calls:bodies"))]
-CallId = Annotated[UUID, Path(description="The `X-Call-Id` of its answer.")]
+CallId = Annotated[UUID, Path(description="The `X-Call-Id` of the call's response.")]
 
 
 @router.get("/calls", operation_id="listCalls", responses=problems())
 async def get_calls(
-    principal: ReadsCalls, database: UsesDatabase, asked: Annotated[CallQuery, Query()]
+    principal: ReadsCalls, database: UsesDatabase, query: Annotated[CallQuery, Query()]
 ) -> CallPage:
-    """Calls that were made, the newest first."""
-    filters = asked.filters(records.reach(principal))
+    """List the calls of tools that this key may see, newest first."""
+    filters = query.filters(call_records.visible_calls(principal))
     async with database.reading() as session:
-        rows, following = await list_calls(session, filters=filters, cursor=asked.cursor, limit=asked.limit)
-    return CallPage(items=[CallOut.of(row) for row in rows], next_cursor=following)
+        rows, next_cursor = await list_calls(session, filters=filters, cursor=query.cursor, limit=query.limit)
+    return CallPage(items=[CallOut.of(row) for row in rows], next_cursor=next_cursor)
 
 
 @router.get("/calls/{call_id}", operation_id="getCall", responses=problems(404))
 async def get_one(call_id: CallId, principal: ReadsCalls, database: UsesDatabase) -> CallOut:
-    """One call. With several workers it may take AUDIT_FLUSH_SECONDS until it is here."""
-    return CallOut.of(await records.get(call_id, principal=principal, database=database))
+    """Return one call. With several workers its record may appear only after AUDIT_FLUSH_SECONDS."""
+    return CallOut.of(await call_records.get(call_id, principal=principal, database=database))
 
 
 @router.get("/calls/{call_id}/bodies", operation_id="getCallBodies", responses=problems(404))
 async def get_bodies(
     call_id: CallId, principal: ReadsBodies, database: UsesDatabase, vault: UsesVault
 ) -> CallBodies:
-    """What AUDIT_BODIES kept of a call: its arguments and its answer. Each reading leaves an event."""
-    arguments, result = await records.read_bodies(
+    """Return the recorded arguments and response of a call (see AUDIT_BODIES). Each read records an event."""
+    arguments, result = await call_records.read_bodies(
         call_id, principal=principal, database=database, vault=vault
     )
     return CallBodies(id=call_id, arguments=arguments, result=result)

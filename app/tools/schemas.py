@@ -1,4 +1,4 @@
-"""Bodies and pages of `/tools`."""
+"""Request and response models of `/tools`."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,39 +13,41 @@ class ToolSummary(BaseModel):
     """A tool in a list."""
 
     name: str = Field(description="Canonical name, `provider.tool`.", examples=["library.searchBooks"])
-    alias: str = Field(description="The name where a dot is not allowed.", examples=["library_searchBooks"])
+    alias: str = Field(
+        description="The name for clients that allow no dot in names.", examples=["library_searchBooks"]
+    )
     provider: str = Field(examples=["library"])
     description: str
     tags: list[str]
-    enabled: bool = Field(description="Whether it can be called; false with a disabled provider, too.")
+    enabled: bool = Field(description="Whether it can be called; also false where its provider is disabled.")
     deprecated: bool
-    hand_made: bool = Field(description="Written by hand (`POST /tools`), not imported.")
+    hand_made: bool = Field(description="Created with `POST /tools`, not imported.")
     version: int = Field(description="Its ETag is this number in quotes.")
     call_url: str = Field(examples=["https://tools.example.com/tools/library_searchBooks/call"])
     updated_at: datetime
 
     @classmethod
     def of(cls, tool: ToolView, *, base_url: str) -> "ToolSummary":
-        """The summary of a tool that this gateway serves at `base_url`."""
+        """Return the summary of a tool whose calls this gateway takes below `base_url`."""
         return cls(**_summary(tool, base_url))
 
 
 class ToolOut(ToolSummary):
-    """A tool with its schemas and how it is called upstream (without secrets)."""
+    """A tool with its schemas and its call template (without secrets)."""
 
     inputs: dict[str, Any] = Field(description="JSON Schema of the arguments object.")
-    outputs: dict[str, Any] = Field(description="JSON Schema of the answer, `{}` where unknown.")
-    slimmed: list[str] = Field(description="How a large tool was brought to what models see of it.")
+    outputs: dict[str, Any] = Field(description="JSON Schema of the response, `{}` where unknown.")
+    slimmed: list[str] = Field(description="The steps by which a large tool was reduced for models.")
     call_template: dict[str, Any]
     security: list[list[dict[str, Any]]] = Field(
-        description="Credential slots that it needs: alternatives of slots that go together."
+        description="Credential slots that it needs: any one alternative, with all of its slots."
     )
     average_response_size: int | None
     created_at: datetime
 
     @classmethod
     def of(cls, tool: ToolView, *, base_url: str) -> "ToolOut":
-        """All of a tool that this gateway serves at `base_url`."""
+        """Return the full view of a tool whose calls this gateway takes below `base_url`."""
         return cls(
             **_summary(tool, base_url),
             inputs=tool.inputs,
@@ -66,7 +68,7 @@ class ToolPage(BaseModel):
 
 
 class ToolPatch(Closed):
-    """What to change. What is left out stays; null is: as the source says."""
+    """The fields to change. An omitted field stays as it is; null reverts to the source's value."""
 
     description: Text | None = Field(None, examples=["Search the catalogue by words of the title."])
     tags: Annotated[list[Tag], Field(max_length=64)] | None = Field(None, examples=[["reading"]])
@@ -74,9 +76,11 @@ class ToolPatch(Closed):
 
 
 class ToolHit(BaseModel):
-    """A tool that was found."""
+    """A search result."""
 
-    score: float = Field(description="BM25, 100 more where the name was meant; 0 without words.", ge=0)
+    score: float = Field(
+        description="BM25, plus 100 where the query is the tool's name; 0 without a query.", ge=0
+    )
     name: str
     alias: str
     provider: str
@@ -87,7 +91,7 @@ class ToolHit(BaseModel):
 
 
 class ToolHits(BaseModel):
-    """What a search found, the best first."""
+    """Search results, best match first."""
 
     items: list[ToolHit]
 

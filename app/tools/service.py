@@ -1,4 +1,4 @@
-"""Reading and changing stored tools. A change is one transaction, finished before it is answered."""
+"""Reads and changes stored tools. A change is one transaction, committed before the response."""
 
 import re
 from typing import Any
@@ -9,7 +9,15 @@ from sqlmodel import col
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
-from app.catalog.tools import ToolView, has_tag, is_enabled, named, principal_filter, tool_select, view
+from app.catalog.tools import (
+    ToolView,
+    has_name,
+    has_tag,
+    is_enabled,
+    principal_filter,
+    tool_select,
+    tool_view,
+)
 from app.database import Database
 from app.errors import Conflict, NotFound, PreconditionFailed
 from app.models import Override, Provider, Tool, now
@@ -22,16 +30,17 @@ _NAME = re.compile(TOOL_NAME)
 
 
 def etag(tool: ToolView) -> str:
-    """The strong entity tag of a tool: its version in quotes (RFC 9110 section 8.8.3)."""
+    """Return the strong entity tag of a tool: its version in quotes (RFC 9110 section 8.8.3)."""
     return f'"{tool.version}"'
 
 
 async def list_tools(
     database: Database, *, principal: Principal, filters: dict[str, Any], cursor: str | None, limit: int
 ) -> tuple[list[ToolView], str | None]:
-    """A page of the tools that the principal may see, by name, and the cursor of the next one.
+    """Return a page of the tools that the principal may see, by name, and the cursor of the next page or
+    None.
 
-    `filters` may hold provider, tag and enabled; None is no filter.
+    `filters` may have the keys provider, tag and enabled; a value of None does not filter.
     """
     statement = tool_select().where(principal_filter(principal))
     if filters.get("provider") is not None:
@@ -39,21 +48,23 @@ async def list_tools(
     if filters.get("tag") is not None:
         statement = statement.where(has_tag(filters["tag"]))
     if filters.get("enabled") is not None:
-        wanted = is_enabled()
-        statement = statement.where(wanted if filters["enabled"] else ~wanted)
+        enabled = is_enabled()
+        statement = statement.where(enabled if filters["enabled"] else ~enabled)
     if cursor is not None:
         statement = statement.where(col(Tool.name) > name_before(cursor))
     statement = statement.order_by(col(Tool.name)).limit(limit + 1)
     async with database.reading() as session:
-        tools = [view(row) for row in (await session.execute(statement)).all()]
+        tools = [tool_view(row) for row in (await session.execute(statement)).all()]
     page = tools[:limit]
     return page, cursor_behind(page[-1].name) if len(tools) > limit else None
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:
-    """One tool by canonical name or alias; NotFound where there is none, or none for this principal.
+    """Return one tool by canonical name or alias; raise NotFound where there is none that the principal may
+    see.
 
-    `full` gives the schemas that calls are validated against, where models see slimmed ones.
+    With `full`, a large tool has the schemas that calls are validated against, not the slimmed ones that
+    models see.
     """
     async with database.reading() as session:
         return await _found(session, _visible(name, principal, full=full), name)
@@ -62,9 +73,9 @@ async def get_tool(database: Database, *, principal: Principal, name: str, full:
 async def change_tool(
     database: Database, *, principal: Principal, name: str, patch: ToolPatch, if_match: str | None
 ) -> ToolView:
-    """Lays what the patch says over the source's description, tags and enabled.
+    """Override the source's description, tags or enabled with the patch; return the tool after the change.
 
-    Raises NotFound and PreconditionFailed.
+    Raises NotFound, and PreconditionFailed where `if_match` names another version.
     """
     given = patch.model_dump(exclude_unset=True)
     async with database.writing() as session:
@@ -95,17 +106,17 @@ async def change_tool(
 
 
 async def delete_tool(database: Database, *, principal: Principal, name: str, if_match: str | None) -> None:
-    """Deletes a tool that was written by hand.
+    """Delete a custom tool.
 
-    Raises NotFound, PreconditionFailed, and Conflict for an imported one, which the next import would bring
-    back.
+    Raises NotFound, PreconditionFailed, and Conflict for an imported tool, which the next import would
+    restore.
     """
     async with database.writing() as session:
         tool = await _locked(session, principal=principal, name=name, if_match=if_match)
         if not tool.hand_made:
             raise Conflict(
-                f"{tool.name} came with an import, and would come back with the next one: disable it instead "
-                'with PATCH and {"enabled": false}.'
+                f"The tool {tool.name} was imported, and the next import would restore it: disable it "
+                'instead with PATCH and {"enabled": false}.'
             )
         await session.delete(await session.get_one(Tool, tool.id))
         await session.flush()
@@ -115,8 +126,8 @@ async def delete_tool(database: Database, *, principal: Principal, name: str, if
         await _record(session, tool)
 
 
-def tools_seen(principal: Principal) -> Select[Any] | None:
-    """The names of the tools that a principal limited to tags may see; None for one that is not."""
+def visible_tool_names(principal: Principal) -> Select[Any] | None:
+    """Return a query for the names of the tools that a principal limited to tags may see; None for others."""
     if principal.tags is None:
         return None
     return tool_select().with_only_columns(col(Tool.name)).where(principal_filter(principal))
@@ -125,7 +136,7 @@ def tools_seen(principal: Principal) -> Select[Any] | None:
 async def _locked(
     session: AsyncSession, *, principal: Principal, name: str, if_match: str | None
 ) -> ToolView:
-    """The tool as it is once nobody else is changing it."""
+    """Lock the tool's row and return the tool; raise PreconditionFailed where `if_match` does not match."""
     seen = await _found(session, _visible(name, principal), name)
     await session.execute(select(col(Tool.id)).where(col(Tool.id) == seen.id).with_for_update())
     tool = await _found(session, _visible(name, principal), name)
@@ -137,11 +148,11 @@ async def _locked(
 def _visible(name: str, principal: Principal, *, full: bool = False) -> Select[Any]:
     if _NAME.fullmatch(name) is None:
         raise NotFound("There is no tool of this name.")
-    return tool_select(full=full).where(named(name), principal_filter(principal))
+    return tool_select(full=full).where(has_name(name), principal_filter(principal))
 
 
 def _visible_by_id(tool: ToolView) -> Select[Any]:
-    # Not limited to the principal: new tags may have taken the tool out of its sight.
+    # Not limited to the principal: with its new tags the tool may no longer be visible to it.
     return tool_select().where(col(Tool.id) == tool.id)
 
 
@@ -149,7 +160,7 @@ async def _found(session: AsyncSession, statement: Select[Any], name: str) -> To
     row = (await session.execute(statement)).one_or_none()
     if row is None:
         raise NotFound(f"There is no tool {name}.")
-    return view(row)
+    return tool_view(row)
 
 
 async def _record(session: AsyncSession, tool: ToolView) -> None:

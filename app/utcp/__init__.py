@@ -1,1 +1,1 @@
-"""The UTCP wire language, pure: manuals, call templates, auth, variables, and arguments -> requests."""
+"""The wire format of UTCP, without I/O: manuals, call templates, auth, variables, names and URLs."""

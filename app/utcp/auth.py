@@ -1,7 +1,8 @@
-"""UTCP's auth objects (`auth_type` api_key, basic, oauth2; the same in 0.x and 1.x), and credentials made of
-them.
+"""UTCP's auth objects (`auth_type` api_key, basic, oauth2; the same in 0.x and 1.x), and their conversion
+into credentials.
 
-A bearer token is an `api_key` of the value `Bearer ${TOKEN}` in the header `Authorization`, and stays one.
+A bearer token is an `api_key` with the value `Bearer ${TOKEN}` in the header `Authorization`, and remains
+one.
 """
 
 from collections.abc import Mapping
@@ -18,14 +19,15 @@ _SPELLINGS: Final = {"apikey": "api_key", "oauth": "oauth2", "oauth_2": "oauth2"
 
 
 class _Auth(BaseModel):
-    # Unknown keys are ignored as the reference client does; numbers are common as keys in hand-written YAML.
+    # Unknown members are ignored, as by the reference client; in hand-written YAML an API key is often a
+    # number.
     model_config = ConfigDict(
         extra="ignore", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True
     )
 
 
 class ApiKeyAuth(_Auth):
-    """A fixed value sent in a header, in the query or as a cookie."""
+    """A fixed value sent in a header, a query parameter or a cookie."""
 
     auth_type: Literal["api_key"] = "api_key"
     api_key: str = Field(min_length=1, repr=False)
@@ -44,7 +46,7 @@ class ApiKeyAuth(_Auth):
 
 
 class BasicAuth(_Auth):
-    """RFC 7617."""
+    """HTTP Basic authentication (RFC 7617)."""
 
     auth_type: Literal["basic"] = "basic"
     username: str
@@ -54,12 +56,16 @@ class BasicAuth(_Auth):
     @classmethod
     def _no_colon(cls, value: str) -> str:
         if ":" in value:
-            raise ValueError("A user name of basic authentication has no colon (RFC 7617, section 2)")
+            raise ValueError(
+                "A user name of basic authentication must not contain a colon (RFC 7617, section 2)"
+            )
         return value
 
 
 class OAuth2Auth(_Auth):
-    """Client credentials, RFC 6749 section 4.4. `audience` and `resource` (RFC 8707) are read where given."""
+    """OAuth 2.0 client credentials (RFC 6749 section 4.4), with optional `audience` and `resource` (RFC
+    8707).
+    """
 
     auth_type: Literal["oauth2"] = "oauth2"
     token_url: str = Field(min_length=1, max_length=2048)
@@ -80,7 +86,7 @@ class OAuth2Auth(_Auth):
     @classmethod
     def _is_http(cls, value: str) -> str:
         if "$" not in value and not value.lower().startswith(("https://", "http://")):
-            raise ValueError("A token URL begins with https:// (or http://)")
+            raise ValueError("A token URL must begin with https:// (or http://)")
         return value
 
 
@@ -92,8 +98,8 @@ _MODELS: Final[Mapping[str, type[ApiKeyAuth] | type[BasicAuth] | type[OAuth2Auth
 
 @dataclass(frozen=True, slots=True)
 class CredentialDraft:
-    """A credential that is not stored yet: `public` may be shown, `secrets` are to be sealed (and hide in
-    repr).
+    """A credential that is not stored yet. `public` may be shown; `secrets` must be sealed, and are not
+    in `repr`.
     """
 
     kind: Literal["api_key", "basic", "oauth2"]
@@ -102,7 +108,9 @@ class CredentialDraft:
 
 
 def read_auth(raw: Any, *, at: str = "") -> ApiKeyAuth | BasicAuth | OAuth2Auth:
-    """Reads one auth object, tolerant of spelling. Raises InvalidInput with pointers below `at`."""
+    """Parse an auth object, accepting variant spellings of its type; raise InvalidInput with pointers
+    below `at`.
+    """
     if isinstance(raw, (ApiKeyAuth, BasicAuth, OAuth2Auth)):
         return raw
     if not isinstance(raw, Mapping):
@@ -110,8 +118,8 @@ def read_auth(raw: Any, *, at: str = "") -> ApiKeyAuth | BasicAuth | OAuth2Auth:
     kind = _kind(raw)
     model = _MODELS.get(kind)
     if model is None:
-        fault = Fault(pointer(at, "auth_type"), "This auth_type is not served.", expected=sorted(_MODELS))
-        raise InvalidInput("The auth_type is not served", errors=[fault])
+        error = Fault(pointer(at, "auth_type"), "This auth_type is not supported.", expected=sorted(_MODELS))
+        raise InvalidInput("The auth_type is not supported", errors=[error])
     try:
         return model.model_validate({**raw, "auth_type": kind})
     except ValidationError as error:
@@ -119,9 +127,9 @@ def read_auth(raw: Any, *, at: str = "") -> ApiKeyAuth | BasicAuth | OAuth2Auth:
 
 
 def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
-    """A credential draft of a UTCP auth object (or model). Values may hold `${VARIABLES}`.
+    """Return the credential draft of a UTCP auth object (or model). Its values may contain `${VARIABLES}`.
 
-    Raises InvalidInput for an auth object that cannot be read or a name that cannot be sent.
+    Raises InvalidInput for an invalid auth object, and for a name or value that cannot be sent.
     """
     match read_auth(auth, at=at):
         case ApiKeyAuth(api_key=value, var_name=name, location=location):
@@ -144,10 +152,10 @@ def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
 
 
 def faults_of(error: ValidationError, *, at: str = "") -> list[Fault]:
-    """pydantic's findings as faults; the offending values are left out, for they may be secrets."""
+    """Return pydantic's errors as field errors, without the rejected values, which may be secrets."""
     return [
-        Fault(pointer(at, *found["loc"]), found["msg"].removeprefix("Value error, "))
-        for found in error.errors(include_url=False, include_input=False, include_context=False)
+        Fault(pointer(at, *detail["loc"]), detail["msg"].removeprefix("Value error, "))
+        for detail in error.errors(include_url=False, include_input=False, include_context=False)
     ]
 
 
@@ -164,17 +172,18 @@ def _kind(raw: Mapping[str, Any]) -> str:
 
 def _check_name(name: str, location: str, *, at: str) -> None:
     if location == "header" and (not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name)):
-        raise InvalidInput("The header cannot carry a key", errors=[Fault(at, "Name another header.")])
+        raise InvalidInput("This header cannot carry a key", errors=[Fault(at, "Name another header.")])
     if location == "cookie" and not COOKIE_NAME.fullmatch(name):
         raise InvalidInput(
-            "The cookie's name is not legal", errors=[Fault(at, "See RFC 6265, section 4.1.1.")]
+            "The cookie's name is not valid", errors=[Fault(at, "See RFC 6265, section 4.1.1.")]
         )
     if not name.isprintable():
-        raise InvalidInput("The name holds control characters", errors=[Fault(at, "Remove them.")])
+        raise InvalidInput("The name contains control characters", errors=[Fault(at, "Remove them.")])
 
 
 def _check_value(value: str, *, at: str) -> None:
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in value):
         raise InvalidInput(
-            "The key holds control characters", errors=[Fault(at, "Remove line breaks and the like.")]
+            "The key contains control characters",
+            errors=[Fault(at, "Remove line breaks and other control characters.")],
         )

@@ -1,4 +1,4 @@
-"""Which header names and values may be sent (RFC 9110), and which never come from a caller's arguments."""
+"""Which header names and values may be sent (RFC 9110), and which must not come from a call's arguments."""
 
 import re
 from typing import Final
@@ -27,27 +27,27 @@ _PREFIXES: Final = ("proxy-", "x-forwarded-")
 
 
 def never_from_arguments(name: str) -> bool:
-    """True for names that a caller must not set: framing, identity, and what proxies vouch for."""
+    """Return whether arguments must not set the header: framing, identity, and what proxies assert."""
     lower = name.lower()
     return lower in _FRAMING or lower in _IDENTITY or lower.startswith(_PREFIXES)
 
 
 def never_set_by_credentials(name: str) -> bool:
-    """True for names that not even a stored credential sets."""
+    """Return whether not even a stored credential may set the header."""
     return name.lower() in _FRAMING
 
 
 def header_value(text: str, *, at: str) -> str:
-    """The text if it may be a field value. Raises InvalidArguments for what is not printable ASCII.
+    """Return the text if it may be a field value; raise InvalidArguments where it is not printable ASCII.
 
-    RFC 9110 section 5.5: senders keep to ASCII, because whoever reads another byte may take it for Latin-1 or
-    for UTF-8. Our HTTP client writes UTF-8 only, and few upstreams expect that; what they would make of a
-    percent-encoded character is unknown. So it is refused rather than sent wrong.
+    RFC 9110 section 5.5: senders use ASCII only, because recipients may read another byte as Latin-1 or as
+    UTF-8. Our HTTP client writes UTF-8 only, and few upstreams expect that; how they would read a
+    percent-encoded character is unknown. So other text is rejected rather than sent in a wrong encoding.
     """
     if text.isascii() and text.isprintable():
         return text
     raise InvalidArguments(
-        "A header value holds characters that HTTP cannot carry",
+        "A header value contains characters that HTTP cannot carry",
         errors=[
             Fault(at, "Use printable ASCII characters only; no line breaks or other control characters.")
         ],

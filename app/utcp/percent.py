@@ -6,8 +6,9 @@ from urllib.parse import quote, quote_plus
 
 import orjson
 
-# What RFC 6570's reserved expansion lets through, less what ends or splits a query (`#`, `&`) and what RFC
-# 3986 does not allow in one (`[`, `]`): a value must never begin another parameter.
+# The characters that RFC 6570's reserved expansion leaves unencoded, less those that end or split a query
+# (`#`, `&`) and those that RFC 3986 does not allow in one (`[`, `]`): a value must never begin another
+# parameter.
 _RESERVED: Final = ":/?@!$'()*+,;="
 _LITERAL: Final = "!$&'()*+,;=:@/?~%"
 _STRAY_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -17,29 +18,35 @@ _EXACT: Final = 2**53
 
 
 def escape(text: str) -> str:
-    """Everything but the unreserved characters as UTF-8 triples."""
+    """Percent-encode all but the unreserved characters, as UTF-8."""
     return text if text.isascii() and text.isalnum() else quote(text, safe="")
 
 
 def escape_form(text: str) -> str:
-    """The same for `application/x-www-form-urlencoded`, where a space is `+`."""
+    """Percent-encode all but the unreserved characters for `application/x-www-form-urlencoded`: a space
+    is `+`.
+    """
     return text if text.isascii() and text.isalnum() else quote_plus(text, safe="")
 
 
 def escape_reserved(text: str) -> str:
-    """For `allowReserved`: reserved characters and triples stay, but for `#`, `&`, `[` and `]`."""
+    """Percent-encode for `allowReserved`: reserved characters but `#`, `&`, `[` and `]`, and triples,
+    stay.
+    """
     return "".join(
         part if index % 2 else quote(part, safe=_RESERVED) for index, part in enumerate(_TRIPLE.split(text))
     )
 
 
 def escape_literal(text: str) -> str:
-    """The text of a URL template made legal: triples stay, a `%` that begins none becomes `%25`."""
+    """Percent-encode the literal text of a URL template: triples stay, any other `%` becomes `%25`."""
     return quote(_STRAY_PERCENT.sub("%25", text), safe=_LITERAL)
 
 
 def scalar(value: Any) -> str:
-    """The text of a JSON scalar: `true`, `false`, `1` for 1.0; an object, a list or null as JSON text."""
+    """Return the text of a JSON scalar (`true`, `false`, `1` for 1.0); of an object, a list or null, its
+    JSON.
+    """
     if isinstance(value, str):
         return value
     if value is True:
@@ -54,5 +61,5 @@ def scalar(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON. Raises TypeError for what JSON cannot hold."""
+    """Return a value as compact JSON; raise TypeError where JSON cannot represent it."""
     return orjson.dumps(value).decode()

@@ -1,9 +1,9 @@
-"""What `GET /utcp` serves: manuals of UTCP 1.x and 0.x, in the one shape that every released client can
+"""Renders the manuals of `GET /utcp` for UTCP 1.x and 0.x, in the one form that every released client can
 execute.
 
-Each tool is a POST of its arguments object: `body_field` carries it, so the real inputs stand below `body`
-(types are lost in a query, and the Python clients crash on booleans there). Clients take `$` in a call
-template for a variable, `{` for a path parameter, and refuse nulls and unknown keys; none is written but
+Each tool is a POST of its arguments object: `body_field` names it, so the real inputs are below `body` (types
+are lost in a query, and the Python clients crash on booleans there). Clients take `$` in a call template for
+a variable and `{` for a path parameter, and reject nulls and unknown keys; none of these is written but
 `${GATEWAY_TOKEN}`.
 """
 
@@ -19,14 +19,14 @@ from app.text import clean_text
 
 ManualVersion = Literal[0, 1]
 
-# The newest releases whose models these documents were checked against.
-_JOINED_AT_ONCE: Final = 1_000
+_JOIN_BATCH: Final = 1_000
+# The versions are the newest releases whose models these documents were checked against.
 _HEADS: Final = {
     1: b'{"utcp_version":"1.0.1","manual_version":"1.0.0","tools":[',
     0: b'{"version":"0.2.3","tools":[',
 }
 GATEWAYS: Final = "x-gateways"
-"""The member of a call template that says so; every released client ignores it."""
+"""The member of a call template that lists the gateways a call passes; every released client ignores it."""
 _AUTH: Final = {
     "auth_type": "api_key",
     "api_key": "Bearer ${GATEWAY_TOKEN}",
@@ -34,8 +34,8 @@ _AUTH: Final = {
     "location": "header",
 }
 _UNSAFE_IN_TEMPLATES: Final = str.maketrans({"$": "%24", "{": "%7B", "}": "%7D"})
-# All that the 0.x model keeps of a root schema.
-_KEPT_IN_V0: Final = frozenset(
+# The only keywords that the 0.x model accepts in a root schema.
+_V0_KEYWORDS: Final = frozenset(
     {
         "type",
         "properties",
@@ -53,8 +53,8 @@ _KEPT_IN_V0: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ManualEntry:
-    """A tool to publish: its alias, what it is, and the absolute URL at which this gateway takes calls of
-    it.
+    """A tool to publish: its alias (`name`), description and schemas, and the absolute URL at which this
+    gateway takes its calls.
     """
 
     name: str
@@ -65,38 +65,44 @@ class ManualEntry:
     call_url: str
     provider: str = "gateway"
     gateways: tuple[str, ...] = ()
-    """Those that a call goes through, this one last; read by other gateways, which call in no circle."""
+    """The gateways that a call passes, this one last; other gateways read it, so as not to call in a
+    circle.
+    """
 
 
 def render_tool_v1(entry: ManualEntry) -> bytes:
-    """The entry as a tool of a 1.x manual: JSON without nulls, `$defs` at the root of `inputs`."""
+    """Return the entry as a tool of a 1.x manual: JSON without nulls, with `$defs` at the root of
+    `inputs`.
+    """
     schema = publishable(entry.inputs)
-    moved = rebase({"type": "object", **schema}, "/properties/body")
-    hoisted = {key: moved.pop(key) for key in DEFINITIONS if key in moved}
-    inputs = _wrapped(moved) | hoisted
+    rebased = rebase({"type": "object", **schema}, "/properties/body")
+    hoisted = {key: rebased.pop(key) for key in DEFINITIONS if key in rebased}
+    inputs = _wrapped(rebased) | hoisted
     return _tool(entry, inputs, publishable(entry.outputs), "tool_call_template", "call_template_type")
 
 
 def render_tool_v0(entry: ManualEntry) -> bytes:
-    """The entry as a tool of a 0.x manual, whose model drops `$defs`: references are written out."""
+    """Return the entry as the JSON of a tool of a 0.x manual, whose model drops `$defs`: references are
+    inlined.
+    """
     inputs = _wrapped({"type": "object", **transformed(inline(publishable(entry.inputs)), single_typed)})
     outputs = transformed(inline(publishable(entry.outputs)), single_typed)
-    kept = {key: value for key, value in outputs.items() if key in _KEPT_IN_V0}
-    root = kept.get("type") if kept.get("type") in TYPES else "object"
-    outputs = {**kept, "type": root} | (
-        {"properties": kept.get("properties", {})} if root == "object" else {}
+    shown = {key: value for key, value in outputs.items() if key in _V0_KEYWORDS}
+    root = shown.get("type") if shown.get("type") in TYPES else "object"
+    outputs = {**shown, "type": root} | (
+        {"properties": shown.get("properties", {})} if root == "object" else {}
     )
     return _tool(entry, inputs, outputs, "tool_provider", "provider_type")
 
 
 def render_manual(version: ManualVersion, tools: Sequence[bytes]) -> bytearray:
-    """A manual of prepared tools, all rendered for the same version, in their order."""
-    # In pieces: one call that copies 70 MB would keep every other thread waiting until it is done.
+    """Return a manual of tools that were rendered for the same version, in their order."""
+    # In batches: one call that copies 70 MB would hold the global interpreter lock until it is done.
     body = bytearray(_HEADS[version])
-    for start in range(0, len(tools), _JOINED_AT_ONCE):
+    for start in range(0, len(tools), _JOIN_BATCH):
         if start:
             body += b","
-        body += b",".join(tools[start : start + _JOINED_AT_ONCE])
+        body += b",".join(tools[start : start + _JOIN_BATCH])
     body += b"]}"
     return body
 
@@ -124,7 +130,9 @@ def _tool(entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str
 def rendered_tool(
     entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str, template: dict[str, Any]
 ) -> bytes:
-    """A tool of a manual as JSON: no nulls, no key that a strict client does not know."""
+    """Return a tool of a manual as JSON, without nulls and without keys that a strict client does not
+    know.
+    """
     return orjson.dumps(
         {
             "name": entry.name,
@@ -138,7 +146,9 @@ def rendered_tool(
 
 
 def single_typed(node: Schema) -> Schema:
-    """A list of types as clients of 0.x understand it: the one that is not null, or `anyOf`."""
+    """Return the schema with a single `type`, as 0.x clients require: of a list, the only type that is not
+    null, or else `anyOf` of all.
+    """
     types = node.get("type")
     if not isinstance(types, list):
         return node

@@ -1,8 +1,8 @@
-"""What may stand in a path: no value leaves its segment, under whatever decoding the upstream applies.
+"""Checks path segments: no value can leave its segment, whatever decoding the upstream applies.
 
-Percent-encoding alone does not do that: `.` and `..` are unreserved, and clients and servers collapse them;
-servers decode `%2F` and `%252e` before they route, cut `;parameters` off a segment first (`..;`), or take
-`\\` for `/`.
+Percent-encoding alone does not ensure that: `.` and `..` are unreserved, and clients and servers collapse
+them; servers decode `%2F` and `%252e` before they route, strip `;parameters` from a segment first (`..;`), or
+take `\\` for `/`.
 """
 
 import re
@@ -12,8 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 from app.errors import Fault, InvalidArguments
 
-# Decoding a value of n characters can take n/2 rounds; nobody encodes eight times in good faith.
-_MOST_ROUNDS: Final = 8
+# Decoding a value of n characters can take n/2 rounds; no legitimate value is encoded eight times.
+_MAX_DECODING_ROUNDS: Final = 8
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]|%u00(?:2e|2f|5c|0[0-9a-f]|1[0-9a-f]|7f)", re.IGNORECASE)
 _OVERLONG: Final = {
     b"\xc0\xae": b".",
@@ -25,33 +25,39 @@ _OVERLONG: Final = {
 
 
 def check_path_text(text: str, *, at: str) -> None:
-    """Raises InvalidArguments for a value that could leave its path segment."""
+    """Raise InvalidArguments for a value that could leave its path segment."""
     if text.isascii() and text.isalnum():
         return
     decoded = _decoded(text)
     if decoded is None or _UNSAFE.search(decoded):
-        raise _refusal(at, "No control characters, no backslash, and not encoded many times over.")
+        raise _error(
+            at, "The value must not contain control characters or backslashes, or be encoded repeatedly."
+        )
     if any(_is_dots(piece) for piece in decoded.split("/")):
-        raise _refusal(at, "No dot segment (`.`, `..`), plain or encoded.")
+        raise _error(at, "The value must not be a dot segment (`.`, `..`), plain or encoded.")
 
 
 def check_segment(segment: str, *, at: str) -> None:
-    """Raises InvalidArguments for an assembled, encoded segment that is empty, or dots after any decoding."""
+    """Raise InvalidArguments for an assembled, encoded segment that is empty, or a dot segment after
+    decoding.
+    """
     if not segment:
-        raise _refusal(at, "The value must not be empty.")
+        raise _error(at, "The value must not be empty.")
     decoded = _decoded(segment)
     if decoded is None or any(_is_dots(piece) for piece in decoded.split("/")):
-        raise _refusal(at, "No dot segment (`.`, `..`), plain or encoded.")
+        raise _error(at, "The value must not form a dot segment (`.`, `..`), plain or encoded.")
 
 
 def is_dot_segment(segment: str) -> bool:
-    """True for a segment of a template that is `.` or `..` after decoding, or cannot be judged."""
+    """Return whether a segment of a template is `.` or `..` after decoding, or is encoded too often to
+    tell.
+    """
     decoded = _decoded(segment)
     return decoded is None or any(_is_dots(piece) for piece in decoded.split("/"))
 
 
 def _decoded(text: str) -> str | None:
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_DECODING_ROUNDS):
         if not text.isascii():
             # Full-width forms are folded to ASCII by some servers' best-fit mappings.
             text = unicodedata.normalize("NFKC", text)
@@ -72,5 +78,5 @@ def _is_dots(piece: str) -> bool:
     return piece.partition(";")[0].strip() in (".", "..")
 
 
-def _refusal(at: str, detail: str) -> InvalidArguments:
+def _error(at: str, detail: str) -> InvalidArguments:
     return InvalidArguments("A path argument could leave its path segment", errors=[Fault(at, detail)])

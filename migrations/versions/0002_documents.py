@@ -1,4 +1,4 @@
-"""Sources of several files, and overlays.
+"""Add documents of several files, and overlays, to sources.
 
 Revision: 0002, after: 0001
 """

@@ -1,4 +1,4 @@
-"""What a model sees of a large tool.
+"""Add the shortened form of a large tool, which models are shown.
 
 Revision: 0003, after: 0002
 """

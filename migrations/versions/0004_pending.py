@@ -1,4 +1,4 @@
-"""Changes that wait for approval.
+"""Add changes that are pending approval.
 
 Revision: 0004, after: 0003
 """

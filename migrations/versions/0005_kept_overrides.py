@@ -1,4 +1,4 @@
-"""What people changed on tools that a refresh took away.
+"""Retain the overrides of tools that a refresh has removed.
 
 Revision: 0005, after: 0004
 """

@@ -1,4 +1,4 @@
-"""Average sizes of responses beyond two billion bytes.
+"""Allow average response sizes above two billion bytes.
 
 Revision: 0006, after: 0005
 """

@@ -1,4 +1,4 @@
-"""Rate limits of keys, and outcomes under an Idempotency-Key.
+"""Add rate limits of keys, and the outcomes of calls with an Idempotency-Key.
 
 Revision: 0007, after: 0006
 """

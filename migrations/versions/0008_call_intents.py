@@ -1,4 +1,4 @@
-"""Calls that are put on record before they are made, their attempts, and their sealed bodies.
+"""Add records of calls that are about to be made, with their attempts and sealed bodies.
 
 Revision: 0008, after: 0007
 """

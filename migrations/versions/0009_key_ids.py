@@ -1,4 +1,4 @@
-"""Keys are looked up by their id alone, many at a time: an index that begins with it.
+"""Add an index of keys by key id, by which many are looked up at a time.
 
 Revision: 0009, after: 0008
 """

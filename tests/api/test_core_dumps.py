@@ -16,7 +16,7 @@ import httpx2
 import psutil
 import pytest
 
-from app.sample import sample_process
+from app.cli.sample import sample_api
 from tests.harness.gateway import serve
 from tests.harness.servers import Pair
 
@@ -116,7 +116,7 @@ def embedded_as_nobody(home: Path, **settings: str) -> Iterator[tuple[subprocess
         deadline, found = time.monotonic() + 120, None
         while not found and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
-            found = re.search(r"answers on (http://\S+)", log.read_text())
+            found = re.search(r"listens on (http://\S+)", log.read_text())
         assert found, log.read_text()
         yield process, found[1]
     finally:
@@ -170,8 +170,10 @@ def holders_of_secrets(parent: int) -> list[psutil.Process]:
 
 @linux
 def test_the_sample_leaves_no_core_either(tmp_path: Path, cores_allowed: None) -> None:
-    with sample_process(tmp_path, port=0):
+    with sample_api(tmp_path, port=0):
         (sample,) = (
-            child for child in psutil.Process().children() if "app.sample" in " ".join(child.cmdline())
+            child
+            for child in psutil.Process().children()
+            if "examples.library_api" in " ".join(child.cmdline())
         )
         assert core_limit(sample.pid) == ["0", "0"]

@@ -188,7 +188,7 @@ def test_a_schema_of_another_version_is_named(servers: Pair) -> None:
 WRONG: list[tuple[str, dict[str, str], str]] = [
     ("migrate", {"DATABASE_URL": "postgresql://u:geheim@h:port/x"}, "cannot be read"),
     ("migrate", {"DATABASE_URL": "postgresql://u:geh/eim@h:1/x"}, "PostgreSQL"),
-    ("migrate", {"DATABASE_URL": "mysql://u:geheim@h/x"}, "not one of PostgreSQL"),
+    ("migrate", {"DATABASE_URL": "mysql://u:geheim@h/x"}, "not a PostgreSQL URL"),
     ("migrate", {"DATABASE_URL": "postgresql://u:geheim@127.0.0.1:9/x?colour=red"}, "'colour'"),
     ("migrate", {"DATABASE_URL": "postgresql://u:geheim@127.0.0.1:9/x?sslmode=perhaps"}, "sslmode"),
     ("migrate", {"DATABASE_URL": "postgresql://u:geheim@127.0.0.1:9/x"}, "cannot be reached"),

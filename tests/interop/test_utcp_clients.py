@@ -3,48 +3,25 @@
 import json
 import os
 import subprocess
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.sample import sample_process
+from app.cli.sample import sample_api
 from tests.harness.gateway import RunningGateway
+from tests.interop.environments import interpreter
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-CLIENTS = {
-    "1": ("client_v1.py", ["utcp==1.2.0", "utcp-http==1.1.15"]),
-    "0": ("client_v0.py", ["utcp==0.2.3", "mcp<2"]),
-}
-
-
-def prepared(version: str) -> Path:
-    """The interpreter of the client's own virtual environment, made when it is not there."""
-    folder = ROOT / ".venvs" / f"utcp{version}"
-    python = folder / "bin" / "python"
-    stamp = folder / ".ready"
-    if not stamp.exists():
-        venv.create(folder, with_pip=True, clear=True)
-        done = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", *CLIENTS[version][1]],
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            if os.environ.get("CI"):
-                pytest.fail(f"utcp {version}.x cannot be installed: {done.stderr[-500:]}")
-            pytest.skip(f"utcp {version}.x cannot be installed here")
-        stamp.touch()
-    return python
+SCRIPTS = {"1": "client_v1.py", "0": "client_v0.py"}
 
 
 @pytest.fixture(scope="module")
 def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The sample API, registered as `interop`."""
     with (
-        sample_process(tmp_path_factory.mktemp("sample"), port=0) as registration,
+        sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
         gateway.client() as client,
     ):
         made = client.post("/providers", json=registration | {"name": "interop"})
@@ -61,11 +38,10 @@ def run(
     query: str = "?provider=interop",
     variables: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    script, _ = CLIENTS[version]
     query += "&version=0" if version == "0" else ""
     more = json.dumps(variables or {})
     done = subprocess.run(
-        [prepared(version), HERE / script, f"{gateway.url}/utcp{query}", gateway.key, json.dumps(calls), more],
+        [interpreter(f"utcp{version}"), HERE / SCRIPTS[version], f"{gateway.url}/utcp{query}", gateway.key, json.dumps(calls), more],
         capture_output=True, text=True, timeout=120, check=False, env={"PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -97,8 +73,6 @@ def calls_with(book: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.interop
-@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("version", ["1", "0"])
 def test_a_released_client_discovers_and_calls_every_auth_kind(
     version: str, gateway: RunningGateway, library: str
@@ -120,8 +94,6 @@ def test_a_released_client_discovers_and_calls_every_auth_kind(
     assert len(popular["items"]) <= 2
 
 
-@pytest.mark.interop
-@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("version", ["1", "0"])
 def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, library: str) -> None:
     with gateway.client() as client:
@@ -130,13 +102,11 @@ def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, 
     assert "error" in told["results"][0]
 
 
-@pytest.mark.interop
-@pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("version", ["1", "0"])
 def test_a_client_calls_the_upstream_itself_with_credentials_of_its_own(
     version: str, gateway: RunningGateway, tmp_path: Path
 ) -> None:
-    with sample_process(tmp_path, port=0) as registration, gateway.client() as client:
+    with sample_api(tmp_path, port=0) as registration, gateway.client() as client:
         given = registration["credentials"]
         made = client.post("/providers", json=registration | {"name": "direct", "options": {"direct": True}})
         assert made.status_code == 201, made.text

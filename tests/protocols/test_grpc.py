@@ -11,9 +11,11 @@ import grpc
 import jsonschema_rs
 import orjson
 import pytest
-from google.protobuf import any_pb2, descriptor_pb2, wrappers_pb2
+from google.protobuf import descriptor_pb2, duration_pb2, wrappers_pb2
 from google.protobuf.message_factory import GetMessageClass
+from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
+from grpc_status import rpc_status
 
 from app.errors import (
     CredentialMissing,
@@ -354,24 +356,66 @@ async def test_statuses_are_errors_of_their_kind(shop: Shop, adapter, masker, co
             assert caught.value.answer.body == {"code": code, "message": "because of ***"}
 
 
-async def test_details_of_a_refusal_are_readable(shop: Shop, adapter) -> None:
-    def length(raw: bytes) -> bytes:
-        return bytes([len(raw)]) + raw
-
-    violation = b"\x0a" + length(b"\x0a" + length(b"email") + b"\x12" + length(b"is no address"))
-    bad = any_pb2.Any(type_url="type.googleapis.com/google.rpc.BadRequest", value=violation)
-    other = any_pb2.Any(type_url="type.googleapis.com/no.Such", value=b"\xff\xff")
-    own = any_pb2.Any()
-    own.Pack(THING(count=3))
-    status = b"\x08\x03" + b"".join(b"\x1a" + length(one.SerializeToString()) for one in (bad, other, own))
-    shop.status = (grpc.StatusCode.INVALID_ARGUMENT, "bad", (("grpc-status-details-bin", status),))
+async def test_status_details_are_json(shop: Shop, adapter, masker) -> None:
+    masker.add("hidden-value")
+    violation = error_details_pb2.BadRequest.FieldViolation(field="email", description="is no address")
+    reason = error_details_pb2.ErrorInfo(reason="INVALID", domain="shop", metadata={"header": "hidden-value"})
+    sent = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message="bad")
+    for detail in (
+        error_details_pb2.BadRequest(field_violations=[violation]),
+        reason,
+        error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=2)),
+        duration_pb2.Duration(seconds=3),
+        THING(count=3),
+    ):
+        sent.details.add().Pack(detail)
+    wire = rpc_status.to_status(sent)
+    shop.status = (wire.code, wire.details, wire.trailing_metadata)
     with pytest.raises(UpstreamRejected) as caught:
         await called(adapter, shop.template("Watch"))
+    prefix = "type.googleapis.com/"
     assert caught.value.answer.body["details"] == [
-        {"@type": bad.type_url, "fieldViolations": [{"field": "email", "description": "is no address"}]},
-        {"@type": other.type_url},
-        {"@type": own.type_url, "count": 3},
+        {
+            "@type": f"{prefix}google.rpc.BadRequest",
+            "fieldViolations": [{"field": "email", "description": "is no address"}],
+        },
+        {
+            "@type": f"{prefix}google.rpc.ErrorInfo",
+            "reason": "INVALID",
+            "domain": "shop",
+            "metadata": {"header": "***"},
+        },
+        {"@type": f"{prefix}google.rpc.RetryInfo", "retryDelay": "2s"},
+        {"@type": f"{prefix}google.protobuf.Duration", "value": "3s"},
+        {"@type": f"{prefix}shop.v1.Thing", "count": 3},
     ]
+
+
+async def test_status_details_that_cannot_be_decoded_keep_their_type_only(shop: Shop, adapter) -> None:
+    status = status_pb2.Status(code=code_pb2.NOT_FOUND, message="another message than that of the call")
+    # The last one is a type that the process knows, of a package that no upstream may mean.
+    names = (
+        "no.Such",
+        "google.rpc.BadRequest",
+        "google.rpc.NoSuch",
+        "grpc.reflection.v1alpha.ServiceResponse",
+    )
+    for name in names:
+        status.details.add(type_url=f"type.googleapis.com/{name}", value=b"\xff\xff")
+    status.details[-1].value = b""
+    raw = status.SerializeToString()
+    shop.status = (grpc.StatusCode.INVALID_ARGUMENT, "bad", (("grpc-status-details-bin", raw),))
+    with pytest.raises(UpstreamRejected) as caught:
+        await called(adapter, shop.template("Watch"))
+    assert caught.value.answer.body == {
+        "code": "INVALID_ARGUMENT",
+        "message": "bad",
+        "details": [{"@type": f"type.googleapis.com/{name}"} for name in names],
+    }
+    shop.status = (grpc.StatusCode.INVALID_ARGUMENT, "bad", (("grpc-status-details-bin", b"\xff"),))
+    with pytest.raises(UpstreamRejected) as caught:
+        await called(adapter, shop.template("Watch"))
+    assert caught.value.answer.body == {"code": "INVALID_ARGUMENT", "message": "bad"}
 
 
 async def test_answers_that_have_no_json(shop: Shop, adapter) -> None:

@@ -117,9 +117,9 @@ DOORS = {
     "socket", "aiohttp", "httpx", "httpx2", "urllib.request", "http.client", "requests", "websockets", "grpc", "grpc.aio",
     "mcp", "mcp_types", "aiortc", "aioice",
 }  # fmt: skip
-# The command line is a client of the gateway, the embedded servers and the sample API are servers. OpenTelemetry's
+# The command line is a client of the gateway, the embedded servers are servers. OpenTelemetry's
 # exporter speaks to the operator's own collector, whose address no client chooses.
-OPEN = ("outbound", "cli", "embedded", "sample", "telemetry/otlp.py")
+OPEN = ("outbound", "cli", "embedded", "telemetry/otlp.py")
 # These get connections, addresses and programs from `outbound` and `processes` only.
 LIBRARIES = {
     "protocols/grpc": {"grpc", "grpc.aio"},

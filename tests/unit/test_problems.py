@@ -428,5 +428,5 @@ async def test_an_error_within_an_answer_cuts_it_off(client, error):
         await answer(client, error, "GET", "/stream/x")
     assert CANARY not in str([line for line in logs if line["log_level"] != "debug"])
     assert logs[0]["event"] == (
-        "an answer was cut off" if isinstance(error, GatewayError) else "unexpected error"
+        "a response was truncated" if isinstance(error, GatewayError) else "unexpected error"
     )

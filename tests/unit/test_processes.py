@@ -19,8 +19,6 @@ from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import ChildLimits, convert_in_child
 from app.processes import child_process, close_pipes, kill_group
 from app.protocols.shared.programs import Order, ProgramRules, start
-from app.sample.credentials import SampleCredentials, SampleError
-from app.sample.serving import _address, _stop
 from app.settings.programs import ProgramSettings
 from tests.unit.openapi.conftest import document
 
@@ -237,18 +235,6 @@ async def test_pipes_may_be_closed_twice() -> None:
     close_pipes(transport)
     close_pipes(transport)
     transport.close()
-
-
-def test_sample_that_says_nothing_is_given_up(tmp_path) -> None:
-    command = ["/bin/sh", "-c", "printf http; exec sleep 60"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        # Half a line, and then silence.
-        with pytest.raises(SampleError, match="did not start"):
-            _address(child, SampleCredentials.of_folder(tmp_path), "here", seconds=0.2)
-    finally:
-        _stop(child)
-    assert child.returncode == -9
 
 
 async def test_completed_is_not_left_by_a_cancellation() -> None:

@@ -1,11 +1,12 @@
-"""One connection to an upstream, and the exchanges on it, one after the other.
+"""One HTTP/1.1 connection to an upstream, and the exchanges on it, one after the other.
 
-The parser is llhttp, which Node.js and uvicorn use. What it accepts beyond the letter of RFC 9112 is what
-real servers send: bare line feeds, and blanks after a chunk's size. All that arrives is bounded: a head by
+The parser is llhttp, which Node.js and uvicorn use. It accepts beyond the letter of RFC 9112 what real
+servers send: bare line feeds, and spaces after a chunk's size. Everything that arrives is limited: a head by
 count and length, a body by pausing the transport while 32 KiB wait to be read.
 
-HTTP/1.1 does not say which request a response belongs to but by its order. So a connection is reused only
-after an exchange in which the upstream did nothing that could put it out of step: see `_end_exchange`.
+In HTTP/1.1 only the order of the responses says which request each belongs to. So a connection is reused
+only after an exchange in which the upstream did nothing that could desynchronize requests and responses: see
+`_end_exchange`.
 """
 
 import array
@@ -21,40 +22,65 @@ from typing import Any, Final, cast
 import httptools
 from multidict import CIMultiDict
 
-from app.outbound.http1.exchange import HIGH, Broken, Exchange
+from app.outbound.http1.exchange import HIGH_WATER_MARK, Exchange, FailureReason
 
-_MOST_HEADERS: Final = 128
-_LONGEST_HEADER: Final = 16 << 10
-_LONGEST_HEAD: Final = 256 << 10
-_MOST_INTERIM: Final = 16
-_MUCH: Final = 16 << 10
+_MAX_HEADERS: Final = 128
+_MAX_HEADER_BYTES: Final = 16 << 10
+_MAX_HEAD_BYTES: Final = 256 << 10
+_MAX_INTERIM_RESPONSES: Final = 16
+_LARGE_BODY_BYTES: Final = 16 << 10
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
-_WITHOUT_BODY: Final = frozenset({204, 304})
-# RFC 9113 section 4.1: a frame of type SETTINGS or GOAWAY of the stream 0, with which a server begins.
+_BODILESS_STATUSES: Final = frozenset({204, 304})
+# RFC 9113 section 4.1: a SETTINGS or GOAWAY frame of stream 0, with which an HTTP/2 server begins.
 _HTTP2_FRAME: Final = re.compile(rb"\x00[\x00-\x40].[\x04\x07][\x00\x01]\x00{0,4}", re.DOTALL)
-# Servers say so when they close an idle connection (RFC 9110 section 15.5.9).
+# Servers may send this when they close an idle connection (RFC 9110 section 15.5.9).
 _IDLE_TIMEOUT: Final = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
 
 
-class _Unacceptable(Exception):
-    """Raised inside a callback of the parser: a head that is too large, or an answer nobody asked for."""
+class _UnacceptableResponse(Exception):
+    """Raised inside a callback of the parser: for a head that is too large, or an unsolicited response."""
 
-    def __init__(self, why: Broken = Broken.MALFORMED) -> None:
-        super().__init__(why.value)
-        self.why = why
+    def __init__(self, reason: FailureReason = FailureReason.MALFORMED) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
 
 
-class Connection(asyncio.BufferedProtocol):
-    """A protocol for `loop.create_connection`. `on_free` is called when it may be used again, `on_lost` once,
-    when it is closed. `buffer` is read into; connections of one event loop may share it, as what was read is
-    parsed at once. (uvloop's own 256 KiB for each read would be held by each stream that is paused.)
+class Http1Connection(asyncio.BufferedProtocol):
+    """A protocol for `loop.create_connection`.
+
+    `on_free` is called each time the connection may be reused, `on_lost` once, when it is closed. `buffer` is
+    what the event loop reads into; connections of one event loop may share it, since what was read is parsed
+    at once. (With uvloop's own buffers, each paused stream would hold 256 KiB.)
     """
 
     __slots__ = (
-        "_buffer", "_exchange", "_fd", "_finished", "_head_bytes", "_headers", "_held_back",
-        "_held_timer", "_in_body", "_interim", "_keep", "_loop", "_lost", "_on_free", "_on_lost", "_parser",
-        "_paused", "_poll", "_sends_much", "_transport", "had_body", "idle_since", "out_of_step",
-        "probe_seconds", "rests_until", "speaks_http2", "used",
+        "_buffer",
+        "_deferred_body",
+        "_deferred_body_timer",
+        "_exchange",
+        "_fd",
+        "_finished",
+        "_head_bytes",
+        "_headers",
+        "_in_body",
+        "_interim",
+        "_keep",
+        "_loop",
+        "_lost",
+        "_on_free",
+        "_on_lost",
+        "_parser",
+        "_paused",
+        "_poll",
+        "_sends_large_body",
+        "_transport",
+        "body_delay",
+        "desynchronized",
+        "had_body",
+        "idle_since",
+        "reusable_from",
+        "speaks_http2",
+        "used",
     )  # fmt: skip
 
     def __init__(
@@ -62,8 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         buffer: memoryview,
         *,
-        on_free: "Callable[[Connection], None]",
-        on_lost: "Callable[[Connection], None]",
+        on_free: "Callable[[Http1Connection], None]",
+        on_lost: "Callable[[Http1Connection], None]",
     ) -> None:
         self._loop = loop
         self._buffer = buffer
@@ -72,9 +98,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._fd = -1
-        self._sends_much = False
-        self._held_back: bytes | None = None
-        self._held_timer: asyncio.TimerHandle | None = None
+        self._sends_large_body = False
+        self._deferred_body: bytes | None = None
+        self._deferred_body_timer: asyncio.TimerHandle | None = None
         self._parser = _parser(self)
         self._exchange: Exchange | None = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -88,17 +114,18 @@ class Connection(asyncio.BufferedProtocol):
         self.had_body = False
         """Whether the last request had a body."""
         self.idle_since = 0.0
-        """`loop.time()` of when it was last given back."""
-        self.rests_until = 0.0
-        """`loop.time()` before which it is not to be used again."""
-        self.probe_seconds = 0.0
-        """How long a request's body is held back, to see whether the upstream responds to the head alone."""
+        """The `loop.time()` at which it last became idle."""
+        self.reusable_from = 0.0
+        """The `loop.time()` before which it must not be reused."""
+        self.body_delay = 0.0
+        """Seconds by which a request's body is sent after its head, to see whether the upstream responds to
+        the head alone."""
         self.used = False
-        """Whether an exchange on it has ended: only then it may have been closed by its other side unseen."""
-        self.out_of_step = False
-        """Whether bytes arrived on it after a response that belong to no request."""
+        """Whether an exchange on it has ended: only then may the upstream have closed it unnoticed."""
+        self.desynchronized = False
+        """Whether bytes that belong to no request arrived on it after a response."""
         self.speaks_http2 = False
-        """Whether the other side began with a frame of HTTP/2."""
+        """Whether the upstream began with an HTTP/2 frame."""
 
     @property
     def usable(self) -> bool:
@@ -107,13 +134,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def quiet(self) -> bool:
-        """Whether the socket has nothing to read, neither bytes nor an end, that the event loop has not read
-        yet.
-        """
+        """Whether the socket has no data, nor an end of stream, that the event loop has not read yet."""
         return self._poll is None or not self._poll.poll(0)
 
     def send(self, head: bytes, body: bytes | None, *, no_body: bool = False) -> Exchange:
-        """Send a request. `no_body` says that the answer has none whatever its head says (HEAD)."""
+        """Send a request and return its exchange.
+
+        `no_body` says that the response has no body, whatever its head says (a response to HEAD).
+        """
         transport = self._transport
         if transport is None or not self.usable:
             raise RuntimeError("A connection carries one exchange at a time.")
@@ -121,34 +149,34 @@ class Connection(asyncio.BufferedProtocol):
         self._head_bytes = self._interim = 0
         self._keep = False
         self.had_body = bool(body)
-        self._sends_much = body is not None and len(body) >= _MUCH
+        self._sends_large_body = body is not None and len(body) >= _LARGE_BODY_BYTES
         self._headers = []
         if body is None:
             transport.write(head)
-        elif body and self.probe_seconds:
+        elif body and self.body_delay:
             transport.write(head)
-            self._held_back = body
-            self._held_timer = self._loop.call_later(self.probe_seconds, self._send_held)
-        elif len(body) < HIGH:
+            self._deferred_body = body
+            self._deferred_body_timer = self._loop.call_later(self.body_delay, self._send_deferred_body)
+        elif len(body) < HIGH_WATER_MARK:
             transport.write(head + body)
         else:
             transport.writelines((head, body))
         return exchange
 
     def resume(self) -> None:
-        """Read again: what was held has been taken."""
+        """Resume reading after the buffered bytes have been read."""
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close at once; what was not sent is not sent any more."""
+        """Close the connection immediately and discard what was not sent."""
         if self._transport is not None:
             self._transport.abort()
-        self._lose(None)
+        self._handle_loss(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.BaseProtocol. A tunnel hands a second transport over, with TLS in it."""
+        """See asyncio.BaseProtocol. Called a second time with the TLS transport inside a proxy's tunnel."""
         self._transport = cast("asyncio.Transport", transport)
         raw = transport.get_extra_info("socket")
         if raw is not None:
@@ -164,58 +192,57 @@ class Connection(asyncio.BufferedProtocol):
         """See asyncio.BufferedProtocol."""
         exchange, transport = self._exchange, self._transport
         if exchange is None:
-            # Nobody asked: the next answer would not be the answer to the next request.
-            self._spoke_unasked(bytes(self._buffer[:nbytes]))
+            self._receive_unsolicited(bytes(self._buffer[:nbytes]))
             return
-        first = not exchange.heard
+        first = not exchange.response_started
         if first:
-            exchange.heard = True
-            exchange.early = self._unsent()
-            if self._held_back is not None:
-                self._send_held()
+            exchange.response_started = True
+            exchange.early = self._has_unsent_data()
+            if self._deferred_body is not None:
+                self._send_deferred_body()
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            # What follows a whole answer spoils the connection, not the answer.
-            self.out_of_step = self._finished
+            # What follows a complete response spoils the connection, not the response.
+            self.desynchronized = self._finished
             self.speaks_http2 = first and _HTTP2_FRAME.match(self._buffer[:nbytes]) is not None
-            exchange.end(None if self._finished else self._why(error))
+            exchange.end(None if self._finished else self._failure_reason(error))
             self.abort()
             return
         if self._finished:
-            # Where the buffer was filled, a TLS layer may hold more that no poll of the socket shows.
+            # Where the buffer was filled, the TLS layer may hold more data, which polling does not show.
             self._end_exchange(drained=nbytes < len(self._buffer))
             return
-        # Trailers and the extensions of chunks count, too: each piece of a body begins anew.
+        # Trailers and chunk extensions count, too; each piece of a body resets the count.
         self._head_bytes += nbytes
-        if self._head_bytes > _LONGEST_HEAD:
-            exchange.end(Broken.MALFORMED)
+        if self._head_bytes > _MAX_HEAD_BYTES:
+            exchange.end(FailureReason.MALFORMED)
             self.abort()
-        elif exchange.held > HIGH and not self._paused and transport is not None:
+        elif exchange.buffered > HIGH_WATER_MARK and not self._paused and transport is not None:
             self._paused = True
             transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """See asyncio.BufferedProtocol: a half-closed connection is of no use."""
+        """See asyncio.BufferedProtocol. A half-closed connection cannot be used."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""
-        self._lose(exc)
+        self._handle_loss(exc)
 
     def on_message_begin(self) -> None:
-        """See httptools: an answer begins; a second one to the same request is none."""
+        """See httptools. A response begins; a second final response to the same request is rejected."""
         if self._finished:
-            raise _Unacceptable
+            raise _UnacceptableResponse
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools."""
         if self._in_body:
-            return  # A trailer (RFC 9110 section 6.5): nobody asked for one.
+            return  # Trailers are ignored (RFC 9110 section 6.5).
         headers = self._headers
         headers.append((name, value))
-        if len(headers) > _MOST_HEADERS or len(name) + len(value) > _LONGEST_HEADER:
-            raise _Unacceptable
+        if len(headers) > _MAX_HEADERS or len(name) + len(value) > _MAX_HEADER_BYTES:
+            raise _UnacceptableResponse
 
     def on_headers_complete(self) -> None:
         """See httptools."""
@@ -224,11 +251,11 @@ class Connection(asyncio.BufferedProtocol):
         if status < 200:
             self._interim += 1
             self._headers = []
-            if status == 101 or self._interim > _MOST_INTERIM:
-                raise _Unacceptable
+            if status == 101 or self._interim > _MAX_INTERIM_RESPONSES:
+                raise _UnacceptableResponse
             return
-        # llhttp lets blanks stand between a name and its colon, where a proxy has to take them out (RFC 9112,
-        # 5.1).
+        # llhttp allows whitespace between a field name and its colon, which a proxy must remove (RFC 9112
+        # section 5.1).
         headers = CIMultiDict(
             (
                 name.rstrip().decode("utf-8", "surrogateescape"),
@@ -243,17 +270,17 @@ class Connection(asyncio.BufferedProtocol):
         length = headers.get("Content-Length")
         self._keep = version == "1.1" and not self._interim and self._parser.should_keep_alive()
         if version not in _VERSIONS:
-            raise _Unacceptable(Broken.HTTP2 if version == "2.0" else Broken.MALFORMED)
-        if exchange.no_body or status in _WITHOUT_BODY:
-            # One that says it has a body, where none can be, may send it.
+            raise _UnacceptableResponse(FailureReason.HTTP2 if version == "2.0" else FailureReason.MALFORMED)
+        if exchange.no_body or status in _BODILESS_STATUSES:
+            # An upstream that announces a body where there can be none may send one.
             self._keep = self._keep and not exchange.no_body and coding is None and length in (None, "0")
         elif coding is not None:
             self._check_transfer_coding(version, headers)
         else:
             exchange.until_close = length is None
         self._in_body = True
-        exchange.began(status, headers)
-        # The parser cannot be told of HEAD, and would take what follows for the body.
+        exchange.receive_head(status, headers)
+        # The parser cannot be told that the request was HEAD, and would read what follows as the body.
         self._finished = exchange.no_body
 
     def on_body(self, body: bytes) -> None:
@@ -262,11 +289,11 @@ class Connection(asyncio.BufferedProtocol):
         if exchange is None:
             return
         if self._finished:
-            return  # The answer to a HEAD with a body after all.
+            return  # The response to a HEAD request, sent with a body all the same.
         if not self._in_body:
-            raise _Unacceptable  # RFC 9110 section 15.2: an interim answer has none.
+            raise _UnacceptableResponse  # RFC 9110 section 15.2: an interim response has no body.
         self._head_bytes = 0
-        exchange.arrived(body)
+        exchange.receive_piece(body)
 
     def on_message_complete(self) -> None:
         """See httptools."""
@@ -274,11 +301,11 @@ class Connection(asyncio.BufferedProtocol):
             self._finished = True
 
     def _check_transfer_coding(self, version: str, headers: CIMultiDict[str]) -> None:
-        """Raise _Unacceptable unless it is `chunked`, exactly once: what llhttp and RFC 9112 read alike.
+        """Raise _UnacceptableResponse unless the transfer coding is `chunked`, exactly once.
 
-        llhttp takes the end of the text for the coding, so that `gzip, chunked` would be passed on still
-        packed, and `chunked<TAB>` with its frames. No TE was sent, so nothing else may come (RFC 9112 section
-        7.4), and nothing at all from HTTP/1.0 (section 6.1).
+        Only that is read alike by llhttp and RFC 9112. llhttp looks at the end of the field value only, so
+        `gzip, chunked` would be passed on compressed, and `chunked<TAB>` with its chunk framing. No TE was
+        sent, so no other coding is allowed (RFC 9112 section 7.4), and none at all in HTTP/1.0 (section 6.1).
         """
         raw = [value for name, value in self._headers if name.rstrip().lower() == b"transfer-encoding"]
         if (
@@ -287,54 +314,57 @@ class Connection(asyncio.BufferedProtocol):
             or raw[0].strip(b" ").lower() != b"chunked"
             or "Content-Length" in headers
         ):
-            raise _Unacceptable(Broken.TRANSFER_CODING)
+            raise _UnacceptableResponse(FailureReason.TRANSFER_CODING)
 
-    def _send_held(self) -> None:
-        """Send the body that was held back, if it still is."""
-        body, self._held_back = self._held_back, None
-        if self._held_timer is not None:
-            self._held_timer.cancel()
-            self._held_timer = None
+    def _send_deferred_body(self) -> None:
+        """Send the deferred body if it was not sent yet."""
+        body, self._deferred_body = self._deferred_body, None
+        if self._deferred_body_timer is not None:
+            self._deferred_body_timer.cancel()
+            self._deferred_body_timer = None
         if body is not None and self._transport is not None:
             self._transport.write(body)
 
-    def _unsent(self) -> bool:
-        """Whether some of the request has not reached the other side's kernel yet.
+    def _has_unsent_data(self) -> bool:
+        """Return whether part of the request has not reached the upstream's kernel yet.
 
-        A response brings the acknowledgement of what it responds to, so one that arrives now is early. It
-        leaves the rest of the request on its way, which an upstream that does not read it takes for the next
-        request.
+        A response comes with the TCP acknowledgement of what it responds to, so one that arrives now is
+        early. The rest of the request is still in transit then, and an upstream that does not read it takes
+        it for the next request.
         """
         transport = self._transport
-        if transport is None or self._held_back is not None or transport.get_write_buffer_size():
+        if transport is None or self._deferred_body is not None or transport.get_write_buffer_size():
             return True
-        if not self._sends_much or self._fd < 0:
+        if not self._sends_large_body or self._fd < 0:
             return False
-        # Over TLS the transport does not count what lies in the one below it; the kernel's queue is full
-        # then.
-        left = array.array("i", [0])
-        with contextlib.suppress(OSError):  # Not every system counts it.
-            fcntl.ioctl(self._fd, termios.TIOCOUTQ, left)
-        return left[0] > 0
+        # A TLS transport does not count what its underlying transport buffers; the kernel's send queue is
+        # full then.
+        queued = array.array("i", [0])
+        with contextlib.suppress(OSError):  # Not every system supports it.
+            fcntl.ioctl(self._fd, termios.TIOCOUTQ, queued)
+        return queued[0] > 0
 
-    def _why(self, error: Exception) -> Broken:
-        """What a failure of the parser says of the response."""
+    def _failure_reason(self, error: Exception) -> FailureReason:
+        """Return why the parser has rejected the response."""
         if self.speaks_http2:
-            return Broken.HTTP2
+            return FailureReason.HTTP2
         cause = error.__context__
-        return cause.why if isinstance(cause, _Unacceptable) else Broken.MALFORMED
+        return cause.reason if isinstance(cause, _UnacceptableResponse) else FailureReason.MALFORMED
 
-    def _spoke_unasked(self, said: bytes) -> None:
+    def _receive_unsolicited(self, data: bytes) -> None:
         """Close: the next response would not be the response to the next request."""
-        harmless = _IDLE_TIMEOUT.match(said) is not None or not said.strip(b"\r\n")
-        self.out_of_step = self.used and not harmless
-        self.speaks_http2 = not self.used and _HTTP2_FRAME.match(said) is not None
+        harmless = _IDLE_TIMEOUT.match(data) is not None or not data.strip(b"\r\n")
+        self.desynchronized = self.used and not harmless
+        self.speaks_http2 = not self.used and _HTTP2_FRAME.match(data) is not None
         self.abort()
 
     def _end_exchange(self, *, drained: bool) -> None:
-        """The response is whole. The connection is reused only where nothing hints at bytes to come that
-        belong to no request: HTTP/1.1, framed by its length or by `chunked`, no interim response, not to
-        HEAD, begun after the whole request was sent, and nothing after it."""
+        """End the exchange, whose response is complete, and free or close the connection.
+
+        It is reused only where nothing suggests that bytes will follow that belong to no request: the
+        response is HTTP/1.1, framed by its length or by `chunked`, without an interim response before it, not
+        to HEAD, begun after the whole request was sent, and with nothing after it.
+        """
         exchange, self._exchange = self._exchange, None
         self._finished = self._in_body = False
         self.used = True
@@ -345,10 +375,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         reusable = self._keep and drained and not transport.is_closing() and exchange is not None
         if exchange is not None and exchange.early:
-            # What responds to the head alone may not read the body; an error is often found without it, and
-            # an interim response (RFC 9110 section 15.2) may come before the body is read.
+            # An upstream that responds to the head alone may never read the body. An error is often found
+            # without the body, and an interim response (RFC 9110 section 15.2) may come before it is read.
             reusable = False
-            self.out_of_step = exchange.status < 400 and not self._interim
+            self.desynchronized = exchange.status < 400 and not self._interim
         elif self.had_body and exchange is not None and exchange.status >= 400:
             reusable = False
         if not reusable or transport.get_write_buffer_size():
@@ -357,21 +387,21 @@ class Connection(asyncio.BufferedProtocol):
         self.resume()
         self._on_free(self)
 
-    def _lose(self, exc: BaseException | None) -> None:
+    def _handle_loss(self, exc: BaseException | None) -> None:
         if self._lost:
             return
         self._lost = True
         self._transport = None
-        self._send_held()
+        self._send_deferred_body()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             ended = exchange.until_close and exc is None and exchange.status != 0
             self.used = self.used or ended
-            exchange.end(None if ended else Broken.CLOSED)
+            exchange.end(None if ended else FailureReason.CLOSED)
         self._on_lost(self)
 
 
-def _parser(connection: Connection) -> Any:
+def _parser(connection: Http1Connection) -> Any:
     parser = httptools.HttpResponseParser(connection)
     parser.set_dangerous_leniencies(
         lenient_headers=True,

@@ -1,4 +1,4 @@
-"""A request that was sent and its answer as it arrives, read by one and filled by another."""
+"""A request that was sent and its response as it arrives: filled by a connection, read by the HTTP client."""
 
 import asyncio
 from collections import deque
@@ -9,15 +9,15 @@ from multidict import CIMultiDict
 
 from app.outbound.http1.decoding import Decoder, decoder_for
 
-HIGH: Final = 32 << 10
-"""Bytes that wait to be read before the connection is paused."""
-_LOW: Final = 8 << 10
+HIGH_WATER_MARK: Final = 32 << 10
+"""Bytes of a body that may wait to be read before the transport is paused."""
+_LOW_WATER_MARK: Final = 8 << 10
 HTTP2_ONLY: Final = "The upstream speaks HTTP/2 only, and the gateway calls upstreams by HTTP/1.1."
-_NONE: Final[CIMultiDict[str]] = CIMultiDict()
+_NO_HEADERS: Final[CIMultiDict[str]] = CIMultiDict()
 
 
-class Broken(Enum):
-    """Why an exchange did not end well."""
+class FailureReason(Enum):
+    """Why an exchange failed."""
 
     CLOSED = "the upstream closed the connection"
     MALFORMED = "what arrived is not HTTP"
@@ -26,58 +26,73 @@ class Broken(Enum):
 
 
 class ExchangeFailed(Exception):
-    """The answer cannot be had. `heard` says whether any byte of it arrived."""
+    """Raised where no response can be read. `response_started` says whether any byte of it arrived."""
 
-    def __init__(self, why: Broken, *, heard: bool) -> None:
+    def __init__(self, why: FailureReason, *, response_started: bool) -> None:
         super().__init__(why.value)
-        self.why = why
-        self.heard = heard
+        self.reason = why
+        self.response_started = response_started
 
 
-class Source(Protocol):
-    """Where an answer comes from."""
+class ResponseSource(Protocol):
+    """The connection that a response arrives on."""
 
     def resume(self) -> None:
-        """Read on: what was held has been taken."""
+        """Resume reading after the buffered bytes have been read."""
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection immediately."""
 
 
 class Exchange:
-    """A request that was sent and its answer, as far as it has arrived."""
+    """A request that was sent and its response, as far as it has arrived."""
 
     __slots__ = (
-        "_connection", "_decoder", "_pieces", "_waiter", "complete", "early", "error", "head", "headers",
-        "heard", "held", "no_body", "status", "until_close",
+        "_connection",
+        "_decoder",
+        "_pieces",
+        "_waiter",
+        "buffered",
+        "complete",
+        "early",
+        "error",
+        "head",
+        "headers",
+        "no_body",
+        "response_started",
+        "status",
+        "until_close",
     )  # fmt: skip
 
-    def __init__(self, connection: Source, head: "asyncio.Future[None]", *, no_body: bool) -> None:
-        self._connection: Source | None = connection
+    def __init__(self, connection: ResponseSource, head: "asyncio.Future[None]", *, no_body: bool) -> None:
+        self._connection: ResponseSource | None = connection
         self._decoder: Decoder | None = None
         self._pieces: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self.head = head
-        """Done when the status and the headers are here; raises ExchangeFailed."""
-        self.headers: CIMultiDict[str] = _NONE
+        """Done when the status and the headers have arrived; raises ExchangeFailed."""
+        self.headers: CIMultiDict[str] = _NO_HEADERS
         self.status = 0
         self.no_body = no_body
         self.until_close = False
         self.complete = False
         """Whether the whole body has arrived; some of it may still wait to be read."""
-        self.error: Broken | None = None
-        self.heard = False
+        self.error: FailureReason | None = None
+        self.response_started = False
         self.early = False
-        """Whether it began to arrive before the whole request was sent."""
-        self.held = 0
-        """Bytes that arrived and were not read."""
+        """Whether the response began to arrive before the whole request was sent."""
+        self.buffered = 0
+        """The number of bytes of the body that have arrived and were not read."""
 
     def decode(self, coding: str) -> None:
-        """Take this content coding off what is read; say it before the first read."""
+        """Decode the body from this content coding; call it before the first read."""
         self._decoder = decoder_for(coding)
 
     def read_nowait(self) -> bytes:
-        """What is here, b"" for nothing yet or the end (see `ended`). Raises UndecodableBody."""
+        """Return the next decoded bytes, b"" where there are none yet or at the end (see `ended`).
+
+        Raises UndecodableBody.
+        """
         if self._decoder is None:
             return self._next_piece()
         while True:
@@ -89,22 +104,22 @@ class Exchange:
             self._decoder.feed(piece)
 
     def take_all(self) -> bytes:
-        """All pieces of a body that is complete and was not coded."""
-        pieces, self._pieces, self.held = self._pieces, deque(), 0
+        """Return the whole body; it must be complete and without a content coding."""
+        pieces, self._pieces, self.buffered = self._pieces, deque(), 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come: the end, or an error."""
+        """Whether no more data will arrive: the body has ended, or the exchange has failed."""
         return (self.complete or self.error is not None) and not self._pieces
 
     @property
-    def whole(self) -> bool:
-        """Whether a coded body has ended as its coding wants."""
+    def coding_complete(self) -> bool:
+        """Whether the body has ended as its content coding requires."""
         return self._decoder is None or self._decoder.complete
 
-    async def more(self) -> None:
-        """Wait until there is more to read, or the end."""
+    async def wait_for_data(self) -> None:
+        """Wait until there is data to read, or the body has ended."""
         if self._pieces or self.complete or self.error is not None:
             return
         self._waiter = self.head.get_loop().create_future()
@@ -114,28 +129,27 @@ class Exchange:
             self._waiter = None
 
     def abort(self) -> None:
-        """Close the connection unless the whole answer has arrived."""
+        """Close the connection unless the whole response has arrived."""
         connection, self._connection = self._connection, None
         if connection is not None and not self.complete:
             connection.abort()
         self._pieces.clear()
 
-    def began(self, status: int, headers: CIMultiDict[str]) -> None:
-        """The head of the answer is here."""
+    def receive_head(self, status: int, headers: CIMultiDict[str]) -> None:
+        """Take the head of the response."""
         self.status = status
         self.headers = headers
         if not self.head.done():
             self.head.set_result(None)
 
-    def arrived(self, piece: bytes) -> int:
-        """A piece of the body; answers with the bytes that are held now."""
+    def receive_piece(self, piece: bytes) -> None:
+        """Take a piece of the body."""
         self._pieces.append(piece)
-        self.held += len(piece)
+        self.buffered += len(piece)
         self._wake()
-        return self.held
 
-    def end(self, error: Broken | None = None) -> None:
-        """Nothing more will come."""
+    def end(self, error: FailureReason | None = None) -> None:
+        """End the exchange: with its response complete, or with an error."""
         if self.complete or self.error is not None:
             return
         if error is None:
@@ -144,8 +158,10 @@ class Exchange:
             self.error = error
         self._connection = None
         if not self.head.done():
-            # Without an error the head came first: so there is one here.
-            self.head.set_exception(ExchangeFailed(error or Broken.CLOSED, heard=self.heard))
+            # Without an error the head has arrived already, so there is an error here.
+            self.head.set_exception(
+                ExchangeFailed(error or FailureReason.CLOSED, response_started=self.response_started)
+            )
         self._wake()
 
     def _wake(self) -> None:
@@ -156,7 +172,7 @@ class Exchange:
         if not self._pieces:
             return b""
         piece = self._pieces.popleft()
-        self.held -= len(piece)
-        if self._connection is not None and self.held < _LOW:
+        self.buffered -= len(piece)
+        if self._connection is not None and self.buffered < _LOW_WATER_MARK:
             self._connection.resume()
         return piece

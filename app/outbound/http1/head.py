@@ -1,4 +1,4 @@
-"""The head of a request: what is in a URL, and the lines that go out (RFC 9112 sections 3 and 5)."""
+"""The head of a request: the parts of its URL, and the lines that are sent (RFC 9112 sections 3 and 5)."""
 
 import re
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from app.outbound.http1.dialing import Place
 _URL: Final = re.compile(r"(https?://[!-.0->@-\[\]-~]+)([!-\[\]-~]*)", re.IGNORECASE)
 # RFC 9110 section 5.6.2.
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# RFC 9110 section 5.5: besides the tab, no control character, or a value would end its line.
+# RFC 9110 section 5.5: no control character except the tab, since a value could end its line with one.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_USUAL: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
-_WITH_LENGTH: Final = frozenset({"POST", "PUT", "PATCH"})
-# RFC 9110 sections 7.6.1 and 10.1.1: these belong to the connection, which is the engine's.
+_COMMON_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+_METHODS_WITH_LENGTH: Final = frozenset({"POST", "PUT", "PATCH"})
+# RFC 9110 sections 7.6.1 and 10.1.1: these belong to the connection, which the engine manages.
 _RESERVED: Final = frozenset(
     {
         "connection",
@@ -35,7 +35,7 @@ _RESERVED: Final = frozenset(
         "upgrade",
     }
 )
-_MOST_REMEMBERED: Final = 4096
+_MAX_CACHED: Final = 4096
 _ACCEPT_ENCODING: Final = f"Accept-Encoding: {ACCEPTED}\r\n"
 _DEFAULTS: Final = (
     ("accept", "Accept: */*\r\n"),
@@ -45,43 +45,47 @@ _DEFAULTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What stands before the path of a URL. `host_line` is the value of Host, `text` the whole of it."""
+    """The part of a URL before its path.
+
+    `address` is the host and port, `host_header` the value of Host, `origin` is `scheme://host[:port]`
+    without a default port.
+    """
 
     tls: bool
-    place: Place
-    host_line: str
-    text: str
+    address: Place
+    host_header: str
+    origin: str
 
 
 _authorities: dict[str, Authority] = {}
 _names: dict[str, str] = {}
 
 
-def split(url: str) -> tuple[Authority, str]:
-    """A URL's authority and its path with the query, byte for byte; raises InvalidInput."""
+def split_url(url: str) -> tuple[Authority, str]:
+    """Return a URL's authority, and its path and query byte for byte. Raises InvalidInput."""
     found = _URL.fullmatch(url)
     if found is None:
-        raise _no_url()
+        raise _invalid_url()
     text, target = found[1], found[2].partition("#")[0]
     authority = _authorities.get(text)
     if authority is None:
-        if len(_authorities) >= _MOST_REMEMBERED:
+        if len(_authorities) >= _MAX_CACHED:
             _authorities.clear()
-        authority = _authorities[text] = _read(text)
+        authority = _authorities[text] = _parse_authority(text)
     if not target.startswith("/"):
         target = "/" + target
     return authority, target
 
 
-def checked_method(method: str) -> str:
-    """The method in upper case; raises InvalidInput for what is no token."""
+def normalize_method(method: str) -> str:
+    """Return the method in upper case. Raises InvalidInput unless it is a token (RFC 9110 section 9.1)."""
     method = method.upper()
-    if method not in _USUAL and not _TOKEN.fullmatch(method):
+    if method not in _COMMON_METHODS and not _TOKEN.fullmatch(method):
         raise InvalidInput("The method holds characters that HTTP does not allow.")
     return method
 
 
-def encode(
+def encode_head(
     method: str,
     target: str,
     authority: Authority,
@@ -90,14 +94,15 @@ def encode(
     *,
     extra: str = "",
 ) -> bytes:
-    """The head of a request, its empty line included; raises InvalidInput for a header that may not be.
+    """Return the head of a request, including its empty line.
 
-    Headers go out as UTF-8. No content type is made up. `extra` are whole lines of the engine's own.
+    Headers are encoded as UTF-8; no content type is invented. `extra` are whole lines of the engine's own.
+    Raises InvalidInput for a header that must not be set, or holds characters that HTTP does not allow.
     """
-    lines = [f"{method} {target} HTTP/1.1\r\nHost: {authority.host_line}\r\n"]
+    lines = [f"{method} {target} HTTP/1.1\r\nHost: {authority.host_header}\r\n"]
     present = set()
     for name, value in headers:
-        lowered = _names.get(name) or _checked_name(name)
+        lowered = _names.get(name) or _validated_name(name)
         if _CONTROL.search(value):
             raise InvalidInput("A header's value holds characters that HTTP does not allow.")
         if lowered == "accept-encoding":
@@ -110,7 +115,7 @@ def encode(
     lines.append(_ACCEPT_ENCODING)
     if body is not None:
         lines.append(f"Content-Length: {len(body)}\r\n")
-    elif method in _WITH_LENGTH:
+    elif method in _METHODS_WITH_LENGTH:
         lines.append("Content-Length: 0\r\n")
     lines.append(extra)
     lines.append("\r\n")
@@ -120,31 +125,31 @@ def encode(
         raise InvalidInput("A header's value holds characters that HTTP does not allow.") from None
 
 
-def _checked_name(name: str) -> str:
+def _validated_name(name: str) -> str:
     lowered = name.lower()
     if not _TOKEN.fullmatch(name):
         raise InvalidInput("A header name holds characters that HTTP does not allow.")
     if lowered in _RESERVED:
         raise InvalidInput(f"The header {name} belongs to the connection and cannot be set.")
-    if len(_names) >= _MOST_REMEMBERED:
+    if len(_names) >= _MAX_CACHED:
         _names.clear()
     _names[name] = lowered
     return lowered
 
 
-def _read(text: str) -> Authority:
+def _parse_authority(text: str) -> Authority:
     try:
         url = URL(text, encoded=True)
         host, port = url.raw_host, url.port
     except ValueError:
         host, port = None, None
     if not host or port is None or "@" in text:
-        raise _no_url()
+        raise _invalid_url()
     shown = f"[{host}]" if ":" in host else host
     usual = 443 if url.scheme == "https" else 80
-    host_line = shown if port == usual else f"{shown}:{port}"
-    return Authority(url.scheme == "https", Place(host, port), host_line, f"{url.scheme}://{host_line}")
+    host_header = shown if port == usual else f"{shown}:{port}"
+    return Authority(url.scheme == "https", Place(host, port), host_header, f"{url.scheme}://{host_header}")
 
 
-def _no_url() -> InvalidInput:
+def _invalid_url() -> InvalidInput:
     return InvalidInput("The URL is not a usable http or https URL.")

@@ -21,11 +21,11 @@ from app.errors import (
 from app.protocols.base import AdapterContext, Call, Discovered, Event, Result
 from app.protocols.grpc.channels import Channels, Lease
 from app.protocols.grpc.descriptors import Rpc, rpc_of
+from app.protocols.grpc.errors import error_of, upstream_answer
 from app.protocols.grpc.manual import made_manual
 from app.protocols.grpc.messages import decoded
 from app.protocols.grpc.metadata import Pairs, metadata_of
 from app.protocols.grpc.reflection import Reflected, pool_without_holes, talk
-from app.protocols.grpc.refusals import answer_of, refused
 from app.protocols.grpc.rpc import RpcFailed, RpcStream, unary
 from app.protocols.grpc.target import Target, compiled_target, messages_of
 from app.protocols.shared.answers import JSON, body_answer, event_answer, refuse_large, timed
@@ -95,7 +95,7 @@ class GrpcAdapter:
                 return await event_answer(events, call, close=stream.close)
             return await self._only(rpc, stream, call)
         except RpcFailed as failed:
-            raise refused(failed, masker=self._masker, pool=rpc.pool) from None
+            raise error_of(failed, masker=self._masker, pool=rpc.pool) from None
         finally:
             if not (rpc.answers_many and call.ends is not None):
                 stream.close()
@@ -129,7 +129,7 @@ class GrpcAdapter:
         try:
             raw = await unary(lease, rpc.path, message, metadata=metadata, by=_first_by(call))
         except RpcFailed as failed:
-            raise refused(failed, masker=self._masker, pool=rpc.pool) from None
+            raise error_of(failed, masker=self._masker, pool=rpc.pool) from None
         finally:
             lease.release()
         return body_answer(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
@@ -154,7 +154,7 @@ class GrpcAdapter:
                     return
                 yield Event(await _json(rpc, raw, most), "json")
         except RpcFailed as failed:
-            raise refused(failed, masker=self._masker, pool=rpc.pool) from None
+            raise error_of(failed, masker=self._masker, pool=rpc.pool) from None
         finally:
             stream.close()
 
@@ -193,7 +193,7 @@ class GrpcAdapter:
             with timed(call.deadline):
                 return await talk(ask, target.service, most=most)
         except RpcFailed as failed:
-            raise refused(failed, masker=self._masker) from None
+            raise error_of(failed, masker=self._masker) from None
 
     async def _look_up(self, call: Call, metadata: Pairs) -> Rpc:
         """The method as the server describes it, remembered for ten minutes."""
@@ -214,7 +214,7 @@ class GrpcAdapter:
         rpc = rpc_of(pool, found.services[0], str(target.method)) if found.services else None
         if rpc is None:
             detail = "The server has no such method."
-            raise UpstreamRejected(detail, answer=answer_of(12, "UNIMPLEMENTED", detail))
+            raise UpstreamRejected(detail, answer=upstream_answer(12, "UNIMPLEMENTED", detail))
         self._looked_up[key] = (now + _LOOKED_UP_SECONDS, rpc)
         self._looked_up.move_to_end(key)
         while len(self._looked_up) > _MOST_LOOKED_UP:

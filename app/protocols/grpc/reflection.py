@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected
 from app.protocols.grpc.descriptors import Unusable, pool_of
-from app.protocols.grpc.refusals import answer_of
+from app.protocols.grpc.errors import upstream_answer
 from app.protocols.grpc.rpc import RpcFailed
 
 _PATH: Final = "/grpc.reflection.{}.ServerReflection/ServerReflectionInfo"
@@ -114,7 +114,7 @@ async def _wanted(conversation: Conversation, service: str | None) -> list[str]:
     ]
     if len(fitting) > 1:
         detail = f"Several services of the server are called {service}: name it with its package."
-        raise UpstreamRejected(detail, answer=answer_of(_NOT_FOUND, "NOT_FOUND", detail))
+        raise UpstreamRejected(detail, answer=upstream_answer(_NOT_FOUND, "NOT_FOUND", detail))
     return fitting or [service]
 
 

@@ -1,4 +1,4 @@
-"""The response of an error, and the handlers that an app needs."""
+"""The responses to errors, and the exception handlers of the application."""
 
 import json
 import traceback
@@ -21,13 +21,15 @@ from app.models import new_id
 from app.server.problems.translation import translate
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_FRAMES = 8
+_MAX_FRAMES = 8
 
 _log = structlog.get_logger(__name__)
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of the app a problem. Call it after the last `add_middleware`."""
+    """Add exception handlers that respond to every error with a problem; call after the last
+    `add_middleware`.
+    """
     for kind in (
         GatewayError,
         RequestValidationError,
@@ -43,13 +45,13 @@ def install(app: FastAPI) -> None:
 
 
 class Unhandled:
-    """The outermost middleware: what nobody expected becomes a 500 with an id, which the log names too."""
+    """The outermost middleware: an unexpected error becomes a 500 with an id that is also logged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers in place of the app where it raised before its answer began."""
+        """Respond in place of the application where it raised before its response began."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -62,10 +64,11 @@ class Unhandled:
 
         try:
             await self.app(scope, receive, watched)
-        except Exception as error:  # noqa: BLE001  (the last place that can answer)
+        except Exception as error:  # noqa: BLE001  (the last place that can respond)
             if begun:
                 cut(error)
-                # Only an error makes the server cut the connection: nobody must take the answer for whole.
+                # Only an error makes the server close the connection, so that the response is not taken as
+                # complete.
                 raise AnswerCut from None
             await respond(HTTPConnection(scope), error)(scope, receive, send)
 
@@ -75,7 +78,7 @@ async def _handle(request: Request, error: Exception) -> Response:
 
 
 def respond(connection: HTTPConnection, error: Exception) -> Response:
-    """The response to any error; logs what is our own fault."""
+    """Return the response to any error; log an unexpected one."""
     known = translate(connection, error)
     if known is None:
         known = _unexpected(error)
@@ -84,9 +87,9 @@ def respond(connection: HTTPConnection, error: Exception) -> Response:
 
 
 def problem(error: GatewayError, *, call_id: str | None = None) -> Response:
-    """The problem document of an error of ours. `call_id` is the id of the call that failed."""
-    headers = {name: value for name, value in error.headers.items() if _can_be_sent(name + value)}
-    body = _dumped(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, bare=True))
+    """Return the problem response of an error, with `call_id` where it belongs to a call."""
+    headers = {name: value for name, value in error.headers.items() if _is_header_text(name + value)}
+    body = _encode(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, bare=True))
     return Response(body, error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
@@ -95,38 +98,38 @@ def _unexpected(error: BaseException) -> GatewayError:
     _log.error(
         "unexpected error", error_id=error_id, error=type(error).__qualname__, frames=list(_frames(error))
     )
-    # The text may hold anything, a secret too: only who asks for it gets it.
+    # The text may contain anything, even a secret: it is logged only at level debug.
     _log.debug("text of the unexpected error", error_id=error_id, text=str(error))
     return GatewayError(
-        "Something went wrong inside the gateway; its log says more under this id.",
+        "An internal error occurred; the gateway's log has details under this id.",
         extra={"error_id": error_id},
     )
 
 
 def cut(error: Exception) -> None:
-    """Logs an error that came after the answer had begun; Starlette wraps a known one."""
+    """Log an error that was raised after the response had begun; Starlette wraps those with a handler."""
     cause = error.__cause__ if isinstance(error.__cause__, GatewayError) else error
     if isinstance(cause, GatewayError):
-        _log.warning("an answer was cut off", slug=cause.slug)
+        _log.warning("a response was truncated", slug=cause.slug)
     else:
         _unexpected(error)
 
 
 def _frames(error: BaseException) -> Iterable[str]:
-    frames = traceback.extract_tb(error.__traceback__)[-_MOST_FRAMES:]
+    frames = traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]
     return (f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
 
 
-def _dumped(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
+def _encode(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except TypeError:
-        # What an upstream said may hold numbers and text that no JSON of ours can.
+        # An upstream's body may contain numbers and text that orjson does not serialise.
         try:
             return orjson.dumps(without_extra)
         except TypeError:
             return json.dumps(without_extra, default=lambda _: None).encode()
 
 
-def _can_be_sent(text: str) -> bool:
+def _is_header_text(text: str) -> bool:
     return all(" " <= char <= "\xff" and char != "\x7f" for char in text)

@@ -1,4 +1,4 @@
-"""Errors of the framework and of the database -> ours."""
+"""Translation of errors of the framework and the database to those of the gateway."""
 
 import json
 from http import HTTPStatus
@@ -43,7 +43,7 @@ _BY_STATUS: dict[int, tuple[type[GatewayError], str]] = {
 
 
 def translate(connection: HTTPConnection, error: BaseException) -> GatewayError | None:
-    """The error of ours that stands for an error; None for one that nobody expected."""
+    """Return the gateway's error for an exception; None for an unexpected one."""
     match error:
         case GatewayError():
             return error
@@ -52,7 +52,7 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
         case HTTPException():
             return _from_http(connection, error)
         case ClientDisconnect():
-            return BadRequest("The client left before its request was complete.")
+            return BadRequest("The client disconnected before its request was complete.")
         case json.JSONDecodeError():
             return BadRequest(f"The body is not valid JSON: see character {error.pos}.")
         case UnicodeDecodeError():
@@ -65,28 +65,28 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
 
 
 def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError:
-    # FastAPI turns whatever is raised while a body is read into a 400 with the true error as its cause.
+    # FastAPI turns whatever is raised while a body is read into a 400 with the original error as its cause.
     cause = error.__cause__
     if error.status_code == 400 and cause is not None:
         known = translate(connection, cause)
         if known is not None:
             return known
     kind, detail = _BY_STATUS.get(error.status_code, (None, ""))
-    made = _Other(error.status_code) if kind is None else kind(detail)
+    made = _HttpStatusError(error.status_code) if kind is None else kind(detail)
     made.headers |= dict(error.headers or {})
     if error.status_code == 405:
         named = {name.lower(): value for name, value in made.headers.items()}.get("allow")
         made.headers = {name: value for name, value in made.headers.items() if name.lower() != "allow"}
-        made.headers["Allow"] = _allowed(connection) or named or "GET, HEAD"
-        made.detail = f"This address answers {made.headers['Allow']} only."
+        made.headers["Allow"] = _allowed_methods(connection) or named or "GET, HEAD"
+        made.detail = f"This address supports {made.headers['Allow']} only."
     return made
 
 
 _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
 
-class _Other(GatewayError):
-    """A status of the framework that has no error of ours."""
+class _HttpStatusError(GatewayError):
+    """An HTTP error of the framework with a status for which the gateway has no error."""
 
     def __init__(self, status: int) -> None:
         phrase = _PHRASES.get(status, "Error")
@@ -96,28 +96,31 @@ class _Other(GatewayError):
         super().__init__()
 
 
-def _allowed(connection: HTTPConnection) -> str:
-    """All methods of the path (RFC 9110 section 15.5.6); Starlette names those of the first route only.
+def _allowed_methods(connection: HTTPConnection) -> str:
+    """Return all methods of the path (RFC 9110 section 15.5.6); Starlette names those of the first route
+    only.
 
-    What stands literally in a path, like /tools/search, is no name of something in /tools/{name}.
-    Empty for what is mounted, which says yes to every method and answers for itself.
+    A literal path, like /tools/search, is not a value of the parameter in /tools/{name}. Return "" for a
+    mounted application, which matches every method and has error responses of its own.
     """
     scope = connection.scope
-    asked = {
+    scope_of_path = {
         "type": "http",
         "path": scope["path"],
         "root_path": scope.get("app_root_path", scope.get("root_path", "")),
         "headers": scope["headers"],
     }
-    path = asked["path"].removeprefix(asked["root_path"])
+    path = scope_of_path["path"].removeprefix(scope_of_path["root_path"])
     literal = [one for one in every_route(connection.app.router.routes) if getattr(one, "path", None) == path]
     if literal and not isinstance(literal[0], Mount):
         methods = {method for one in literal for method in getattr(one, "methods", None) or ()}
         return ", ".join(method for method in _METHODS if method in methods)
     found = []
     for method in _METHODS:
-        wanted = {**asked, "method": method}
-        fitting = [one for one in connection.app.router.routes if one.matches(wanted)[0] is Match.FULL]
+        scope_of_method = {**scope_of_path, "method": method}
+        fitting = [
+            one for one in connection.app.router.routes if one.matches(scope_of_method)[0] is Match.FULL
+        ]
         if fitting and isinstance(fitting[0], Mount):
             return ""
         if fitting:
@@ -126,15 +129,16 @@ def _allowed(connection: HTTPConnection) -> str:
 
 
 def _from_database(error: DBAPIError | PoolTimeout) -> GatewayError | None:
-    """By SQLSTATE (PostgreSQL, appendix A)."""
+    """Return the gateway's error by SQLSTATE (PostgreSQL, appendix A); None for an unexpected one."""
     if isinstance(error, PoolTimeout):
         return PoolBusy()
     if is_away(error):
         return Unavailable("The database cannot be reached.")
     state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
     if state in ("23505", "23503", "23P01"):
-        return Conflict("Something like this exists already, or is still in use.")
-    # Deadlock, serialisation, lock and statement timeouts, shutdown, no resources: worth another try.
+        return Conflict("It exists already, or is still in use.")
+    # Deadlock, serialisation failure, lock and statement timeouts, shutdown, no resources: a retry may
+    # succeed.
     if state.startswith(("40", "53", "57")) or state == "55P03":
         return Unavailable("The database is busy; try again.")
     if state in ("22021", "22P05"):

@@ -1,4 +1,4 @@
-"""pydantic's and FastAPI's findings -> faults with pointers, without what was sent."""
+"""Validation errors of pydantic and FastAPI as field errors with pointers, without values that were sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,21 +7,21 @@ from fastapi.exceptions import RequestValidationError
 
 from app.errors import BadRequest, Fault, GatewayError, InvalidInput, UnsupportedMediaType
 
-_MOST_FAULTS = 50
-_LONGEST_SEGMENT = 200
-_PLACES = ("query", "path", "header", "cookie")
-# The messages of these repeat the input.
-_OWN_WORDS = {
+_MAX_ERRORS = 50
+_MAX_SEGMENT_LENGTH = 200
+_LOCATIONS = ("query", "path", "header", "cookie")
+# Messages for error types of pydantic whose own messages repeat the input or are unclear.
+_MESSAGES = {
     "missing": "This is required.",
-    "extra_forbidden": "This is not known here.",
+    "extra_forbidden": "This member is unknown.",
     "uuid_parsing": "Must be a UUID.",
-    "union_tag_not_found": "The member that tells the kind is missing.",
+    "union_tag_not_found": "The member that names the kind is missing.",
 }
 _GENERIC = "This value is not valid."
 
 
 def invalid(error: RequestValidationError) -> GatewayError:
-    """The error of ours for a request that FastAPI refused: 400, 415 or 422."""
+    """Return the gateway's error for a request that FastAPI rejected: 400, 415 or 422."""
     faults = error.errors()
     in_body = [fault for fault in faults if fault["loc"][:1] == ("body",)]
     for fault in in_body:
@@ -32,25 +32,25 @@ def invalid(error: RequestValidationError) -> GatewayError:
             )
     if in_body and isinstance(error.body, bytes):
         return UnsupportedMediaType("Send the body as application/json, and say so in Content-Type.")
-    found = [_fault(fault, error.body) for fault in faults[:_MOST_FAULTS]]
+    found = [_field_error(fault, error.body) for fault in faults[:_MAX_ERRORS]]
     places = ", ".join(dict.fromkeys(one.pointer or "the body" for one in found[:5]))
     return InvalidInput(f"The input is not valid: see {places}.", errors=found)
 
 
-def _fault(fault: Mapping[str, Any], body: Any) -> Fault:
+def _field_error(fault: Mapping[str, Any], body: Any) -> Fault:
     place, *parts = fault["loc"] or ("body",)
-    if place in _PLACES:
+    if place in _LOCATIONS:
         pointer = "#" + "".join(f"/{_segment(part)}" for part in (place, *parts))
     else:
         is_missing = fault["type"] == "missing"
-        pointer = "".join(f"/{_segment(part)}" for part in _within(body, parts, is_missing=is_missing))
+        pointer = "".join(f"/{_segment(part)}" for part in _body_path(body, parts, is_missing=is_missing))
     context = fault.get("ctx") or {}
     expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
-    return Fault(pointer, _words(fault), expected if isinstance(expected, str) else None)
+    return Fault(pointer, _message(fault), expected if isinstance(expected, str) else None)
 
 
-def _within(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:
-    """The parts that lead through the body; pydantic's others name the members of a union."""
+def _body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:
+    """Return the parts of a location that exist in the body; the others name members of a union."""
     node = body
     for number, part in enumerate(parts, start=1):
         if isinstance(node, Mapping):
@@ -67,8 +67,8 @@ def _within(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[An
             return
 
 
-def _words(fault: Mapping[str, Any]) -> str:
-    if own := _OWN_WORDS.get(fault["type"]):
+def _message(fault: Mapping[str, Any]) -> str:
+    if own := _MESSAGES.get(fault["type"]):
         return own
     if fault["type"] == "union_tag_invalid":
         return f"The kind must be one of {(fault.get('ctx') or {}).get('expected_tags', 'those listed')}."
@@ -80,4 +80,4 @@ def _words(fault: Mapping[str, Any]) -> str:
 
 
 def _segment(part: Any) -> str:
-    return str(part)[:_LONGEST_SEGMENT].replace("~", "~0").replace("/", "~1")
+    return str(part)[:_MAX_SEGMENT_LENGTH].replace("~", "~0").replace("/", "~1")

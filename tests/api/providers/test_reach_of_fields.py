@@ -23,7 +23,7 @@ from app.keys.schemas import KeyCreate
 from app.protocols.cli.template import CliCommand
 from app.protocols.mcp.template import McpConfig, McpServer
 from app.protocols.registry import PROTOCOLS
-from app.providers import exports
+from app.providers import export
 from app.registration import from_export as exported
 from app.registration import input_models as inputs
 from app.schemas import Closed, RateInput
@@ -74,14 +74,14 @@ FIELDS = {
         "harmless": "provider name description inputs outputs tags",
     },
     ToolPatch: {"harmless": "description tags enabled"},
-    exports.ExportDocument: {"nested": "providers", "harmless": "format"},
-    exports.ExportedProvider: {
+    export.ExportDocument: {"nested": "providers", "harmless": "format"},
+    export.ExportedProvider: {
         "nested": "limits options tools slots overrides",
         "registers": "name url media_type document document_base64 root overlay follow_references "
         "call_template",
         "harmless": "title description tags enabled variables unconfirmed_origins",
     },
-    exports.OverrideForm: {"harmless": "description tags enabled"},
+    export.ExportedOverride: {"harmless": "description tags enabled"},
     exported.ToolForm: {
         "nested": "security", "registers": "call_template",
         "harmless": "source_key name description inputs outputs tags hand_made",
@@ -256,7 +256,7 @@ async def test_options_that_take_the_scope_are_denied_wherever_they_stand(owned,
             assert (await writer.post(path, json=[body])).json()["entries"][0]["status"] == 403
         if not secret:
             entry = {"name": "new", "document": "{}", "options": options}
-            back = await writer.post("/import", json={"format": exports.FORMAT, "providers": [entry]})
+            back = await writer.post("/import", json={"format": export.FORMAT, "providers": [entry]})
             assert back.json()["entries"][0]["status"] == 403, back.text
     assert (await owned.get("/providers/new")).status_code == 404
     assert (await owned.get("/providers/pets")).json()["options"] == {}
@@ -496,5 +496,5 @@ async def test_a_registration_takes_no_name_that_is_there(owned, writer, elsewhe
         ("/providers?name=pets", openapi(elsewhere.url)),
     ):
         assert (await writer.post(path, json=body)).status_code == 409
-    imported = await writer.post("/import", json={"format": exports.FORMAT, "providers": [entry]})
+    imported = await writer.post("/import", json={"format": export.FORMAT, "providers": [entry]})
     assert [one["status"] for one in imported.json()["entries"]] == [409]

@@ -279,7 +279,7 @@ async def test_a_tool_by_hand_makes_its_provider_and_survives_nothing_but_its_de
     assert (await admin.post("/tools", json=body)).status_code == 409
     assert (await admin.post("/tools", json={**body, "name": "two"})).status_code == 201
     provider = (await admin.get("/providers/hand")).json()
-    assert (provider["kind"], provider["tool_count"], provider["version"]) == ("hand", 2, 2)
+    assert (provider["kind"], provider["tool_count"], provider["version"]) == ("custom", 2, 2)
     assert len(provider["credentials"]) == 1
     assert (await admin.post("/providers/hand/refresh")).status_code == 409
 

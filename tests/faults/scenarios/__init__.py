@@ -46,4 +46,4 @@ dead upstream beside nine, Y: overload, A: schemathesis, Q: attacks on the edge,
 W: a backlog of calls with an Idempotency-Key."""
 
 SLICE = ("H", "M", "L", "E", "Q", "I", "G", "F", "D")
-"""What `make test` runs in the short form; the others need minutes to mean anything."""
+"""What `make faults-slice` runs in the short form; the others need minutes to mean anything."""

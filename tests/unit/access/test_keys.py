@@ -127,7 +127,7 @@ async def test_a_limited_key_cannot_make_one_that_may_call_more(gateway):
 
 
 async def test_the_default_holds_for_keys_without_a_limit_and_binds_no_maker(gateway):
-    gateway.keys._rate = RateLimit.parse("10/1", own=False)
+    gateway.keys._default_rate_limit = RateLimit.parse("10/1", own=False)
     admin = await gateway.key()
     assert (await gateway.keys.verify(admin)).rate == RateLimit(10, 1, 10, own=False)
     made = await create(gateway, admin, rate_limit={"requests": 1000, "per_seconds": 1})

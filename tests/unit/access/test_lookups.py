@@ -80,7 +80,7 @@ async def test_a_key_of_which_the_feed_tells_overtakes_too(gateway):
     key = await gateway.key()
     waiting = asyncio.create_task(gateway.keys.verify(key))
     await asyncio.sleep(0)
-    assert gateway.keys.lookups.waiting()["stranger"] > 500
+    assert gateway.keys.lookups.waiting()["unknown"] > 500
     await gateway.feed.catch_up()
     assert await waiting
     assert sum(task.done() for task in strangers) < 500
@@ -102,7 +102,7 @@ async def test_more_strangers_than_may_wait_are_rejected_without_a_word_about_th
     kinds = {type(error) for error in found}
     assert kinds == {Unauthenticated, LookupTimeout}
     assert gateway.keys.lookups.rejected == sum(isinstance(error, LookupTimeout) for error in found)
-    assert gateway.keys._away is False
+    assert gateway.keys._is_database_down is False
 
 
 class TestAWaitInThisProcess:
@@ -282,7 +282,7 @@ class TestIds:
         await made.aclose()
 
     async def test_they_are_read_by_pages(self, gateway, monkeypatch):
-        monkeypatch.setattr("app.access.verifier._PAGE_OF_IDS", 2)
+        monkeypatch.setattr("app.access.verifier._ID_PAGE_SIZE", 2)
         for _ in range(5):
             await gateway.key()
         made = KeyVerifier(gateway.database, gateway.vault)
@@ -337,17 +337,17 @@ async def test_the_index_serves_a_look_up_by_ids_alone(gateway):
 
 async def test_a_look_up_that_nobody_waits_for_is_not_made(gateway, statements):
     lookups = KeyLookups(gateway.database)
-    waiting = [asyncio.create_task(lookups.find(mint().key_id, "stranger", seconds=5)) for _ in range(200)]
+    waiting = [asyncio.create_task(lookups.find(mint().key_id, "unknown", seconds=5)) for _ in range(200)]
     await asyncio.sleep(0)
     for task in waiting[1:]:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert sum(statements.ids) <= 64
-    assert lookups.waiting() == {"known": 0, "stranger": 0}
+    assert lookups.waiting() == {"known": 0, "unknown": 0}
     await lookups.aclose()
 
 
-@pytest.mark.parametrize("lane", ["known", "stranger"])
+@pytest.mark.parametrize("lane", ["known", "unknown"])
 async def test_an_id_that_is_asked_for_again_is_found_for_both(gateway, statements, lane):
     lookups = KeyLookups(gateway.database)
     key = await gateway.key()
@@ -369,7 +369,7 @@ async def test_an_id_that_is_asked_for_again_is_found_for_both(gateway, statemen
 
 async def test_a_close_leaves_nobody_waiting(gateway):
     lookups = KeyLookups(gateway.database)
-    waiting = [asyncio.create_task(lookups.find(mint().key_id, "stranger", seconds=5)) for _ in range(200)]
+    waiting = [asyncio.create_task(lookups.find(mint().key_id, "unknown", seconds=5)) for _ in range(200)]
     await asyncio.sleep(0)
     await lookups.aclose()
     found = await asyncio.gather(*waiting, return_exceptions=True)

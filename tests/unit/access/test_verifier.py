@@ -316,7 +316,7 @@ async def test_the_cache_is_bounded_for_known_and_unknown_keys(gateway):
         with pytest.raises(Unauthenticated):
             await keys.verify(mint().text.reveal())
     assert [keys.verify_cached(key) is not None for key in mine] == [False] * 3 + [True] * 3
-    assert len(keys._missing) <= 3
+    assert len(keys._absent) <= 3
     await keys.aclose()
 
 
@@ -359,7 +359,7 @@ async def test_the_last_use_waits_while_the_database_is_away(gateway):
 async def test_neither_cache_nor_database_hold_the_text_of_a_key(gateway):
     key = await gateway.key()
     await gateway.keys.verify(key)
-    assert key not in repr(gateway.keys._known)
+    assert key not in repr(gateway.keys._cached)
     assert key[17:] not in repr(vars(gateway.keys))
     async with gateway.database.reading() as session:
         rows = (await session.execute(text("SELECT keys::text, encode(digest, 'escape') FROM keys"))).all()

@@ -34,8 +34,9 @@ def test_a_row_that_cannot_run_is_left_out_by_name():
 
 def test_the_table_of_scale_has_figures_and_targets():
     done = run(
-        "benchmarks.scale", "--tools", "60", "--providers", "2", "--manual-tools", "20", "--times", "3"
-    )
+        "benchmarks.scale", "--tools", "60", "--providers", "2", "--manual-tools", "20", "--operations", "20",
+        "--times", "3",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for row in ("/tools/search, 60 tools: p50", "304, CPU", "start with 60 tools", "manual of 20 tools"):
         assert row in done.stdout

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 from starlette.responses import Response
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from app.cli.main import app
+from app.cli.session import ConnectionOptions, GatewayCommand, api_key
 
 Run = Callable[..., Any]
 EMPTY = {"items": [], "next_cursor": None}
@@ -34,6 +39,36 @@ def test_options_work_before_and_after_the_command(run: Run, stub: Any) -> None:
         "Bearer after",
         "Bearer after",
     ]
+
+
+def client_commands(group: TyperGroup) -> list[TyperCommand]:
+    """The commands below a group, but for those of the operator, which hold no client."""
+    found: list[TyperCommand] = []
+    for command in group.commands.values():
+        found += client_commands(command) if isinstance(command, TyperGroup) else [command]
+    return found
+
+
+def test_every_command_of_the_client_accepts_the_shared_options() -> None:
+    root = get_command(app)
+    assert isinstance(root, TyperGroup)
+    commands = client_commands(root)
+    assert len(commands) > 25
+    assert all(isinstance(command, GatewayCommand) for command in commands)
+
+
+def test_the_help_of_a_command_lists_the_shared_options(run: Run) -> None:
+    ran = run("tools", "list", "--help")
+    for option in ("--url", "--key", "--key-file", "--ca-file", "--json", "--limit"):
+        assert option in ran.out
+    assert "--url" not in run("openapi", "check", "--help").out
+
+
+def test_a_key_file_after_the_command_hides_a_key_before_it(run: Run, stub: Any, tmp_path: Path) -> None:
+    stub.on("GET", "/keys", EMPTY)
+    (tmp_path / "key").write_text("from-file")
+    assert run("--key", "before", "keys", "list", "--key-file", str(tmp_path / "key")).code == 0
+    assert stub.seen[0].headers["authorization"] == "Bearer from-file"
 
 
 def test_a_key_file_given_to_the_command_wins_over_the_environments_key(
@@ -74,12 +109,10 @@ def test_the_embedded_modes_key_never_leaves_this_machine(run: Run, tmp_path: Pa
     """A `.env` or an option may name a foreign address; the admin key of this machine is not for it."""
     (tmp_path / ".data").mkdir()
     (tmp_path / ".data" / "admin.key").write_text("embedded")
-    from app.cli.session import Connection, _key
-
-    assert _key(Connection(), "http://gateway.example.com:8000") is None
-    assert _key(Connection(), "http://127.0.0.1.example.com") is None
-    assert _key(Connection(), "http://localhost:8000") == "embedded"
-    assert _key(Connection(), "http://[::1]:8000") == "embedded"
+    assert api_key(ConnectionOptions(), "http://gateway.example.com:8000") is None
+    assert api_key(ConnectionOptions(), "http://127.0.0.1.example.com") is None
+    assert api_key(ConnectionOptions(), "http://localhost:8000") == "embedded"
+    assert api_key(ConnectionOptions(), "http://[::1]:8000") == "embedded"
 
 
 def test_without_any_key_nothing_is_sent_and_the_problem_says_what_to_do(run: Run, stub: Any) -> None:

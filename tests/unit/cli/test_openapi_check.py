@@ -145,7 +145,7 @@ def test_a_zip_and_an_overlay_are_read(run: Run, tmp_path: Path) -> None:
 def test_a_long_document_says_how_far_it_is(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli.output._QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("app.cli.output._PROGRESS_SECONDS", 0.0)
     paths = {f"/{n}": {"get": {"responses": {}}} for n in range(120)}
     document = {"openapi": "3.0.0", "info": {}, "servers": [{"url": "https://a.example"}], "paths": paths}
     ran = run("openapi", "check", "-", "--json", stdin=orjson.dumps(document))

@@ -47,17 +47,17 @@ def test_with_json_a_problem_is_pure_json_on_standard_output(run: Run, stub: Any
 def test_what_the_upstream_said_is_shown_in_one_line() -> None:
     lines = sentences(
         {
-            "title": "The upstream refused the call",
-            "detail": "The upstream refused the call",
+            "title": "The upstream rejected the call",
+            "detail": "The upstream rejected the call",
             "upstream_status": 409,
             "upstream_body": {"message": "taken"},
             "call_id": "0199",
         }
     )
     assert lines == [
-        "The upstream refused the call.",
-        "The upstream answered HTTP 409.",
-        'It said: {"message":"taken"}',
+        "The upstream rejected the call.",
+        "The upstream responded with HTTP 409.",
+        'Its response: {"message":"taken"}',
         "Call id: 0199",
     ]
 
@@ -169,7 +169,7 @@ def test_the_filters_of_calls_and_events_are_passed_on(run: Run, stub: Any) -> N
         "list",
         "--tool",
         "a.b",
-        "--caller",
+        "--key-id",
         "k",
         "--outcome",
         "ok",

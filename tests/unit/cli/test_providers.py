@@ -168,7 +168,7 @@ def test_a_key_that_may_not_watch_is_told_that_the_import_goes_on(run: Run, stub
     stub.problem("GET", "/imports/0199", status=403, title="Forbidden", detail="providers:read is missing.")
     ran = run("providers", "add", "https://api.example.com/openapi.json")
     assert ran.code == 1
-    assert "goes on" in ran.err
+    assert "continues" in ran.err
     assert len(stub.seen) == 2
 
 
@@ -324,7 +324,7 @@ def test_a_refresh_shows_verdicts_and_what_waits(run: Run, stub: Any) -> None:
     assert ran.code == 0
     line = next(line for line in ran.out.splitlines() if "GET /pets" in line)
     assert "breaking" in line
-    assert "waits for approval" in line
+    assert "pending approval" in line
     assert "https://b.example" in line
     assert "utcp-gateway providers approve pets" in ran.err
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import Response, StreamingResponse
 
-from app.cli.outcome import BadInput
+from app.cli.errors import InputError
 from app.cli.values import tool_arguments
 
 Run = Callable[..., Any]
@@ -153,8 +153,8 @@ def test_any_text_survives_as_an_argument(name: str, value: str) -> None:
 def test_reading_arguments_ends_in_an_object_or_a_sentence(items: list[str], base: str | None) -> None:
     try:
         arguments = tool_arguments(items, base=base)
-    except BadInput as refused:
-        arguments = {"sentence": str(refused)}
+    except InputError as error:
+        arguments = {"sentence": str(error)}
     assert isinstance(arguments, dict)
     assert arguments.get("sentence", "x")
 

@@ -8,7 +8,7 @@ from sqlalchemy import event, text
 
 from app.catalog.feed import Change, Feed
 from app.discovery.manuals import Manuals
-from app.discovery.shelves import Wanted
+from app.discovery.provider_manuals import ManualSelection
 from app.models import TENANT
 from app.security.principal import Principal
 from tests.stored import store_provider, store_tool
@@ -41,7 +41,7 @@ async def library(registry, feed):
 
 
 async def read(manuals, provider=None, version=1):
-    return await manuals.manual(Wanted(version, provider), principal=EVERYBODY)
+    return await manuals.manual(ManualSelection(version, provider), principal=EVERYBODY)
 
 
 def described(manual):
@@ -49,7 +49,7 @@ def described(manual):
 
 
 def bodies(manuals, provider, version=1):
-    return {tool.name: tool.body for tool in manuals._shelves[provider.id, version].tools}
+    return {tool.name: tool.body for tool in manuals._provider_manuals[provider.id, version].tools}
 
 
 async def execute(registry, statement, **values):
@@ -119,15 +119,15 @@ async def test_what_comes_and_goes_is_seen(manuals, library, registry, feed):
     await execute(registry, "UPDATE providers SET enabled = false")
     await announce(feed, Change("provider", library.id))
     assert described(await read(manuals)) == {}
-    assert manuals._shelves == {}
+    assert manuals._provider_manuals == {}
 
 
 async def test_an_override_and_the_tags_of_the_provider_count_as_changes(manuals, library, registry, feed):
     limited = Principal(
         key_id="k", name="n", tenant_id=TENANT, scopes=frozenset({"tools:read"}), tags=frozenset({"open"})
     )
-    wanted = Wanted(1)
-    assert described(await manuals.manual(wanted, principal=limited)) == {}
+    selection = ManualSelection(1)
+    assert described(await manuals.manual(selection, principal=limited)) == {}
     insert = (
         "INSERT INTO overrides (tool_id, tenant_id, description)"
         " SELECT id, tenant_id, 'Mine' FROM tools WHERE name = 'library.books'"
@@ -135,7 +135,7 @@ async def test_an_override_and_the_tags_of_the_provider_count_as_changes(manuals
     await execute(registry, insert)
     await execute(registry, "UPDATE providers SET tags = ARRAY['open']")
     await announce(feed, Change("provider", library.id))
-    assert described(await manuals.manual(wanted, principal=limited))["library_books"] == "Mine"
+    assert described(await manuals.manual(selection, principal=limited))["library_books"] == "Mine"
 
 
 async def test_a_change_while_a_manual_is_rendered_is_seen_by_the_next_reader(

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from redis import Redis
 
-from app.embedded import Running
+from app.embedded import EmbeddedUrls
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def place() -> Iterator[Path]:
 def sql() -> Callable[..., object]:
     """Runs one statement on a started pair and answers with its first value."""
 
-    async def run(running: Running, statement: str) -> object:
+    async def run(running: EmbeddedUrls, statement: str) -> object:
         connection = await asyncpg.connect(running.database_url)
         try:
             return await connection.fetchval(statement)
@@ -36,7 +36,7 @@ def sql() -> Callable[..., object]:
 
 
 @pytest.fixture
-def redis_of() -> Callable[[Running], Redis]:
+def redis_of() -> Callable[[EmbeddedUrls], Redis]:
     return lambda running: Redis.from_url(running.redis_url, decode_responses=True)
 
 

@@ -164,7 +164,7 @@ def test_a_stale_pid_file_that_names_a_strangers_process_harms_neither(place):
 @pytest.mark.parametrize("text", ["", "garbage", "-1\n", "0\n", "99999999\n"])
 def test_a_damaged_pid_file_ends_nothing(place, text):
     (place / "x.pid").write_text(text)
-    launch.end_orphan(place / "x.pid", words=(), ending=((signal.SIGKILL, 0.1),))
+    launch.stop_orphan(place / "x.pid", words=(), shutdown=((signal.SIGKILL, 0.1),))
     assert os.getpid()
 
 

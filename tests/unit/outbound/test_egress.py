@@ -221,7 +221,7 @@ class TestSessions:
     async def test_many_settings_are_bounded_and_one_in_use_is_not_closed(
         self, raw, engine: Engine, authority, monkeypatch
     ) -> None:
-        monkeypatch.setattr(http, "_MOST_ROUTES", 3)
+        monkeypatch.setattr(http, "_MAX_ROUTES", 3)
         go = asyncio.Event()
 
         async def slow(_reader, writer) -> None:
@@ -241,7 +241,7 @@ class TestSessions:
             assert await get(engine, quickly.url, egress) == b"ok"
         go.set()
         assert await answer.read(10) == b"ok"
-        assert len(engine._ways) <= 3
+        assert len(engine._routes) <= 3
 
 
 async def test_httpx2_clients_share_the_engine_and_closing_one_closes_nothing(serve, engine: Engine) -> None:

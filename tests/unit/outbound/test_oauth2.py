@@ -184,7 +184,7 @@ class TestRefusals:
         self, endpoint: TokenEndpoint, token_request: TokenRequest
     ) -> None:
         request = replace(token_request, client_secret=Secret("密码"), auth_method="client_secret_basic")
-        with pytest.raises(TokenRefused, match="basic header"):
+        with pytest.raises(TokenRefused, match="HTTP Basic"):
             await endpoint.fetch(request)
 
 

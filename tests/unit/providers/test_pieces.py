@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel
 
-from app.providers.answers import _PIECE, json_of
+from app.providers.responses import _CHUNK_ITEMS, json_of
 from app.providers.schemas import ImportView, Preview
 from app.providers.views import report_of
 
@@ -34,7 +34,7 @@ def preview(count: int) -> Preview:
     return Preview.model_validate(form)
 
 
-@pytest.mark.parametrize("count", [0, 1, _PIECE, _PIECE + 1, 3 * _PIECE])
+@pytest.mark.parametrize("count", [0, 1, _CHUNK_ITEMS, _CHUNK_ITEMS + 1, 3 * _CHUNK_ITEMS])
 def test_model_in_pieces_is_what_pydantic_writes(count: int) -> None:
     model = preview(count)
     assert json_of(model) == model.model_dump_json().encode()

@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 
 from app.catalog.feed import Change, Feed, record_change
 from app.models import Override, Provider, Revision, Tool
-from app.search import Filters, SearchIndex, body
+from app.search import Filters, SearchIndex, hits_json
 from tests.stored import store_provider, store_tool
 
 
@@ -283,7 +283,7 @@ async def test_a_hit_shows_the_tool_as_it_is(registry, index):
     await index.feed.catch_up()
     for words in ("hi", ""):
         hits = await index.search(words, principal=EVERYBODY)
-        (shown,) = orjson.loads(body(hits))["items"]
+        (shown,) = orjson.loads(hits_json(hits))["items"]
         assert shown.pop("score") == hits[0].score
         assert shown == {
             "name": "odd.tool",

@@ -99,13 +99,13 @@ async def test_what_rooms_tell_is_read_when_it_is_asked_for():
     assert _value(await _text(metrics), "utcp_gateway_call_records_lost_total") == 5
 
 
-async def test_a_room_that_fails_does_not_hide_the_others():
+async def test_failing_source_does_not_hide_the_others():
     metrics = Metrics()
     metrics.source(lambda: 1 / 0)
     metrics.source(lambda: [(of.PLANS, (), 7)])
     with capture_logs() as logs:
         assert _value(await _text(metrics), "utcp_gateway_plans") == 7
-    assert any("could not tell its figures" in one["event"] for one in logs)
+    assert any("a source of metrics failed" in one["event"] for one in logs)
 
 
 async def test_the_process_and_the_version_are_shown():

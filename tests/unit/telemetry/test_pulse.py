@@ -54,4 +54,4 @@ async def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, monkeypat
         assert sum(metrics.lag) >= 4
         (tmp_path / "0.json").rmdir()
         pulse.aclose()
-    assert "the figures of this worker cannot be published" in [one["event"] for one in logs]
+    assert "the metrics of this worker cannot be published" in [one["event"] for one in logs]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.outbound.http1.connection import Connection
-from app.outbound.http1.exchange import HIGH, Broken, Exchange, ExchangeFailed
+from app.outbound.http1.connection import Http1Connection
+from app.outbound.http1.exchange import HIGH_WATER_MARK, Exchange, ExchangeFailed, FailureReason
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -17,7 +17,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 class Wire(asyncio.Transport):
     """A transport that keeps what is written; the other side is the test."""
 
-    def __init__(self, protocol: Connection, *, unsent: int = 0) -> None:
+    def __init__(self, protocol: Http1Connection, *, unsent: int = 0) -> None:
         super().__init__()
         self.protocol = protocol
         self.written = b""
@@ -52,7 +52,7 @@ class Wire(asyncio.Transport):
         self.protocol.connection_lost(error)
 
 
-def hear(connection: Connection, data: bytes) -> None:
+def hear(connection: Http1Connection, data: bytes) -> None:
     """As an event loop hands over what it has read."""
     for at in range(0, len(data), 50_000):
         part = data[at : at + 50_000]
@@ -68,15 +68,15 @@ class Opened:
     def __init__(self, *, unsent: int = 0) -> None:
         self.freed = 0
         self.gone = 0
-        self.connection = Connection(
+        self.connection = Http1Connection(
             asyncio.get_running_loop(), memoryview(bytearray(1 << 16)), on_free=self._free, on_lost=self._lost
         )
         self.wire = Wire(self.connection, unsent=unsent)
 
-    def _free(self, _connection: Connection) -> None:
+    def _free(self, _connection: Http1Connection) -> None:
         self.freed += 1
 
-    def _lost(self, _connection: Connection) -> None:
+    def _lost(self, _connection: Http1Connection) -> None:
         self.gone += 1
 
     def send(self, *, no_body: bool = False) -> Exchange:
@@ -94,10 +94,10 @@ def body_of(exchange: Exchange) -> bytes:
     return b"".join(pieces)
 
 
-def why(exchange: Exchange) -> Broken:
+def reason(exchange: Exchange) -> FailureReason:
     error = exchange.head.exception()
     assert isinstance(error, ExchangeFailed)
-    return error.why
+    return error.reason
 
 
 def cut(whole: bytes, places: list[int]) -> list[bytes]:
@@ -165,7 +165,7 @@ def test_gzip_in_whatever_pieces_and_members(text: bytes, members: int, places: 
         head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
         opened.hear(*cut(head + packed, places))
         assert body_of(exchange) == text
-        assert exchange.whole
+        assert exchange.coding_complete
 
     asyncio.run(read())
 
@@ -231,7 +231,7 @@ async def test_a_connection_that_says_more_or_wants_to_close_is_not_kept(answer:
 
 
 @pytest.mark.parametrize(
-    ("said", "out_of_step"),
+    ("said", "desynchronized"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", True),
         (b"rubbish", True),
@@ -239,14 +239,14 @@ async def test_a_connection_that_says_more_or_wants_to_close_is_not_kept(answer:
         (b"\r\n", False),
     ],
 )
-async def test_bytes_that_nobody_asked_for_close_the_connection(said: bytes, out_of_step: bool) -> None:
+async def test_bytes_that_nobody_asked_for_close_the_connection(said: bytes, desynchronized: bool) -> None:
     opened = Opened()
     opened.send()
     opened.hear(OK)
     opened.hear(said)
     assert opened.wire.closed
     assert not opened.connection.usable
-    assert opened.connection.out_of_step is out_of_step
+    assert opened.connection.desynchronized is desynchronized
 
 
 @pytest.mark.parametrize("after", [OK, b"rubbish"])
@@ -254,7 +254,7 @@ async def test_bytes_after_a_whole_response_tell_that_the_upstream_is_out_of_ste
     opened = Opened()
     opened.send()
     opened.hear(OK + after)
-    assert opened.connection.out_of_step
+    assert opened.connection.desynchronized
 
 
 async def test_a_response_that_fills_the_buffer_costs_its_connection() -> None:
@@ -304,19 +304,19 @@ async def test_heads_that_are_no_answer_or_too_large(answer: bytes) -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(answer)
-    assert why(exchange) is Broken.MALFORMED
+    assert reason(exchange) is FailureReason.MALFORMED
     assert opened.gone == 1
 
 
 async def test_an_end_before_the_head_says_whether_anything_was_heard() -> None:
-    for pieces, heard in (((), False), ((b"HTTP/1.1 2",), True)):
+    for pieces, response_started in (((), False), ((b"HTTP/1.1 2",), True)):
         opened = Opened()
         exchange = opened.send()
         opened.hear(*pieces)
         opened.wire.lost(ConnectionResetError())
         error = exchange.head.exception()
         assert isinstance(error, ExchangeFailed)
-        assert (error.why, error.heard) == (Broken.CLOSED, heard)
+        assert (error.reason, error.response_started) == (FailureReason.CLOSED, response_started)
 
 
 async def test_a_body_cut_off_is_an_error_after_what_came() -> None:
@@ -328,7 +328,7 @@ async def test_a_body_cut_off_is_an_error_after_what_came() -> None:
         )
         opened.wire.lost()
         assert body_of(exchange) == b"abc"
-        assert (exchange.complete, exchange.error, exchange.ended) == (False, Broken.CLOSED, True)
+        assert (exchange.complete, exchange.error, exchange.ended) == (False, FailureReason.CLOSED, True)
 
 
 CHUNKS = b"2\r\nok\r\n0\r\n\r\n"
@@ -375,15 +375,15 @@ async def test_no_other_transfer_coding_ends_as_a_body_with_framing_in_it(fields
     exchange = opened.send()
     opened.hear(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n" + CHUNKS)
     opened.wire.lost()
-    assert why(exchange) in (Broken.TRANSFER_CODING, Broken.MALFORMED)
-    assert (exchange.held, opened.freed) == (0, 0)
+    assert reason(exchange) in (FailureReason.TRANSFER_CODING, FailureReason.MALFORMED)
+    assert (exchange.buffered, opened.freed) == (0, 0)
 
 
 async def test_an_http_1_0_response_has_no_transfer_coding() -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS)
-    assert why(exchange) is Broken.TRANSFER_CODING
+    assert reason(exchange) is FailureReason.TRANSFER_CODING
 
 
 # RFC 9113 section 4.1: length, type, flags, stream.
@@ -406,14 +406,14 @@ async def test_http2_is_recognized(said: bytes) -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(said)
-    assert why(exchange) is Broken.HTTP2
+    assert reason(exchange) is FailureReason.HTTP2
     assert opened.wire.closed
 
 
 async def test_http2_before_the_request_is_recognized() -> None:
     opened = Opened()
     opened.hear(SETTINGS)
-    assert (opened.connection.speaks_http2, opened.connection.out_of_step, opened.gone) == (True, False, 1)
+    assert (opened.connection.speaks_http2, opened.connection.desynchronized, opened.gone) == (True, False, 1)
 
 
 @pytest.mark.parametrize("more", [b"0\r\nA: ", b"0\r\n", b"9;a="], ids=["trailer", "trailers", "extension"])
@@ -423,7 +423,7 @@ async def test_what_is_no_body_ends_however_much_of_it_comes(more: bytes) -> Non
     opened.hear(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n" + more)
     for _ in range(20):
         opened.hear(b"A: b\r\n" * 5_000 if more == b"0\r\n" else b"a" * 30_000)
-    assert (exchange.error, opened.wire.closed) == (Broken.MALFORMED, True)
+    assert (exchange.error, opened.wire.closed) == (FailureReason.MALFORMED, True)
 
 
 async def test_a_long_stream_of_small_pieces_is_none_the_worse_for_their_frames() -> None:
@@ -445,8 +445,8 @@ async def test_what_is_not_read_pauses_the_connection_until_it_is() -> None:
     while opened.wire.reading:
         opened.hear(b"x" * 10_000)
         sent += 10_000
-    assert HIGH < sent <= HIGH + 10_000
-    while exchange.held:
+    assert HIGH_WATER_MARK < sent <= HIGH_WATER_MARK + 10_000
+    while exchange.buffered:
         exchange.read_nowait()
     assert opened.wire.reading
 
@@ -477,7 +477,7 @@ async def test_a_body_is_held_back_to_see_whether_the_head_alone_is_responded_to
     early: bool, status: int
 ) -> None:
     opened = Opened()
-    opened.connection.probe_seconds = 30 if early else 0.001
+    opened.connection.body_delay = 30 if early else 0.001
     exchange = opened.connection.send(b"HEAD|", b"body")
     assert opened.wire.written == b"HEAD|"
     if not early:
@@ -489,4 +489,4 @@ async def test_a_body_is_held_back_to_see_whether_the_head_alone_is_responded_to
     reused = not early and status == 200
     assert (opened.freed, opened.wire.closed) == (reused, not reused)
     # An early error is what RFC 9110 lets a server send; an early success has not seen the body.
-    assert opened.connection.out_of_step is (early and status == 200)
+    assert opened.connection.desynchronized is (early and status == 200)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.outbound.http1.connection import Connection
-from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, REST_SECONDS, Key, Pool
+from app.outbound.http1.connection import Http1Connection
+from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, REUSE_DELAY_SECONDS, Pool, PoolKey
 from tests.unit.outbound.http1.test_connection import OK, Wire, hear
 
 
@@ -20,7 +20,7 @@ class Upstream:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def dial(self, make: Callable[[], Connection]) -> Connection:
+    async def dial(self, make: Callable[[], Http1Connection]) -> Http1Connection:
         await self.gate.wait()
         if self.refuse:
             raise OSError("refused")
@@ -30,11 +30,11 @@ class Upstream:
         return connection
 
 
-def key(origin: str, scope: bytes = b"one") -> Key:
+def key(origin: str, scope: bytes = b"one") -> PoolKey:
     return (origin, b"", scope)
 
 
-def finish(connection: Connection) -> None:
+def finish(connection: Http1Connection) -> None:
     connection.send(b"", None)
     hear(connection, OK)
 
@@ -44,33 +44,33 @@ def now() -> float:
 
 
 async def test_a_freed_connection_is_used_again_and_an_old_one_is_not() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
-    connection = await pool.open_one(key("a"), upstream.dial)
-    assert pool.take(key("a"), now()) is None
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    connection = await pool.acquire(key("a"), upstream.dial)
+    assert pool.take_idle(key("a"), now()) is None
     finish(connection)
     assert pool.idle == 1
-    assert pool.take(key("b"), now()) is None
-    assert pool.take(key("a"), now()) is connection
+    assert pool.take_idle(key("b"), now()) is None
+    assert pool.take_idle(key("a"), now()) is connection
     finish(connection)
-    assert pool.take(key("a"), now() + KEEP_ALIVE_SECONDS) is None
+    assert pool.take_idle(key("a"), now() + KEEP_ALIVE_SECONDS) is None
     assert (pool.open, pool.idle) == (0, 0)
     pool.close()
 
 
 async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=1, probation=0), Upstream()
-    first = await pool.open_one(key("a"), upstream.dial)
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
+    first = await pool.acquire(key("a"), upstream.dial)
     order: list[int] = []
 
     async def wait(number: int) -> None:
-        connection = await pool.open_one(key("a"), upstream.dial)
+        connection = await pool.acquire(key("a"), upstream.dial)
         order.append(number)
         finish(connection)
 
     waiting = [asyncio.create_task(wait(number)) for number in range(5)]
     await asyncio.sleep(0)
     assert pool.waiting == 5
-    other = await pool.open_one(key("b"), upstream.dial)
+    other = await pool.acquire(key("b"), upstream.dial)
     finish(first)
     await asyncio.gather(*waiting)
     assert order == [0, 1, 2, 3, 4]
@@ -81,10 +81,10 @@ async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None
 
 @pytest.mark.parametrize("turn", ["before", "after"])
 async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
-    pool, upstream = Pool(most=10, most_per_origin=1, probation=0), Upstream()
-    first = await pool.open_one(key("a"), upstream.dial)
-    leaver = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
-    stayer = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
+    first = await pool.acquire(key("a"), upstream.dial)
+    leaver = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
+    stayer = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
     await asyncio.sleep(0)
     if turn == "before":
         leaver.cancel()
@@ -99,12 +99,12 @@ async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
 
 
 async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
-    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
+    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     upstream.refuse = True
     with pytest.raises(OSError, match="refused"):
-        await pool.open_one(key("a"), upstream.dial)
+        await pool.acquire(key("a"), upstream.dial)
     upstream.gate.clear()
-    dialling = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
+    dialling = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
     await asyncio.sleep(0)
     assert pool.open == 1
     dialling.cancel()
@@ -113,17 +113,17 @@ async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
     assert pool.open == 0
     upstream.gate.set()
     upstream.refuse = False
-    assert (await pool.open_one(key("a"), upstream.dial)).usable
+    assert (await pool.acquire(key("a"), upstream.dial)).usable
     pool.close()
 
 
 async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() -> None:
-    pool, upstream = Pool(most=2, most_per_origin=2, probation=0), Upstream()
-    old, young = await pool.open_one(key("a"), upstream.dial), await pool.open_one(key("b"), upstream.dial)
+    pool, upstream = Pool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
+    old, young = await pool.acquire(key("a"), upstream.dial), await pool.acquire(key("b"), upstream.dial)
     finish(old)
     await asyncio.sleep(0.01)
     finish(young)
-    await pool.open_one(key("c"), upstream.dial)
+    await pool.acquire(key("c"), upstream.dial)
     assert not old.usable
     assert young.usable
     assert pool.open == 2
@@ -132,23 +132,23 @@ async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() 
 
 
 async def test_who_waits_for_the_whole_pool_is_woken_by_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
-    first = await pool.open_one(key("a"), upstream.dial)
-    waiting = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
+    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
+    first = await pool.acquire(key("a"), upstream.dial)
+    waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
     await asyncio.sleep(0)
     first.abort()
     assert (await asyncio.wait_for(waiting, 1)).usable
     finish(await_free := waiting.result())
-    other = asyncio.create_task(pool.open_one(key("c"), upstream.dial))
+    other = asyncio.create_task(pool.acquire(key("c"), upstream.dial))
     assert (await asyncio.wait_for(other, 1)).usable
     assert not await_free.usable
     pool.close()
 
 
 async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
-    first = await pool.open_one(key("a"), upstream.dial)
-    waiting = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
+    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
+    first = await pool.acquire(key("a"), upstream.dial)
+    waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
     await asyncio.sleep(0)
     finish(first)
     assert (await asyncio.wait_for(waiting, 1)).usable
@@ -156,10 +156,10 @@ async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lan
 
 
 async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
-    pool, upstream = Pool(most=1, most_per_origin=1, probation=0), Upstream()
-    first = await pool.open_one(key("a"), upstream.dial)
-    leaver = asyncio.create_task(pool.open_one(key("a"), upstream.dial))
-    stayer = asyncio.create_task(pool.open_one(key("b"), upstream.dial))
+    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
+    first = await pool.acquire(key("a"), upstream.dial)
+    leaver = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
+    stayer = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
     await asyncio.sleep(0)
     finish(first)
     leaver.cancel()
@@ -171,38 +171,38 @@ async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
 
 async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.outbound.http1.pool.KEEP_ALIVE_SECONDS", 0.05)
-    pool, upstream = Pool(most=2, most_per_origin=2, probation=0), Upstream()
-    finish(await pool.open_one(key("a"), upstream.dial))
+    pool, upstream = Pool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
+    finish(await pool.acquire(key("a"), upstream.dial))
     await asyncio.sleep(0.2)
     assert (pool.open, pool.idle) == (0, 0)
     pool.close()
 
 
 async def test_connections_belong_to_a_scope() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
-    connection = await pool.open_one(key("a", b"one"), upstream.dial)
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    connection = await pool.acquire(key("a", b"one"), upstream.dial)
     finish(connection)
-    assert pool.take(key("a", b"two"), now()) is None
-    assert pool.take(key("a", b"one"), now()) is connection
+    assert pool.take_idle(key("a", b"two"), now()) is None
+    assert pool.take_idle(key("a", b"one"), now()) is connection
     pool.close()
 
 
 async def test_a_connection_without_a_scope_is_used_once() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
-    connection = await pool.open_one(key("a", b""), upstream.dial, fresh=True)
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    connection = await pool.acquire(key("a", b""), upstream.dial, new_only=True)
     finish(connection)
     assert (pool.open, pool.idle, connection.usable) == (0, 0, False)
-    assert pool.take(key("a", b""), now()) is None
+    assert pool.take_idle(key("a", b""), now()) is None
     pool.close()
 
 
 async def test_an_origin_is_bounded_over_all_of_its_scopes_and_gives_way_to_the_one_that_waits() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=2, probation=0), Upstream()
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=2, probation=0), Upstream()
     first, second = (
-        await pool.open_one(key("a", b"one"), upstream.dial),
-        await pool.open_one(key("a", b"two"), upstream.dial),
+        await pool.acquire(key("a", b"one"), upstream.dial),
+        await pool.acquire(key("a", b"two"), upstream.dial),
     )
-    waiting = asyncio.create_task(pool.open_one(key("a", b"three"), upstream.dial))
+    waiting = asyncio.create_task(pool.acquire(key("a", b"three"), upstream.dial))
     await asyncio.sleep(0)
     assert (pool.open, pool.waiting) == (2, 1)
     finish(first)
@@ -210,50 +210,50 @@ async def test_an_origin_is_bounded_over_all_of_its_scopes_and_gives_way_to_the_
     assert (pool.open, first.usable, third.usable) == (2, False, True)
     finish(second)
     finish(third)
-    fourth = await asyncio.wait_for(pool.open_one(key("a", b"four"), upstream.dial), 1)
+    fourth = await asyncio.wait_for(pool.acquire(key("a", b"four"), upstream.dial), 1)
     assert (pool.open, second.usable, third.usable, fourth.usable) == (2, False, True, True)
     pool.close()
 
 
 async def test_ten_thousand_scopes_hold_no_more_connections_than_the_pool_may() -> None:
-    pool, upstream = Pool(most=8, most_per_origin=8, probation=0), Upstream()
+    pool, upstream = Pool(max_connections=8, max_connections_per_origin=8, probation=0), Upstream()
     for number in range(10_000):
-        finish(await pool.open_one(key("a", number.to_bytes(4, "big")), upstream.dial))
-    assert (pool.open, pool.idle, len(pool._lanes)) == (8, 8, 8)
+        finish(await pool.acquire(key("a", number.to_bytes(4, "big")), upstream.dial))
+    assert (pool.open, pool.idle, len(pool._scope_pools)) == (8, 8, 8)
     pool.close()
-    assert (pool.open, len(pool._lanes)) == (0, 0)
+    assert (pool.open, len(pool._scope_pools)) == (0, 0)
 
 
 async def test_many_origins_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.outbound.http1.pool._MAX_ORIGINS", 5)
-    pool, upstream = Pool(most=1, most_per_origin=1), Upstream()
+    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1), Upstream()
     for number in range(50):
-        finish(await pool.open_one(key(f"o{number}"), upstream.dial))
-    assert len(pool._conduct) == 5
+        finish(await pool.acquire(key(f"o{number}"), upstream.dial))
+    assert len(pool._origin_pools) == 5
     pool.close()
 
 
 async def test_an_origin_on_probation_rests_its_connections_and_is_then_trusted() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=1.0), Upstream()
-    connection = await pool.open_one(key("a"), upstream.dial)
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=1.0), Upstream()
+    connection = await pool.acquire(key("a"), upstream.dial)
     began = now()
     connection.send(b"", b"{}")
-    await asyncio.sleep(connection.probe_seconds + 0.05)
+    await asyncio.sleep(connection.body_delay + 0.05)
     hear(connection, OK)
     assert pool.idle == 1
-    assert pool.take(key("a"), began) is None
-    assert pool.take(key("a"), now() + REST_SECONDS) is connection
+    assert pool.take_idle(key("a"), began) is None
+    assert pool.take_idle(key("a"), now() + REUSE_DELAY_SECONDS) is connection
     finish(connection)
     later = now() + 1.1
-    assert pool.take(key("a"), later) is connection
-    assert connection.probe_seconds == 0
+    assert pool.take_idle(key("a"), later) is connection
+    assert connection.body_delay == 0
     pool.close()
 
 
 async def test_bytes_that_nobody_asked_for_end_all_reuse_of_the_origin_for_a_while() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=0), Upstream()
-    odd, other, scope = [await pool.open_one(key("a", scope), upstream.dial) for scope in (b"x", b"x", b"y")]
-    elsewhere = await pool.open_one(key("b"), upstream.dial)
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    odd, other, scope = [await pool.acquire(key("a", scope), upstream.dial) for scope in (b"x", b"x", b"y")]
+    elsewhere = await pool.acquire(key("b"), upstream.dial)
     for connection in (odd, scope, elsewhere):
         finish(connection)
     assert pool.idle == 3
@@ -267,13 +267,13 @@ async def test_bytes_that_nobody_asked_for_end_all_reuse_of_the_origin_for_a_whi
 async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() -> None:
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
-    pool = Pool(most=10, most_per_origin=10, probation=0)
+    pool = Pool(max_connections=10, max_connections_per_origin=10, probation=0)
 
-    async def dial(make: Callable[[], Connection]) -> Connection:
+    async def dial(make: Callable[[], Http1Connection]) -> Http1Connection:
         _, connection = await loop.create_connection(make, sock=ours)
         return connection
 
-    connection = await pool.open_one(key("a"), dial)
+    connection = await pool.acquire(key("a"), dial)
     exchange = connection.send(b"x", None)
     theirs.send(OK)
     await exchange.head
@@ -281,42 +281,42 @@ async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() ->
     # The event loop has no chance to read this first.
     theirs.send(OK)
     assert not connection.quiet
-    assert pool.take(key("a"), now()) is None
+    assert pool.take_idle(key("a"), now()) is None
     async with asyncio.timeout(5):
         while pool.open:  # noqa: ASYNC110 - the event loop reads, and nobody tells.
             await asyncio.sleep(0.001)
-    assert connection.out_of_step
+    assert connection.desynchronized
     theirs.close()
     pool.close()
 
 
 async def test_requests_with_a_body_have_a_probation_of_their_own() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=60), Upstream()
-    connection = await pool.open_one(key("a"), upstream.dial)
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=60), Upstream()
+    connection = await pool.acquire(key("a"), upstream.dial)
     finish(connection)
     trusted = now() + 61
-    connection.idle_since = connection.rests_until = trusted
-    assert pool.take(key("a"), trusted) is connection
+    connection.idle_since = connection.reusable_from = trusted
+    assert pool.take_idle(key("a"), trusted) is connection
     # Requests without a body say nothing about whether the upstream reads one.
-    assert connection.probe_seconds > 0
+    assert connection.body_delay > 0
     connection.send(b"", b"{}")
-    await asyncio.sleep(connection.probe_seconds + 0.05)
+    await asyncio.sleep(connection.body_delay + 0.05)
     hear(connection, OK)
-    assert connection.rests_until > now()
+    assert connection.reusable_from > now()
     later = now() + 61
-    connection.idle_since = connection.rests_until = later
-    assert pool.take(key("a"), later) is connection
-    assert connection.probe_seconds == 0
+    connection.idle_since = connection.reusable_from = later
+    assert pool.take_idle(key("a"), later) is connection
+    assert connection.body_delay == 0
     pool.close()
 
 
 async def test_probation_ends_where_the_upstream_closes_after_each_response() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=0.05), Upstream()
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0.05), Upstream()
     closing = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
     held = []
     for _ in range(2):
-        connection = await pool.open_one(key("a"), upstream.dial)
-        held.append(connection.probe_seconds > 0)
+        connection = await pool.acquire(key("a"), upstream.dial)
+        held.append(connection.body_delay > 0)
         connection.send(b"", b"{}")
         hear(connection, closing)
         assert not connection.usable
@@ -326,14 +326,14 @@ async def test_probation_ends_where_the_upstream_closes_after_each_response() ->
 
 
 async def test_an_interim_response_before_the_body_is_lawful() -> None:
-    pool, upstream = Pool(most=10, most_per_origin=10, probation=60), Upstream()
-    other = await pool.open_one(key("a", b"two"), upstream.dial)
+    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=60), Upstream()
+    other = await pool.acquire(key("a", b"two"), upstream.dial)
     finish(other)
-    connection = await pool.open_one(key("a"), upstream.dial)
-    assert connection.probe_seconds > 0
+    connection = await pool.acquire(key("a"), upstream.dial)
+    assert connection.body_delay > 0
     connection.send(b"", b"{}")
     hear(connection, b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
     assert not connection.usable
-    assert not connection.out_of_step
+    assert not connection.desynchronized
     assert other.usable
     pool.close()

@@ -1,0 +1,171 @@
+"""The rendered tools of one provider; a manual is composed of these bytes."""
+
+import gzip
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from app.catalog.tools import ToolView, call_url
+from app.errors import GatewayError
+from app.json_schema.normalize import publishable
+from app.json_schema.references import inline
+from app.openapi.slim import LARGEST, Slimmer
+from app.security.principal import Principal
+from app.utcp.render import (
+    GATEWAYS,
+    ManualEntry,
+    ManualVersion,
+    render_manual,
+    render_tool_v0,
+    render_tool_v1,
+)
+
+_RENDERERS: Final = {0: render_tool_v0, 1: render_tool_v1}
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedTool:
+    """A tool of a manual as JSON bytes, and the names and tags that decide who sees it.
+
+    `tags` are its own and its provider's; `registrar_tags` only those that a registrar set. `stamp` differs
+    whenever the tool would be rendered differently.
+    """
+
+    tool_id: UUID
+    provider_id: UUID
+    name: str
+    tags: frozenset[str]
+    registrar_tags: frozenset[str]
+    body: bytes = field(repr=False)
+    stamp: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderManual:
+    """The enabled tools of one provider, by name."""
+
+    provider: str
+    tools: tuple[RenderedTool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ManualSelection:
+    """Which tools go into a manual; `matching` are the ids of those that a search found (None: no search)."""
+
+    version: ManualVersion
+    provider: str | None = None
+    tag: str | None = None
+    matching: frozenset[UUID] | None = None
+
+
+@dataclass(slots=True)
+class Representation:
+    """A manual as it is sent: a representation in the sense of RFC 9110. `etag` is that of the uncompressed
+    form, `tools` the number of tools in it.
+    """
+
+    body: bytearray = field(repr=False)
+    etag: str
+    tools: int
+    left_out: int = 0
+    """With `mode=direct`: the number of tools omitted because a UTCP client could not call them."""
+    _compressed: bytes | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that it occupies in memory."""
+        return len(self.body) + len(self._compressed or b"")
+
+    def compressed(self) -> bytes:
+        """Return the body in gzip, the same bytes on every replica (the header contains no time)."""
+        if self._compressed is None:
+            self._compressed = gzip.compress(self.body, compresslevel=6, mtime=0)
+        return self._compressed
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the compressed form has been computed."""
+        return self._compressed is not None
+
+
+def render_tools(
+    tools: Iterable[ToolView],
+    *,
+    version: ManualVersion,
+    base_url: str,
+    stamps: Mapping[UUID, str] = MappingProxyType({}),
+    identity: str = "",
+) -> list[RenderedTool]:
+    """Render tools as entries of a manual (about 0.1 ms each). One that cannot be rendered is omitted and
+    logged.
+
+    `stamps` maps the id of each tool to its stamp; `identity` names this gateway in call templates.
+    """
+    prepared = []
+    for tool in tools:
+        entry = ManualEntry(
+            name=tool.alias,
+            description=tool.description,
+            inputs=tool.inputs,
+            outputs=tool.outputs,
+            tags=tool.tags,
+            call_url=call_url(base_url, tool.alias),
+            provider=tool.provider,
+            gateways=(*(tool.call_template.get(GATEWAYS) or ()), identity) if identity else (),
+        )
+        try:
+            body = _RENDERERS[version](entry)
+            if version == 0 and len(body) > LARGEST:
+                body = _RENDERERS[version](_slimmed(entry))
+        except (GatewayError, RecursionError, TypeError, ValueError) as error:
+            _log.warning("a tool was omitted from the manual", tool=tool.name, error=type(error).__name__)
+            continue
+        tags = frozenset(tool.tags) | tool.registrar_tags
+        stamp = stamps.get(tool.id, "")
+        prepared.append(
+            RenderedTool(tool.id, tool.provider_id, tool.name, tags, tool.registrar_tags, body, stamp)
+        )
+    return prepared
+
+
+def _slimmed(entry: ManualEntry) -> ManualEntry:
+    """Return the entry of a 0.x manual slimmed: definitions are written out there, which can multiply its
+    size.
+    """
+    shown = Slimmer().slim(
+        name=entry.name,
+        description=entry.description,
+        inputs=inline(publishable(entry.inputs)),
+        outputs=inline(publishable(entry.outputs)),
+    )
+    if shown is None:
+        return entry
+    return replace(entry, description=shown.description, inputs=shown.inputs, outputs=shown.outputs)
+
+
+def compose(
+    provider_manuals: Sequence[ProviderManual], *, selection: ManualSelection, principal: Principal
+) -> Representation:
+    """Compose the manual of the selected tools that the principal may call, ordered by provider and tool
+    name.
+    """
+    bodies = [
+        tool.body
+        for provider_manual in provider_manuals
+        for tool in provider_manual.tools
+        if principal.may_use(provider_manual.provider, tool.registrar_tags)
+        and (selection.tag is None or selection.tag in tool.tags)
+        and _is_selected(tool.tool_id, selection.matching)
+    ]
+    body = render_manual(selection.version, bodies)
+    return Representation(body, hashlib.sha256(body).hexdigest()[:32], len(bodies))
+
+
+def _is_selected(tool_id: UUID, matching: Collection[UUID] | None) -> bool:
+    return matching is None or tool_id in matching

@@ -1,0 +1,170 @@
+"""Stores, lists (without their values) and deletes the credentials of providers."""
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.access.events import record_event
+from app.catalog.feed import record_change
+from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, GivenCredential, Json
+from app.credentials.permissions import UNBOUNDED, Reach, reach_of
+from app.credentials.sealing import fill_credential, new_credential, spelled_as_stored
+from app.credentials.slots import complete
+from app.credentials.variable_scope import VariableScope, scope_of
+from app.errors import Fault, NotFound
+from app.models import Credential, Provider, now
+from app.providers.provider_store import require_version
+from app.registration.destinations import Destination, Destinations, destinations_of
+from app.registration.repository import credentials_of, source_facts, tools_of, variables_for
+from app.registration.service import Registry
+from app.security.principal import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialStore:
+    """Operations on the credentials of a provider."""
+
+    registry: Registry
+
+    async def listed(self, provider: str, *, principal: Principal) -> list[Credential]:
+        """Return the stored credentials by slot; raise NotFound for the provider."""
+        async with self.registry.database.reading() as session:
+            row = await self.registry.visible_provider(session, provider, principal=principal)
+            return [one for one in await credentials_of(session, [row.id]) if one.slot != EGRESS_SLOT]
+
+    async def destinations(self, provider: str, *, principal: Principal) -> list[Destination]:
+        """Return, for each slot, where a credential would be sent that is stored without origins of its own.
+
+        Raises NotFound for the provider.
+        """
+        async with self.registry.database.reading() as session:
+            row = await self.registry.visible_provider(session, provider, principal=principal)
+            scope = await self._scope(session, row, reach=UNBOUNDED)
+            found = await _destinations(session, row, scope=scope)
+            stored = {one.slot: one for one in await credentials_of(session, [row.id])}
+        more = DISCOVERY_SLOTS if row.call_template else ()
+        slots = dict.fromkeys([*(str(slot["slot"]) for slot in row.slots), *more, *stored])
+        return [found.of(slot, stored.get(slot)) for slot in slots if slot != EGRESS_SLOT]
+
+    async def put(
+        self,
+        provider: str,
+        slot: str,
+        given: GivenCredential,
+        *,
+        if_match: str | None,
+        principal: Principal,
+    ) -> tuple[Credential, bool]:
+        """Store a credential or replace the one in its slot; return its row, and whether the slot was empty.
+
+        Without origins (or a token URL) of its own, a credential keeps those of the one it replaces; the
+        first in its slot gets the confirmed origins of the provider. Raises NotFound for the provider or the
+        slot, InvalidInput where the origins cannot be determined, UnsetVariable, PreconditionFailed, and
+        Forbidden where a limited key names a secret variable that all providers share.
+        """
+        registry = self.registry
+        async with registry.database.writing() as session:
+            row = await registry.visible_provider(session, provider, principal=principal, locked=True)
+            stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
+            going = given if stored is None else _as_stored(given, stored)
+            ready = await self._complete(session, row, slot, going, reach=reach_of(principal))
+            require_version(None if stored is None else stored.version, if_match)
+            if stored is None:
+                credential = new_credential(row.id, slot, ready, vault=registry.vault)
+                session.add(credential)
+            else:
+                stored.version += 1
+                stored.updated_at = now()
+                stored.last_used_at = None
+                credential = fill_credential(stored, ready, vault=registry.vault)
+            await session.flush()
+            detail: Json = {
+                "slot": slot,
+                "kind": credential.kind,
+                "allowed_origins": credential.allowed_origins,
+                "version": credential.version,
+            }
+            await _record(session, row, credential, "stored", actor=principal.key_id, detail=detail)
+        await registry.feed.catch_up()
+        return credential, stored is None
+
+    async def delete(self, provider: str, slot: str, *, if_match: str | None, principal: Principal) -> None:
+        """Delete a credential; raise NotFound, or PreconditionFailed where `if_match` names another
+        version.
+        """
+        registry = self.registry
+        async with registry.database.writing() as session:
+            row = await registry.visible_provider(session, provider, principal=principal, locked=True)
+            stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
+            if stored is None or slot == EGRESS_SLOT:
+                raise NotFound(f"No credential is stored in slot {slot!r} of {provider!r}.")
+            require_version(stored.version, if_match)
+            await session.delete(stored)
+            await session.flush()
+            await _record(session, row, stored, "deleted", actor=principal.key_id, detail={"slot": slot})
+        await registry.feed.catch_up()
+
+    async def _complete(
+        self,
+        session: AsyncSession,
+        provider: Provider,
+        slot: str,
+        given: GivenCredential,
+        *,
+        reach: Reach,
+    ) -> GivenCredential:
+        entry = next((one for one in provider.slots if one["slot"] == slot), None)
+        if entry is None and slot in DISCOVERY_SLOTS and provider.call_template:
+            entry = {"slot": slot, "kind": "static" if slot == DISCOVERY_STATIC else "any"}
+        if entry is None:
+            known = [str(one["slot"]) for one in provider.slots]
+            error = Fault("#/path/slot", "The provider has no such slot.", expected=known)
+            raise NotFound(f"The provider {provider.name!r} has no credential slot {slot!r}.", errors=[error])
+        scope = await self._scope(session, provider, reach=reach)
+        found = await _destinations(session, provider, scope=scope)
+        loopback = self.registry.reader.binding(()).loopback_tokens
+        binding = found.binding(slot, loopback_tokens=loopback)
+        return complete(spelled_as_stored(given, scope=scope, at=""), slot=entry, binding=binding, at="")
+
+    async def _scope(self, session: AsyncSession, provider: Provider, *, reach: Reach) -> VariableScope:
+        variables = await variables_for(session, provider.id)
+        return scope_of(provider.name, variables, environment=self.registry.environment, reach=reach)
+
+
+def _as_stored(given: GivenCredential, stored: Credential) -> GivenCredential:
+    """Return the credential with the origins and token URL of the one it replaces, where it names none."""
+    public = dict(given.public)
+    if given.kind == stored.kind == "oauth2" and public.get("token_url") is None:
+        public["token_url"] = stored.public.get("token_url")
+    origins = given.allowed_origins or tuple(stored.allowed_origins) or None
+    return replace(given, public=public, allowed_origins=origins)
+
+
+async def _destinations(session: AsyncSession, provider: Provider, *, scope: VariableScope) -> Destinations:
+    url = ((await source_facts(session, [provider.id])).get(provider.id) or {}).get("url")
+    found = destinations_of(provider, source_url=url, scope=scope)
+    if found.source or found.base:
+        # The tools' origins do not matter then, and there may be thousands of tools.
+        return found
+    tools = await tools_of(session, provider.id)
+    return destinations_of(provider, source_url=url, scope=scope, tools=tools)
+
+
+async def _record(
+    session: AsyncSession,
+    provider: Provider,
+    credential: Credential,
+    action: str,
+    *,
+    actor: str,
+    detail: Json,
+) -> None:
+    await record_event(
+        session,
+        actor=actor,
+        action=action,
+        object_type="credential",
+        object_name=f"{provider.name}/{credential.slot}",
+        detail=detail,
+    )
+    await record_change(session, kind="credential", provider_id=provider.id, object_id=str(credential.id))

@@ -1,0 +1,198 @@
+"""Custom tools: written by a person, not imported from a source."""
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.access.events import record_event
+from app.catalog.feed import record_change
+from app.catalog.tools import ToolView, has_name, tool_select, tool_view
+from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential
+from app.credentials.permissions import Reach, reach_of
+from app.credentials.sealing import fingerprint, new_credential, new_variable, overlaid
+from app.credentials.slots import SlotBook, complete
+from app.credentials.variable_scope import scope_of
+from app.errors import Conflict, Fault, Forbidden, InvalidInput
+from app.json_schema.normalize import normalise_inputs, normalise_schema
+from app.models import Credential, Provider, Variable
+from app.protocols.call_templates import read_template, with_protocol
+from app.protocols.registry import DEFAULT
+from app.registration.destinations import with_tool_origin
+from app.registration.from_manual import closed_inputs, open_template, slot_entries, tool_security
+from app.registration.input_models import HandToolInput
+from app.registration.model import ToolDraft
+from app.registration.persist import touched
+from app.registration.plan import stored_destination
+from app.registration.repository import (
+    credentials_of,
+    insert_tools,
+    lock_names,
+    provider_named,
+    tools_of,
+    variables_for,
+)
+from app.registration.request_parser import given_variable
+from app.registration.service import Registry
+from app.registration.tool_quality import judged_tool
+from app.security.principal import Principal
+from app.text import refuse_unstorable
+from app.utcp.call_template import Template
+
+
+@dataclass(frozen=True, slots=True)
+class CustomTools:
+    """Stores custom tools."""
+
+    registry: Registry
+
+    async def add(self, body: HandToolInput, *, principal: Principal) -> ToolView:
+        """Store a custom tool, and its provider where there is none of that name; return the tool.
+
+        Raises Conflict where the tool's name is taken, InvalidInput, UnsetVariable, and Forbidden where the
+        key is limited to other providers or may not store the credentials that the template contains.
+        """
+        registry = self.registry
+        template = read_template(with_protocol(body.call_template), at="/call_template")
+        template = replace(template, model=template.model.of_tool(body.name))
+        await registry.reader.fetcher.adapters.ready(template.protocol)
+        async with registry.database.writing() as session:
+            await lock_names(session)
+            provider, is_new = await self._provider(session, body, principal)
+            canonical = f"{provider.name}.{body.name}"
+            if any(tool.name == canonical for tool in await tools_of(session, provider.id)):
+                raise Conflict(f"A tool named {canonical!r} already exists.")
+            variables = await self._variables(session, body, provider)
+            stored = await credentials_of(session, [provider.id])
+            reach = reach_of(principal)
+            drafted, book = self._draft(body, template, provider, variables, stored, reach=reach)
+            if body.variables or book.entries():
+                reach.permit_sealing()
+            tool = judged_tool(drafted)
+            self._store_credentials(session, provider, book.entries(), stored)
+            touched(provider, {"slots": _slots(provider, book, tool)})
+            if not is_new:
+                provider.options = with_tool_origin(provider, tool.origin, reach=reach)
+            provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
+            _, refused = await insert_tools(session, provider, [tool], revision_id=None)
+            if refused:
+                raise InvalidInput("The tool contains a value that the database cannot store.")
+            row = (await session.execute(tool_select().where(has_name(canonical)))).one()
+            await record_event(
+                session,
+                actor=principal.key_id,
+                action="created",
+                object_type="tool",
+                object_name=canonical,
+                detail={"origin": tool.origin, "provider_created": is_new},
+            )
+            await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
+        await registry.feed.catch_up()
+        return tool_view(row)
+
+    async def _provider(
+        self, session: AsyncSession, body: HandToolInput, principal: Principal
+    ) -> tuple[Provider, bool]:
+        provider = await provider_named(session, body.provider, locked=True)
+        if not principal.may_use(body.provider, () if provider is None else provider.tags):
+            # The same text whether or not there is such a provider.
+            raise Forbidden(
+                "The API key is limited to certain providers or tags, and this provider is not among them."
+            )
+        if provider is not None:
+            return provider, False
+        provider = Provider(name=body.provider, protocol=DEFAULT, kind="custom", version=0)
+        session.add(provider)
+        await session.flush()
+        return provider, True
+
+    async def _variables(
+        self, session: AsyncSession, body: HandToolInput, provider: Provider
+    ) -> list[Variable]:
+        vault = self.registry.vault
+        stored = await variables_for(session, provider.id)
+        own = {row.name for row in stored if row.provider_id == provider.id}
+        clash = sorted(own & body.variables.keys())
+        if clash:
+            errors = [
+                Fault(f"/variables/{name}", "This variable already has a value; change it with PUT.")
+                for name in clash
+            ]
+            raise InvalidInput("These variables already exist.", errors=errors)
+        given = [
+            new_variable(provider.id, name, given_variable(value), vault=vault)
+            for name, value in body.variables.items()
+        ]
+        session.add_all(given)
+        return overlaid(stored, given)
+
+    def _draft(
+        self,
+        body: HandToolInput,
+        template: Template,
+        provider: Provider,
+        variables: list[Variable],
+        stored: list[Credential],
+        *,
+        reach: Reach,
+    ) -> tuple[ToolDraft, SlotBook]:
+        registry = self.registry
+        refuse_unstorable({"inputs": body.inputs, "outputs": body.outputs})
+        given_inputs, _ = normalise_inputs(body.inputs, at="/inputs")
+        outputs, _ = normalise_schema(body.outputs, at="/outputs")
+        inputs = closed_inputs(given_inputs, template)
+        known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
+        taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
+        book = SlotBook(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
+        scope = scope_of(provider.name, variables, environment=registry.environment, reach=reach)
+        split, origin = open_template(
+            template, scope=scope, prepare=registry.reader.prepare, at="/call_template"
+        )
+        bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
+        fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
+        tool = ToolDraft(
+            source_key=f"custom:{body.name}",
+            name=body.name,
+            description=body.description,
+            inputs=inputs,
+            outputs=outputs,
+            tags=tuple(dict.fromkeys(body.tags)),
+            call_template=split.fields,
+            security=tool_security(split, origin, book=book, fallback=fallback, optional=True),
+            origin=origin,
+        )
+        return tool, book
+
+    def _store_credentials(
+        self,
+        session: AsyncSession,
+        provider: Provider,
+        entries: tuple[InlineCredential, ...],
+        stored: list[Credential],
+    ) -> None:
+        """Store the credentials that the template contains, bound to its origin.
+
+        Raises InvalidInput where the same credential is stored already and bound to another origin.
+        """
+        have = {row.slot: stored_destination(row) for row in stored}
+        for entry in entries:
+            if entry.slot in have:
+                _refuse_other_origin(entry, have[entry.slot])
+                continue
+            binding = self.registry.reader.binding(entry.origins)
+            ready = complete(entry.given, slot=None, binding=binding, at="/call_template/auth")
+            ready = replace(ready, allowed_origins=entry.origins)
+            session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
+
+
+def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:
+    others = [origin for origin in entry.origins if origin not in (stored.allowed_origins or ())]
+    if others:
+        error = Fault(
+            "/call_template/url", f"The stored credential {entry.slot!r} must not be sent to this origin."
+        )
+        raise InvalidInput("The same credential is stored for another origin.", errors=[error])
+
+
+def _slots(provider: Provider, book: SlotBook, tool: ToolDraft) -> list[dict[str, object]]:
+    kept = {slot["slot"] for slot in provider.slots}
+    return [*provider.slots, *(slot for slot in slot_entries(book, (tool,)) if slot["slot"] not in kept)]

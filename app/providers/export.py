@@ -1,0 +1,252 @@
+"""Export and import of all definitions, without secrets, as one JSON document."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.catalog.tools import provider_filter
+from app.credentials.fields import OverlayText, Tags
+from app.credentials.model import DISCOVERY_SLOTS, Json
+from app.credentials.validation_errors import validated
+from app.errors import Fault, InvalidInput
+from app.models import TENANT, Provider, Tool, Variable
+from app.registration.destinations import confirmed_base_url, unconfirmed_origins
+from app.registration.input_models import LimitsInput, OptionsInput
+from app.registration.overrides import overrides_of
+from app.registration.persist import HIDDEN, opened_body
+from app.registration.repository import credentials_of, source_of, tools_of
+from app.registration.request_model import DocumentOptions, RefusedEntry, Registration, Registrations, Source
+from app.registration.request_parser import MOST_ENTRIES, attempt
+from app.registration.service import Registry
+from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
+from app.security.principal import Principal
+from app.text import pointer, refuse_unstorable
+
+FORMAT: Final = "utcp-gateway/1"
+
+
+class ExportedOverride(Closed):
+    """A person's changes to an imported tool."""
+
+    description: Text | None = None
+    tags: Tags | None = None
+    enabled: bool | None = None
+
+
+class ExportedProvider(Closed):
+    """A provider in an export: `document` is its OpenAPI source as text (or in base64), `tools` are the tools
+    that did not come from it.
+    """
+
+    name: ProviderName
+    title: ShortText = ""
+    description: Text = ""
+    tags: Tags = Field(default_factory=list)
+    enabled: bool = True
+    limits: LimitsInput = Field(default_factory=LimitsInput)
+    options: OptionsInput = Field(default_factory=OptionsInput)
+    url: str | None = None
+    media_type: ShortText = ""
+    document: str | None = None
+    document_base64: str | None = None
+    root: ShortText | None = None
+    overlay: OverlayText | None = None
+    follow_references: bool = False
+    call_template: dict[str, Any] = Field(default_factory=dict)
+    slots: list[dict[str, Any]] = Field(default_factory=list)
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+    overrides: dict[str, ExportedOverride] = Field(default_factory=dict)
+    variables: list[str] = Field(
+        default_factory=list, description="Names only; set their values before the import."
+    )
+    unconfirmed_origins: Annotated[list[UrlText], Field(max_length=MOST_ENTRIES)] = Field(
+        default_factory=list,
+        description="Origins of tools that only keys without `credentials:write` added; "
+        "they stay unconfirmed.",
+    )
+
+
+class ExportDocument(Closed):
+    """The document that `GET /export` returns and `POST /import` accepts."""
+
+    format: Literal["utcp-gateway/1"]
+    providers: Annotated[list[ExportedProvider], Field(max_length=MOST_ENTRIES)]
+
+
+def import_body() -> Json:
+    """Return the OpenAPI request body of an import. Any entry is accepted, because each is judged by
+    itself.
+    """
+    providers = {
+        "type": "array",
+        "items": {},
+        "maxItems": MOST_ENTRIES,
+        "description": "Entries as `GET /export` writes them.",
+    }
+    schema = {
+        "type": "object",
+        "title": "ExportDocument",
+        "properties": {"format": {"const": FORMAT}, "providers": providers},
+        "required": ["format", "providers"],
+        "additionalProperties": False,
+        "example": {"format": FORMAT, "providers": [{"name": "pets", "tools": []}]},
+    }
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Builds the export document."""
+
+    registry: Registry
+
+    async def export(self, *, principal: Principal) -> Json:
+        """Return the export of all providers that the principal may see, as JSON of an ExportDocument.
+
+        It contains no value of a credential or of a variable.
+        """
+        async with self.registry.database.reading() as session:
+            query = select(Provider).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
+            rows = (await session.execute(query.order_by(col(Provider.name).collate("C")))).scalars().all()
+            providers = [await self._provider(session, row) for row in rows]
+        return {"format": FORMAT, "providers": providers}
+
+    async def _provider(self, session: AsyncSession, row: Provider) -> Json:
+        source = await source_of(session, row.id)
+        tools = await tools_of(session, row.id)
+        query = select(col(Variable.name)).where(col(Variable.provider_id) == row.id)
+        form: Json = {
+            "name": row.name,
+            "title": row.title,
+            "description": row.description,
+            "tags": row.tags,
+            "enabled": row.enabled,
+            "limits": row.limits,
+            "options": _options(row.options),
+            "call_template": row.call_template,
+            "variables": sorted((await session.execute(query)).scalars()),
+            "overrides": await overrides_of(session, row),
+        }
+        if unconfirmed := unconfirmed_origins(row):
+            form["unconfirmed_origins"] = sorted(unconfirmed)
+        if source is not None and source.format == "openapi":
+            body = opened_body(source, vault=self.registry.vault)
+            form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
+            form |= {"root": source.root, "overlay": source.overlay, "follow_references": source.follows}
+            tools = [tool for tool in tools if tool.revision_id is None]
+        slots = {slot["slot"]: {key: slot[key] for key in slot if key != "inline"} for slot in row.slots}
+        form["slots"] = [*{**await _discovery_slots(session, row), **slots}.values()]
+        form["tools"] = [_tool(row.name, tool) for tool in tools]
+        return form
+
+
+def read_export(raw: Any) -> Registrations:
+    """Parse an export document into registrations; raise InvalidInput where it is not one.
+
+    An entry that is not valid becomes a RefusedEntry.
+    """
+    entries = raw.get("providers") if isinstance(raw, Mapping) else None
+    unknown = sorted(raw.keys() - {"format", "providers"}) if isinstance(raw, Mapping) else []
+    if unknown:
+        errors = [Fault(pointer("", key), "Unknown property.") for key in unknown[:10]]
+        raise InvalidInput("The document is not an export.", errors=errors)
+    if not isinstance(entries, list) or raw.get("format") != FORMAT or len(entries) > MOST_ENTRIES:
+        error = Fault("", f"Send the response of GET /export, with at most {MOST_ENTRIES} providers.", FORMAT)
+        raise InvalidInput("The document is not an export.", errors=[error])
+    read: list[Registration | RefusedEntry] = []
+    for index, entry in enumerate(entries):
+        read.append(attempt(partial(_registration, entry, pointer("/providers", index)), entry))
+    return Registrations(tuple(read), many=True)
+
+
+def _registration(entry: Any, at: str) -> Registration:
+    refuse_unstorable(entry, at=at)
+    body = validated(ExportedProvider, entry, at=at)
+    return Registration(
+        name=body.name,
+        source=_source(body, at),
+        title=body.title,
+        description=body.description,
+        tags=tuple(body.tags),
+        limits=body.limits.stored(),
+        options=body.options.stored(),
+        option_secrets=body.options.secrets(),
+        enabled=body.enabled,
+        overrides={key: form.model_dump() for key, form in body.overrides.items()},
+        unconfirmed_origins=tuple(sorted(set(body.unconfirmed_origins))),
+        at=at,
+    )
+
+
+def _options(stored: Mapping[str, Any]) -> Json:
+    """Return the options without the registry's internal ones, and without a base URL that is not confirmed:
+    a key with `credentials:write` would confirm it by importing it.
+    """
+    shown = {key: value for key, value in stored.items() if key not in HIDDEN}
+    confirmed = confirmed_base_url(stored)
+    if confirmed != (shown.get("base_url") or None):
+        shown.pop("base_url", None)
+        if confirmed is not None:
+            shown["base_url"] = confirmed
+    return shown
+
+
+def _source(body: ExportedProvider, at: str) -> Source:
+    value = {"tools": body.tools, "slots": body.slots, "call_template": body.call_template}
+    raw = b""
+    if body.document is not None:
+        raw = body.document.encode("utf-8", "replace")
+    elif body.document_base64 is not None:
+        try:
+            raw = base64.b64decode(body.document_base64, validate=True)
+        except ValueError:
+            error = Fault(pointer(at, "document_base64"), "The value is not base64.")
+            raise InvalidInput("The document cannot be read.", errors=[error]) from None
+    how = DocumentOptions(body.root, body.overlay, body.follow_references)
+    return Source("tools", raw, body.media_type, value=value, at=at, url=body.url, how=how)
+
+
+async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, Json]:
+    """Return the slots of credentials that are sent when the source is fetched, so that they can be
+    refilled.
+    """
+    rows = [row for row in await credentials_of(session, [provider.id]) if row.slot in DISCOVERY_SLOTS]
+    shown = ("location", "name", "token_url", "values")
+    return {
+        row.slot: {
+            "slot": row.slot,
+            "kind": row.kind,
+            **{key: row.public[key] for key in shown if key in row.public},
+        }
+        for row in rows
+    }
+
+
+def _tool(provider: str, tool: Tool) -> Json:
+    return {
+        "source_key": tool.source_key,
+        "name": tool.name.removeprefix(f"{provider}."),
+        "description": tool.description,
+        "inputs": tool.inputs,
+        "outputs": tool.outputs,
+        "tags": tool.tags,
+        "call_template": tool.call_template,
+        "security": tool.security,
+        "hand_made": tool.revision_id is None,
+    }
+
+
+def _text(body: bytes) -> Json:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"document_base64": base64.b64encode(body).decode()}
+    # A NUL character in text would be rejected by the import; in base64 the document passes unchanged.
+    return {"document_base64": base64.b64encode(body).decode()} if "\x00" in text else {"document": text}

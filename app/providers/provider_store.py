@@ -1,0 +1,215 @@
+"""Reads, changes and deletes registered providers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import delete
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.catalog.loader import VariableFinder, stored_form
+from app.credentials.model import EGRESS_SLOT, GivenCredential, Json
+from app.credentials.permissions import Reach, reach_of
+from app.credentials.sealing import fill_credential, new_credential
+from app.errors import PreconditionFailed
+from app.models import Credential, Provider, Revision
+from app.pagination import fits
+from app.registration.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
+from app.registration.egress_check import refuse_unusable
+from app.registration.input_models import OptionsInput, ProviderPatch
+from app.registration.persist import DEFINITION, touched
+from app.registration.plan import egress_credential
+from app.registration.repository import (
+    credentials_of,
+    page_of_providers,
+    pending_of,
+    report_of,
+    source_facts,
+    tool_counts,
+)
+from app.registration.service import Registry
+from app.security.credentials import open_credential
+from app.security.principal import Principal
+
+_SECRETS: Final = frozenset({"proxy_url", "client_key"})
+_EGRESS: Final = frozenset({"proxy_url", "ca_bundle", "client_certificate", "client_key"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderDetails:
+    """A provider's row with the rows that belong to it; `report` and `pending` only where one was read."""
+
+    provider: Provider
+    tool_count: int
+    credentials: tuple[Credential, ...]
+    source: Json | None
+    report: Json | None = None
+    pending: Revision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderStore:
+    """Operations on registered providers, each limited to what the principal may see and change."""
+
+    registry: Registry
+
+    async def page(
+        self, *, principal: Principal, after: str, limit: int
+    ) -> tuple[list[ProviderDetails], str | None]:
+        """Return a page of providers by name, beginning after the name `after`, and the name after which the
+        next page begins (None: this is the last).
+        """
+        async with self.registry.database.reading() as session:
+            rows = await page_of_providers(session, principal=principal, after=after, limit=limit + 1)
+            facts = await _details(session, rows[:limit])
+        return facts, rows[limit - 1].name if len(rows) > limit else None
+
+    async def get(self, name: str, *, principal: Principal) -> ProviderDetails:
+        """Return one provider with its report and pending changes; raise NotFound where there is none."""
+        async with self.registry.database.reading() as session:
+            provider = await self.registry.visible_provider(session, name, principal=principal)
+            return await _full_details(session, provider)
+
+    async def patch(
+        self, name: str, body: ProviderPatch, *, if_match: str | None, principal: Principal
+    ) -> ProviderDetails:
+        """Change the fields that the body names, and return the provider.
+
+        Raises NotFound, PreconditionFailed where `if_match` names another version, and Forbidden for options
+        that redirect a credential or change whom it is trusted to, where the key may not store credentials.
+        """
+        registry = self.registry
+        async with registry.database.writing() as session:
+            provider = await registry.visible_provider(session, name, principal=principal, locked=True)
+            require_version(provider.version, if_match)
+            reach = reach_of(principal)
+            if body.options is not None:
+                await _permit_options(session, provider, body.options, reach=reach)
+            values = _values(body, provider, reach=reach)
+            touched(provider, values)
+            if body.options is not None:
+                await self._write_egress(session, provider, body.options)
+            facts = await _full_details(session, provider)
+            detail = {"changed": sorted(values)}
+            await registry.recorded(session, provider, "changed", actor=principal.key_id, detail=detail)
+        await registry.feed.catch_up()
+        return facts
+
+    async def delete(self, name: str, *, if_match: str | None, principal: Principal) -> None:
+        """Delete a provider with all its rows, except for the records of calls and events.
+
+        Raises NotFound, PreconditionFailed, and Forbidden where this would delete secrets that the key may
+        not delete one by one: anybody could register the next provider of this name.
+        """
+        registry = self.registry
+        async with registry.database.writing() as session:
+            provider = await registry.visible_provider(session, name, principal=principal, locked=True)
+            require_version(provider.version, if_match)
+            if await holds_secrets(session, provider):
+                reach_of(principal).permit_deleting(provider.name)
+            await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
+            await registry.recorded(session, provider, "deleted", actor=principal.key_id)
+        await registry.feed.catch_up()
+
+    async def _write_egress(self, session: AsyncSession, provider: Provider, given: OptionsInput) -> None:
+        """Replace the secret options that the body names, and remove those that it sets to null.
+
+        Raises InvalidInput where the resulting settings could reach no upstream.
+        """
+        named = given.model_fields_set
+        rows = {row.slot: row for row in await credentials_of(session, [provider.id])}
+        row = rows.get(EGRESS_SLOT)
+        finder = VariableFinder(provider.name, (), {})
+        vault = self.registry.vault
+        old = open_credential(stored_form(row, finder=finder), vault=vault) if row is not None else {}
+        merged = {key: value for key, value in old.items() if key not in named} | given.secrets()
+        if named & _EGRESS:
+            await refuse_unusable(provider.options, merged, at="/options")
+        if row is None:
+            if merged:
+                session.add(new_credential(provider.id, EGRESS_SLOT, _given(merged), vault=vault))
+        elif not merged:
+            await session.delete(row)
+        else:
+            row.version += 1
+            fill_credential(row, _given(merged), vault=vault)
+        await session.flush()
+
+
+def require_version(current: int | None, if_match: str | None) -> None:
+    """Raise PreconditionFailed where `If-Match` names another version (RFC 9110 section 13.1.1).
+
+    `current` is None where nothing is stored; then no version matches, not even `*`.
+    """
+    if if_match is None:
+        return
+    if current is None or not fits(if_match, f'"{current}"'):
+        raise PreconditionFailed(
+            "The resource has changed since it was read: read it again before changing it."
+        )
+
+
+async def _permit_options(
+    session: AsyncSession, provider: Provider, options: OptionsInput, *, reach: Reach
+) -> None:
+    """Raise Forbidden for options that only a key with `credentials:write` may change on this provider."""
+    given = {name: getattr(options, name) for name in options.model_fields_set - _SECRETS}
+    reach.permit_options(given, stored=provider.options, at="/options")
+    if options.model_fields_set & _SECRETS:
+        reach.permit_sealing()
+    if "base_url" not in given or reach.seals or not moves_base_url(provider.options, options.base_url):
+        return
+    if await holds_secrets(session, provider):
+        reach.permit_destination("/options/base_url")
+
+
+def _given(secrets: Mapping[str, Any]) -> GivenCredential:
+    return egress_credential(secrets)
+
+
+def _values(body: ProviderPatch, provider: Provider, *, reach: Reach) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if body.description is not None:
+        values["description"] = body.description
+    if body.tags is not None:
+        values["tags"] = list(dict.fromkeys(body.tags))
+    if body.enabled is not None:
+        values["enabled"] = body.enabled
+    if body.limits is not None:
+        merged = {**provider.limits, **body.limits.model_dump(include=body.limits.model_fields_set)}
+        values["limits"] = {key: value for key, value in merged.items() if value is not None}
+    if body.options is not None:
+        named = body.options.model_dump(include=body.options.model_fields_set - _SECRETS)
+        merged = {**provider.options, **named}
+        if "base_url" in named:
+            merged.pop(CONFIRMED_BASE_URL, None)
+            merged |= with_base_url(provider.options, named["base_url"], reach=reach)
+        values["options"] = {key: value for key, value in merged.items() if value is not None}
+        values["options"].setdefault(DEFINITION, "")
+    return values
+
+
+async def _details(session: AsyncSession, rows: list[Provider]) -> list[ProviderDetails]:
+    ids = [row.id for row in rows]
+    counts = await tool_counts(session, ids)
+    sources = await source_facts(session, ids)
+    credentials = await credentials_of(session, ids)
+    return [
+        ProviderDetails(
+            provider=row,
+            tool_count=counts.get(row.id, 0),
+            credentials=tuple(one for one in credentials if one.provider_id == row.id),
+            source=sources.get(row.id),
+        )
+        for row in rows
+    ]
+
+
+async def _full_details(session: AsyncSession, provider: Provider) -> ProviderDetails:
+    facts = (await _details(session, [provider]))[0]
+    report = await report_of(session, provider.id)
+    pending = await pending_of(session, provider.id)
+    return ProviderDetails(
+        provider, facts.tool_count, facts.credentials, facts.source, report or None, pending
+    )

@@ -1,0 +1,164 @@
+"""Stores variables, the values of `${NAME}`: those of one provider, and those that all providers share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select, true
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.access.events import record_event
+from app.catalog.feed import record_change
+from app.catalog.tools import provider_filter
+from app.credentials.model import GivenVariable
+from app.credentials.permissions import reach_of
+from app.credentials.sealing import fill_variable, new_variable
+from app.errors import Conflict, Forbidden, NotFound
+from app.models import TENANT, Provider, Variable, now
+from app.protocols.registry import PROTOCOLS
+from app.registration.repository import lock_names, names_in_use
+from app.registration.service import Registry
+from app.security.principal import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class VariableStore:
+    """Operations on variables. `provider` None stands for the variables of the tenant, which all share."""
+
+    registry: Registry
+
+    async def page(
+        self, provider: str | None, *, principal: Principal, after: str, limit: int
+    ) -> tuple[list[Variable], str | None]:
+        """Return a page of variables by name, beginning after the name `after`, and the name after which the
+        next page begins (None: this is the last). Raises NotFound for the provider.
+        """
+        async with self.registry.database.reading() as session:
+            owner = await self._owner(session, provider, principal=principal)
+            name = col(Variable.name).collate("C")
+            shown = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
+            query = select(Variable).where(shown, name > after).order_by(name).limit(limit + 1)
+            rows = list((await session.execute(query)).scalars())
+        return rows[:limit], rows[limit - 1].name if len(rows) > limit else None
+
+    async def put(
+        self, provider: str | None, given: Mapping[str, GivenVariable], *, principal: Principal
+    ) -> tuple[list[Variable], list[str]]:
+        """Store variables or replace their values; return all rows, and the names that are new.
+
+        Raises NotFound for the provider, and Forbidden where a limited key would write shared variables.
+        """
+        registry = self.registry
+        async with registry.database.writing() as session:
+            await lock_names(session)
+            owner = await self._owner(session, provider, principal=principal, writes=True)
+            query = select(Variable).where(_owned(owner), col(Variable.name).in_(list(given)))
+            existing = {row.name: row for row in (await session.execute(query)).scalars()}
+            rows: list[Variable] = []
+            for name, value in given.items():
+                row = existing.get(name)
+                if row is None:
+                    row = new_variable(owner, name, value, vault=registry.vault)
+                    session.add(row)
+                else:
+                    row.version += 1
+                    row.updated_at = now()
+                    fill_variable(row, value, vault=registry.vault)
+                rows.append(row)
+            await session.flush()
+            for row in rows:
+                await self._event(session, row, provider, "stored", principal=principal)
+            if rows:
+                name = rows[0].name if len(rows) == 1 else ""
+                await record_change(session, kind="variable", provider_id=owner, object_id=name)
+        await registry.feed.catch_up()
+        return rows, [name for name in given if name not in existing]
+
+    async def delete(self, provider: str | None, name: str, *, principal: Principal) -> None:
+        """Delete a variable. Calls of tools that name it then fail with UnsetVariable.
+
+        Raises NotFound; Forbidden where a limited key would delete a shared variable; and Conflict where a
+        fetched manual names the variable, or the key is limited and a tool or credential of the provider
+        names it: the shared variable of that name would take its place.
+        """
+        registry = self.registry
+        async with registry.database.writing() as session:
+            owner = await self._owner(session, provider, principal=principal, writes=True)
+            query = select(Variable).where(_owned(owner), col(Variable.name) == name)
+            row = (await session.execute(query.with_for_update())).scalar_one_or_none()
+            if row is None:
+                raise NotFound(f"There is no variable {name!r}.")
+            if owner is not None:
+                await self._reject_unveiling(session, owner, name, principal=principal)
+            await session.delete(row)
+            await session.flush()
+            await self._event(session, row, provider, "deleted", principal=principal)
+            await record_change(session, kind="variable", provider_id=owner, object_id=name)
+        await registry.feed.catch_up()
+
+    async def _owner(
+        self, session: AsyncSession, provider: str | None, *, principal: Principal, writes: bool = False
+    ) -> UUID | None:
+        if provider is not None:
+            return (await self.registry.visible_provider(session, provider, principal=principal)).id
+        if writes and (principal.providers is not None or principal.tags is not None):
+            raise Forbidden(
+                "The API key is limited to certain providers; all providers share these variables."
+            )
+        return None
+
+    async def _reject_unveiling(
+        self, session: AsyncSession, owner: UUID, name: str, *, principal: Principal
+    ) -> None:
+        """Raise Conflict where the deletion would put a shared variable in the place of this one, though
+        whoever wrote the text that names it may not use shared variables.
+        """
+        provider = await session.get_one(Provider, owner)
+        within_reach = reach_of(principal).shared and not _is_fetched_manual(provider)
+        if not within_reach and name in await names_in_use(session, provider):
+            raise Conflict(
+                f"A tool or credential of {provider.name!r} names {name}: replace its value instead."
+            )
+
+    async def _event(
+        self, session: AsyncSession, row: Variable, provider: str | None, action: str, *, principal: Principal
+    ) -> None:
+        await record_event(
+            session,
+            actor=principal.key_id,
+            action=action,
+            object_type="variable",
+            object_name=row.name if provider is None else f"{provider}/{row.name}",
+            detail={"secret": row.secret, "version": row.version},
+        )
+
+
+def _owned(owner: UUID | None) -> ColumnElement[bool]:
+    provider = col(Variable.provider_id)
+    mine = provider.is_(None) if owner is None else provider == owner
+    return (col(Variable.tenant_id) == TENANT) & mine
+
+
+def _visible(principal: Principal) -> ColumnElement[bool]:
+    """Return the condition on shared variables that a key may see: not those in the namespace of a provider
+    that it may not see.
+
+    The namespace is UTCP's prefix (`utcp.variables.candidates`): `my__gw_KEY` belongs to `my_gw`.
+    """
+    if principal.providers is None and principal.tags is None:
+        return true()
+    plain = func.regexp_replace(col(Provider.name), r"[^A-Za-z0-9_]", "_", "g")
+    prefix = func.replace(plain, "_", "__") + "_"
+    within = (col(Provider.tenant_id) == TENANT, func.starts_with(col(Variable.name), prefix))
+    seen = provider_filter(principal)
+    return or_(not_(exists().where(*within, not_(seen))), exists().where(*within, seen))
+
+
+def _is_fetched_manual(provider: Provider) -> bool:
+    """Return whether the provider's tools come from a manual that was fetched."""
+    return (
+        provider.kind == "manual"
+        and bool(provider.call_template)
+        and provider.protocol not in PROTOCOLS.introspected
+    )

@@ -1,0 +1,60 @@
+"""Reads records of calls, within what the principal's key may see."""
+
+from uuid import UUID
+
+from app.access.events import record_event
+from app.call_log.bodies import Body, Field, open_body
+from app.call_log.queries import CallFilters, get_call
+from app.database import Database
+from app.errors import NotFound
+from app.models import CallRecord
+from app.security.principal import Principal
+from app.security.vault import Vault
+from app.tools.service import visible_tool_names
+
+
+def visible_calls(principal: Principal) -> CallFilters:
+    """Return the filter for the calls that a principal may see: those of the tools that it may see."""
+    return CallFilters(providers=principal.providers, tools=visible_tool_names(principal))
+
+
+async def get(call_id: UUID, *, principal: Principal, database: Database) -> CallRecord:
+    """Return the record of one call; raise NotFound where there is none that this principal may see."""
+    async with database.reading() as session:
+        row = await get_call(session, call_id, filters=visible_calls(principal), tenant=principal.tenant_id)
+    if row is None:
+        raise NotFound(f"There is no record of a call {call_id}.")
+    return row
+
+
+async def read_bodies(
+    call_id: UUID, *, principal: Principal, database: Database, vault: Vault
+) -> tuple[Body | None, Body | None]:
+    """Return the decrypted arguments and result of a call, each None where it was not recorded.
+
+    An event that tells who read them is committed before this returns. Raises NotFound as `get` does, and
+    where neither was recorded.
+    """
+    row = await get(call_id, principal=principal, database=database)
+    if row.arguments is None and row.result is None:
+        raise NotFound(
+            "The arguments and result of this call were not recorded. AUDIT_BODIES selects which are."
+        )
+
+    def opened(blob: bytes | None, field: Field) -> Body | None:
+        if blob is None:
+            return None
+        return open_body(vault, blob, tenant=row.tenant_id, call_id=row.id, field=field)
+
+    bodies = opened(row.arguments, "arguments"), opened(row.result, "result")
+    async with database.writing() as session:
+        await record_event(
+            session,
+            actor=principal.key_id,
+            action="read",
+            object_type="call",
+            object_name=str(call_id),
+            detail={"tool": row.tool, "caller": row.key_id},
+            tenant=principal.tenant_id,
+        )
+    return bodies

@@ -1,0 +1,31 @@
+"""The examples are in a checkout and not in the wheel."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from app.cli.sample import checkout
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_wheel_has_no_examples_and_its_code_finds_none(tmp_path: Path) -> None:
+    wheel = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"]
+    subprocess.run([sys.executable, "-m", "pip", *wheel, str(tmp_path), str(ROOT)], check=True)
+    (built,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "site")
+    assert "app/main.py" in names
+    assert not [name for name in names if "examples" in name]
+    code = "from app.cli.sample import checkout; print(checkout())"
+    environment = {"PYTHONPATH": str(tmp_path / "site")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, check=True
+    )
+    assert ran.stdout == b"None\n"
+
+
+def test_checkout_is_the_folder_of_the_sources() -> None:
+    assert checkout() == ROOT
