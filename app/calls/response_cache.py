@@ -33,7 +33,7 @@ from app.errors import (
 )
 from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Result
 
-Verdict = Literal["hit", "miss", "revalidated", "bypass", "stale"]
+CacheVerdict = Literal["hit", "miss", "revalidated", "bypass", "stale"]
 Fetch = Callable[[tuple[tuple[str, str], ...]], Awaitable[Result]]
 """Make the call with these headers added, and return its result."""
 
@@ -91,7 +91,7 @@ class _Entry:
         held = (*self.headers, *self.freshness.headers.items())
         return len(self.body) + sum(len(name) + len(value) for name, value in held) + _OVERHEAD
 
-    def result(self, verdict: Verdict) -> Result:
+    def result(self, verdict: CacheVerdict) -> Result:
         headers = [*self.headers, ("Age", str(int(self.age()))), ("X-Cache", verdict)]
         return Result(status=self.status, headers=headers, media_type=self.media_type, body=self.body)
 
@@ -106,7 +106,7 @@ class ResponseCache:
         self._flights: dict[bytes, asyncio.Future[GatewayError | None]] = {}
         self._unshared: OrderedDict[bytes, float] = OrderedDict()
         self.bytes = 0
-        self.verdicts: dict[Verdict, int] = dict.fromkeys(
+        self.verdicts: dict[CacheVerdict, int] = dict.fromkeys(
             ("hit", "miss", "revalidated", "bypass", "stale"), 0
         )
         """How many calls got which verdict, since the start."""
@@ -161,7 +161,7 @@ class ResponseCache:
         except TimeoutError:
             raise UpstreamTimeout("The upstream did not respond in time.", sent=False) from None
 
-    async def _fetch(self, key: CacheKey, fetch: Fetch, verdict: Verdict) -> Result:
+    async def _fetch(self, key: CacheKey, fetch: Fetch, verdict: CacheVerdict) -> Result:
         """Send the call, conditionally where an older response is cached; cache the response if it may be."""
         entry = self._find(key)
         conditions = entry.freshness.conditions() if entry is not None else ()
@@ -261,7 +261,7 @@ class ResponseCache:
         if entry is not None:
             self.bytes -= entry.size()
 
-    def _count(self, verdict: Verdict, result: Result) -> Result:
+    def _count(self, verdict: CacheVerdict, result: Result) -> Result:
         self.verdicts[verdict] += 1
         return result
 
@@ -288,6 +288,6 @@ def _is_failing(error: GatewayError) -> bool:
     return isinstance(error, (Unavailable, UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed))
 
 
-def _with_verdict(result: Result, verdict: Verdict) -> Result:
+def _with_verdict(result: Result, verdict: CacheVerdict) -> Result:
     result.headers.append(("X-Cache", verdict))
     return result
