@@ -6,7 +6,7 @@ from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel
 
 from app.access import requires
-from app.credentials.fields import SLOT, VARIABLE_NAME
+from app.credentials.input_models import SLOT, VARIABLE_NAME
 from app.registration.input_models import CanonicalRegistration, Described, ReadingInput
 from app.schemas import PROVIDER_NAME
 from app.security.principal import Principal
@@ -59,8 +59,8 @@ def inlined(model: type[BaseModel]) -> dict[str, Any]:
         if isinstance(reference, str):
             target = definitions[reference.rpartition("/")[2]]
             return {**written(target), **{key: node[key] for key in node if key != "$ref"}}
-        kept = {key: member for key, member in node.items() if key != "discriminator"}
-        return {key: written(member) for key, member in kept.items()}
+        members = {key: member for key, member in node.items() if key != "discriminator"}
+        return {key: written(member) for key, member in members.items()}
 
     result: dict[str, Any] = written(schema)
     return result

@@ -120,6 +120,7 @@ async def settled(descriptors: int) -> int:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("flooding", [flooding_child, flooding_program])
+@pytest.mark.slow
 def test_child_that_floods_its_output_is_ended(
     flooding: Callable[[], contextlib.AbstractAsyncContextManager[tuple[int, Read]]], ending: str, loop: str
 ) -> None:
