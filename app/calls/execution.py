@@ -207,7 +207,7 @@ async def _cached(context: CallContext, services: CallServices) -> Result:
     plan = context.plan
     rule = plan.cache
     request = context.request
-    exact = plan.adapter.exact(prepare_call(plan, request.arguments, (), call_id="", deadline=0.0))
+    exact = plan.adapter.request_identity(prepare_call(plan, request.arguments, (), call_id="", deadline=0.0))
     if rule is None or exact is None:
         return await _send(context, services)
     key = CacheKey(

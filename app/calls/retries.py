@@ -130,7 +130,7 @@ async def _traced(call: Call, context: CallContext, trace: CallTrace) -> Result:
     """The adapter's call, with the trace's context for the upstream. The span ends with the head of the
     response."""
     plan = context.plan
-    span = trace.attempt(plan.adapter.verb(plan.target), plan.origin, number=context.recorder.tries)
+    span = trace.attempt(plan.adapter.method(plan.target), plan.origin, number=context.recorder.tries)
     status, error = None, CANCELLED
     try:
         traced = replace(call, headers=(*call.headers, *span.headers))

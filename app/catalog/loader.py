@@ -137,10 +137,10 @@ class Loader:
             ) from None
         sealed = {row.slot: stored_form(row, finder=finder) for row in stored.credentials}
         egress = egress_of(stored.options, sealed.pop(EGRESS_SLOT, None), vault=self.vault)
-        origin, safe = adapter.origin(target), adapter.safe(target)
+        origin, safe = adapter.origin(target), adapter.is_safe(target)
         if egress is not None and origin in stored.options.get(UNCONFIRMED_ORIGINS, ()):
             egress = without_client_certificate(egress)
-        retry_permitted = bool(stored.limits.get("retry_idempotent")) and adapter.idempotent(target)
+        retry_permitted = bool(stored.limits.get("retry_idempotent")) and adapter.is_idempotent(target)
         upstream = self.origins.of(
             TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)
         )

@@ -35,7 +35,7 @@ class Call:  # made at each call; a frozen one costs twice as much
     """One call. `target` is what `prepare` of the same adapter gave; `arguments` are validated already.
 
     `deadline` is a `loop.time()`. `headers` are added to the request unless the tool or a credential has
-    them. `ends` is set where the caller takes the answer as events: the `loop.time()` until which they may
+    them. `ends` is set where the client takes the response as events: the `loop.time()` until which they may
     come, while `deadline` holds until the first sign of the upstream.
 
     `scope` is what `outbound.scope.connection_scope` gives: calls of one scope may share connections and
@@ -65,12 +65,12 @@ class Call:  # made at each call; a frozen one costs twice as much
 
 @dataclass(slots=True)
 class Result:
-    """A successful answer: `body` when it was there already, else `stream`, which must be read or closed.
+    """A successful response: `body` where it has arrived, else `stream`, which must be read or closed.
 
-    `headers` are those that may be passed on to the caller; `media_type` is the whole Content-Type, "" where
+    `headers` are those that may be passed on to the client; `media_type` is the whole Content-Type, "" where
     there is none. The stream raises what a call raises.
 
-    Where the call has `ends`, the answer is in `events`, too, whichever way the protocol sends it; they raise
+    Where the call has `ends`, the response is in `events`, too, however the protocol sends it; they raise
     what a call raises. Either they are taken or the body is.
     """
 
@@ -81,7 +81,7 @@ class Result:
     stream: AsyncIterator[bytes] | None = None
     events: AsyncGenerator[Event, None] | None = None
     received: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """All headers of the answer, for caches only: most of them must not be passed on."""
+    """All headers of the response, for caches only: most of them must not be passed on."""
     pieces: bool = False
     """Whether events of kind `text` are pieces of one text, cut wherever they arrived."""
     masked: bool = False
@@ -89,14 +89,14 @@ class Result:
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
     async def read(self) -> bytes:
-        """The whole body, within the limit that the call had."""
+        """Return the whole body, within the limit of the call."""
         if self.stream is not None:
             self.body = b"".join([piece async for piece in self.stream])
             self.stream = None
         return self.body or b""
 
     async def begin(self, most: int) -> tuple[bytes, bool]:
-        """The whole body and True, or a beginning of more than `most` bytes and False.
+        """Return the whole body and True, or a beginning of more than `most` bytes and False.
 
         What is left then is read by `iterate`.
         """
@@ -113,7 +113,7 @@ class Result:
         return b"".join(pieces), True
 
     async def gather(self, most: int) -> bool:
-        """Whether the whole body has at most `most` bytes; then it is in `body`, else it is still to come."""
+        """Return whether the body has at most `most` bytes; then it is in `body`, else still to be read."""
         if self.stream is None:
             return len(self.body or b"") <= most
         beginning, complete = await self.begin(most)
@@ -124,7 +124,7 @@ class Result:
         return complete
 
     async def iterate(self) -> AsyncIterator[bytes]:
-        """The body in pieces, whichever way it came."""
+        """Yield the body in pieces, whichever way it came."""
         if self.stream is None:
             if self.body:
                 yield self.body
@@ -145,7 +145,7 @@ class Result:
         self._close = close
 
     async def aclose(self) -> None:
-        """Let go of the connection; an unread stream is cut off at once. May be called again."""
+        """Release the connection; an unread stream ends at once. May be called again."""
         if self._close is not None:
             self._close()
 
@@ -172,7 +172,7 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class AdapterContext:
-    """What adapters are made of: the doors out, who strikes secrets out, and what the operator allows."""
+    """What adapters are made of: the ways out, the masker of secrets in logs and errors, the settings."""
 
     engine: Engine
     network: Network
@@ -181,43 +181,49 @@ class AdapterContext:
 
 
 class Adapter(Protocol[Target]):
-    """What speaks one protocol. Its record (`protocols/record.py`) says where it is."""
+    """What speaks one protocol. Its record (`protocols/record.py`) says where it is.
+
+    `target` is always what `prepare` of the same adapter returned.
+    """
 
     @property
     def name(self) -> str:
         """The `call_template_type` that this adapter speaks."""
 
     def prepare(self, template: Mapping[str, Any]) -> Target:
-        """Compile a stored call template, once; raises InvalidInput with pointers into it."""
+        """Compile a stored call template, once; raise InvalidInput with JSON pointers into it."""
 
     def origin(self, target: Target) -> str:
-        """Where calls go, as `scheme://host[:port]`: what credentials are allowed for."""
+        """Return where calls go, as `scheme://host[:port]`: what credentials are allowed for."""
 
-    def safe(self, target: Target) -> bool:
-        """Whether calls have no effects (RFC 9110 section 9.2.1), so that one may be sent again."""
+    def is_safe(self, target: Target) -> bool:
+        """Return whether calls have no effects (RFC 9110 section 9.2.1), so that one may be retried."""
 
-    def idempotent(self, target: Target) -> bool:
-        """Whether a call that is made twice has the effect of one (RFC 9110 section 9.2.2); safe ones are."""
+    def is_idempotent(self, target: Target) -> bool:
+        """Return whether two equal calls have the effect of one (RFC 9110 section 9.2.2); safe ones do."""
 
-    def exact(self, call: Call) -> bytes | None:
-        """The very request but for credentials: equal for equal requests only. None where an answer must not
-        be used for another call."""
+    def request_identity(self, call: Call) -> bytes | None:
+        """Return the request but for credentials, equal for equal requests only; None where a response must
+        not be used for another call.
+        """
 
-    def verb(self, target: Target) -> str:
-        """What a call does, in one word of the protocol's own, e.g. HTTP's method: for traces."""
+    def method(self, target: Target) -> str:
+        """Return what a call does, in one word of the protocol's own, e.g. HTTP's method: for traces."""
 
     async def discover(self, call: Call) -> Discovered:
-        """What the upstream publishes about itself; `limits.response_bytes` bounds it."""
+        """Fetch what the upstream publishes about itself; `limits.response_bytes` bounds it."""
 
     async def call(self, call: Call) -> Result:
-        """Call the tool. Cancelling it, or closing the result, ends the upstream's work at once.
+        """Call the tool. Cancelling the call, or closing the result, ends the upstream's work at once.
 
-        It comes back when the upstream has shown that it accepts the call; a protocol that streams gives
-        what comes after that as `events` where the call has `ends`, else collected within its limits.
+        Return when the upstream has shown that it accepts the call. A protocol that streams gives what comes
+        after that as `events` where the call has `ends`, else collected within its limits.
         """
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The exact request that `call` would send, secrets as `***`: `method`, `url`, `headers`, `body`."""
+        """Return the exact request that `call` would send, secrets as `***`: `method`, `url`, `headers` and
+        `body`.
+        """
 
     async def aclose(self) -> None:
-        """Let go of what the adapter holds; the engine is not its own."""
+        """Release what the adapter holds; the engine is not its own."""

@@ -317,8 +317,8 @@ async def test_the_origin_is_fixed_and_the_kind_of_call_is_known(
     adapter = adapters[kit.protocol]
     target = adapter.prepare(kit.template(upstream, "echo"))
     assert "://" in adapter.origin(target)
-    assert adapter.verb(target)
-    assert not adapter.safe(target) or adapter.idempotent(target)
+    assert adapter.method(target)
+    assert not adapter.is_safe(target) or adapter.is_idempotent(target)
 
 
 @with_case("echo")

@@ -324,15 +324,15 @@ async def test_the_document_tells_the_kind_of_call(gql, site) -> None:
     kinds = {"{ a }": "QUERY", "mutation { a }": "MUTATION", "subscription { a }": "SUBSCRIPTION"}
     for query, verb in kinds.items():
         target = gql.prepare(template(site, query=query, operation_type="query"))
-        assert (gql.verb(target), gql.safe(target), gql.idempotent(target)) == (
+        assert (gql.method(target), gql.is_safe(target), gql.is_idempotent(target)) == (
             verb,
             verb == "QUERY",
             verb == "QUERY",
         )
-        exact = gql.exact(call_of(gql, template(site, query=query), {}))
+        exact = gql.request_identity(call_of(gql, template(site, query=query), {}))
         assert (exact is not None) == (verb == "QUERY")
     one, other = ({"a": "1"}, {"a": "2"})
-    assert gql.exact(call_of(gql, template(site, query="{ a }"), one)) != gql.exact(
+    assert gql.request_identity(call_of(gql, template(site, query="{ a }"), one)) != gql.request_identity(
         call_of(gql, template(site, query="{ a }"), other)
     )
 

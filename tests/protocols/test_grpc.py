@@ -248,12 +248,12 @@ async def test_a_discovery_makes_a_tool_of_every_method(shop: Shop, adapter) -> 
     # A call needs nothing but the template, which is cut down to this method.
     template = shop.template() | echo["tool_call_template"]
     assert adapter.prepare(template).rpc is not None
-    assert adapter.safe(adapter.prepare(template))
+    assert adapter.is_safe(adapter.prepare(template))
     kept = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(template["descriptors"]))
     assert [message.name for file in kept.file for message in file.message_type] == ["Thing"]
     assert [method.name for file in kept.file for method in file.service[0].method] == ["Echo"]
     assert await called(adapter, template, FULL) == FULL
-    exact = [adapter.exact(call_of(adapter, template, {"count": n})) for n in (1, 1, 2)]
+    exact = [adapter.request_identity(call_of(adapter, template, {"count": n})) for n in (1, 1, 2)]
     assert exact[0] == exact[1] != exact[2]
 
 

@@ -165,7 +165,7 @@ class TestDescribing:
     async def test_says_where_calls_go(self, adapter: HttpAdapter) -> None:
         target = calling(adapter, "HTTPS://API.Example:443/x").target
         assert adapter.origin(target) == "https://api.example"
-        assert adapter.safe(target)
+        assert adapter.is_safe(target)
 
 
 class TestResults:

@@ -125,7 +125,7 @@ async def test_resources_are_tools_by_option(adapter_of, server):
     }
     with pytest.raises(InvalidArguments):
         await answer(adapter, of)
-    assert adapter.safe(adapter.prepare(of))
+    assert adapter.is_safe(adapter.prepare(of))
     with pytest.raises(UpstreamRejected):
         await answer(adapter, template(server, resource_uri="kit://nowhere"))
 

@@ -382,6 +382,6 @@ async def test_a_peer_that_takes_no_request_is_left_at_the_deadline(tcp) -> None
 def test_a_call_is_never_taken_for_safe() -> None:
     make: Callable[..., Any] = TcpAdapter.__new__
     adapter = make(TcpAdapter)
-    assert not adapter.safe(None)
-    assert not adapter.idempotent(None)
-    assert adapter.exact(None) is None
+    assert not adapter.is_safe(None)
+    assert not adapter.is_idempotent(None)
+    assert adapter.request_identity(None) is None

@@ -48,7 +48,7 @@ class CliAdapter(UnknownEffects):
             target.environment[name] for name in inherited if is_secret(name, target.environment[name])
         )
 
-    def verb(self, target: CliTarget) -> str:  # noqa: ARG002 - the contract's.
+    def method(self, target: CliTarget) -> str:  # noqa: ARG002 - the contract's.
         """Programs are run."""
         return "run"
 

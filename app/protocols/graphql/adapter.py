@@ -66,15 +66,15 @@ class GraphqlAdapter(HttpBasedAdapter):
         """`https://host[:port]`, also of a subscription."""
         return target.plan.origin
 
-    def safe(self, target: GraphqlTarget) -> bool:
+    def is_safe(self, target: GraphqlTarget) -> bool:
         """Whether it is a query, which has no effects (GraphQL section 6.2.1)."""
         return target.kind == "query"
 
-    def idempotent(self, target: GraphqlTarget) -> bool:
+    def is_idempotent(self, target: GraphqlTarget) -> bool:
         """Whether it is a query."""
         return target.kind == "query"
 
-    def exact(self, call: Call) -> bytes | None:
+    def request_identity(self, call: Call) -> bytes | None:
         """URL, headers and body of a query."""
         if call.target.kind != "query":
             return None
@@ -82,7 +82,7 @@ class GraphqlAdapter(HttpBasedAdapter):
         pieces = [placed.url, *(text for pair in placed.headers for text in pair)]
         return joined([*(piece.encode() for piece in pieces), placed.body or b""])
 
-    def verb(self, target: GraphqlTarget) -> str:
+    def method(self, target: GraphqlTarget) -> str:
         """QUERY, MUTATION or SUBSCRIPTION."""
         return target.kind.upper()
 

@@ -56,22 +56,22 @@ class GrpcAdapter:
         """`grpc://host:port`, with TLS `grpcs://host:port`."""
         return target.origin
 
-    def safe(self, target: GrpcTarget) -> bool:
+    def is_safe(self, target: GrpcTarget) -> bool:
         """Whether the method's idempotency_level is NO_SIDE_EFFECTS."""
         return target.rpc is not None and target.rpc.safe
 
-    def idempotent(self, target: GrpcTarget) -> bool:
+    def is_idempotent(self, target: GrpcTarget) -> bool:
         """Whether its idempotency_level is IDEMPOTENT or NO_SIDE_EFFECTS."""
         return target.rpc is not None and target.rpc.idempotent
 
-    def exact(self, call: Call) -> bytes | None:
+    def request_identity(self, call: Call) -> bytes | None:
         """The path and the message of a method without side effects and streams."""
         rpc: Rpc | None = call.target.rpc
         if rpc is None or not rpc.safe or rpc.kind != "unary":
             return None
         return rpc.path.encode() + b"\n" + messages_of(rpc, call)[0]
 
-    def verb(self, target: GrpcTarget) -> str:
+    def method(self, target: GrpcTarget) -> str:
         """The kind of the method, `rpc` where it is not known yet."""
         return target.rpc.kind if target.rpc is not None else "rpc"
 

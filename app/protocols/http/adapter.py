@@ -31,15 +31,15 @@ class HttpAdapter(HttpBasedAdapter):
         """The scheme, host and port of the template's URL, which no argument can change."""
         return target.origin
 
-    def safe(self, target: ArgumentPlan) -> bool:
+    def is_safe(self, target: ArgumentPlan) -> bool:
         """Whether the method is GET, HEAD or OPTIONS."""
         return target.safe
 
-    def idempotent(self, target: ArgumentPlan) -> bool:
+    def is_idempotent(self, target: ArgumentPlan) -> bool:
         """Whether the method is a safe one, PUT or DELETE."""
         return target.safe or target.method in ("PUT", "DELETE")
 
-    def exact(self, call: Call) -> bytes | None:
+    def request_identity(self, call: Call) -> bytes | None:
         """Method, URL, headers and body as they are placed; None for a request that may have effects, or
         that asks for a part of an answer or for one that has changed (RFC 9110 sections 13 and 14)."""
         placed = call.target.place(call.arguments)
@@ -53,7 +53,7 @@ class HttpAdapter(HttpBasedAdapter):
             pieces += (lowered, value)
         return joined([*(piece.encode() for piece in pieces), placed.body or b""])
 
-    def verb(self, target: ArgumentPlan) -> str:
+    def method(self, target: ArgumentPlan) -> str:
         """The method."""
         return target.method
 

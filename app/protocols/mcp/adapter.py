@@ -50,19 +50,19 @@ class McpAdapter:
         """The origin of the server's URL, or `stdio://` and its command."""
         return target.origin
 
-    def safe(self, target: McpTarget) -> bool:
+    def is_safe(self, target: McpTarget) -> bool:
         """Whether a resource is read; what a server says of its tools (readOnlyHint) is not believed."""
         return target.uri is not None
 
-    def idempotent(self, target: McpTarget) -> bool:
+    def is_idempotent(self, target: McpTarget) -> bool:
         """Whether a resource is read."""
         return target.uri is not None
 
-    def exact(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
+    def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
         """None: a session may change what a server answers."""
         return None
 
-    def verb(self, target: McpTarget) -> str:
+    def method(self, target: McpTarget) -> str:
         """The method of MCP."""
         return "resources/read" if target.uri is not None else "tools/call"
 
@@ -109,7 +109,7 @@ class McpAdapter:
         else:
             params = {"name": _tool(target), "arguments": call.arguments}
         shown = shown_server(call)
-        body = {"method": self.verb(target), "params": params}
+        body = {"method": self.method(target), "params": params}
         more = {key: value for key, value in shown.items() if key not in ("url", "headers")}
         return {"method": "MCP", "url": shown["url"], "headers": shown["headers"], "body": {**body, **more}}
 

@@ -28,16 +28,16 @@ class MissingAdapter:
     def origin(self, target: Any) -> str:
         raise NotImplementedError
 
-    def safe(self, target: Any) -> bool:
+    def is_safe(self, target: Any) -> bool:
         raise NotImplementedError
 
-    def idempotent(self, target: Any) -> bool:
+    def is_idempotent(self, target: Any) -> bool:
         raise NotImplementedError
 
-    def exact(self, call: Call) -> bytes | None:
+    def request_identity(self, call: Call) -> bytes | None:
         raise NotImplementedError
 
-    def verb(self, target: Any) -> str:
+    def method(self, target: Any) -> str:
         raise NotImplementedError
 
     async def discover(self, call: Call) -> Discovered:

@@ -89,19 +89,19 @@ class SseAdapter(HttpBasedAdapter):
         """That of the URL."""
         return target.get.origin
 
-    def safe(self, target: SseTarget) -> bool:
+    def is_safe(self, target: SseTarget) -> bool:
         """Whether every call is a GET."""
         return target.post is None
 
-    def idempotent(self, target: SseTarget) -> bool:
-        """As `safe`."""
+    def is_idempotent(self, target: SseTarget) -> bool:
+        """As `is_safe`."""
         return target.post is None
 
-    def exact(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
+    def request_identity(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
         """Streams are not kept for other calls."""
         return
 
-    def verb(self, target: SseTarget) -> str:
+    def method(self, target: SseTarget) -> str:
         """The method."""
         return "GET" if target.post is None else "POST"
 

@@ -45,19 +45,19 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         """That of the URL."""
         return target.plan.origin
 
-    def safe(self, target: StreamableHttpTarget) -> bool:
+    def is_safe(self, target: StreamableHttpTarget) -> bool:
         """Whether the method is GET."""
         return target.plan.safe
 
-    def idempotent(self, target: StreamableHttpTarget) -> bool:
-        """As `safe`."""
+    def is_idempotent(self, target: StreamableHttpTarget) -> bool:
+        """As `is_safe`."""
         return target.plan.safe
 
-    def exact(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
+    def request_identity(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
         """Streams are not kept for other calls."""
         return
 
-    def verb(self, target: StreamableHttpTarget) -> str:
+    def method(self, target: StreamableHttpTarget) -> str:
         """The method."""
         return target.plan.method
 

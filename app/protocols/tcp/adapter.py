@@ -59,7 +59,7 @@ class TcpAdapter(UnknownEffects):
         """`tcp://host:port`."""
         return target.origin
 
-    def verb(self, target: TcpTarget) -> str:  # noqa: ARG002 - all are the same.
+    def method(self, target: TcpTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""
         return "SEND"
 

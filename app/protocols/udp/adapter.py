@@ -69,7 +69,7 @@ class UdpAdapter(UnknownEffects):
         """`udp://host:port`."""
         return target.origin
 
-    def verb(self, target: UdpTarget) -> str:  # noqa: ARG002 - all are the same.
+    def method(self, target: UdpTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""
         return "SEND"
 

@@ -70,7 +70,7 @@ class WebrtcAdapter(UnknownEffects):
         """That of the signalling server, which gets the credentials and names the peer."""
         return target.origin
 
-    def verb(self, target: WebrtcTarget) -> str:  # noqa: ARG002 - all are the same.
+    def method(self, target: WebrtcTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""
         return "SEND"
 

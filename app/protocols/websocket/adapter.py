@@ -78,7 +78,7 @@ class WebsocketAdapter(UnknownEffects):
         """`wss://host[:port]`."""
         return target.origin
 
-    def verb(self, target: WebsocketTarget) -> str:  # noqa: ARG002 - all are the same.
+    def method(self, target: WebsocketTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""
         return "SEND"
 

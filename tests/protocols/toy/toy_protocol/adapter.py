@@ -44,7 +44,7 @@ class ToyAdapter(UnknownEffects):
         """`toy://host:port`."""
         return target.origin
 
-    def verb(self, target: ToyTarget) -> str:
+    def method(self, target: ToyTarget) -> str:
         """SEND."""
         return "SEND"
 
