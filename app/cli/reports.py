@@ -16,7 +16,7 @@ _CHANGES = ("added", "changed", "unchanged", "removed", "held")
 
 
 def finish_import(session: Session, result: Json, *, strict: bool = False) -> None:
-    """Show an import's result; exit with 4 if some entries of a list were rejected, with 1 if all were.
+    """Show an import's result; exit with 4 if some entries of a list failed, with 1 if all were.
 
     With `strict`, operations that were skipped count as entries that failed.
     """
@@ -28,10 +28,10 @@ def finish_import(session: Session, result: Json, *, strict: bool = False) -> No
         _show_entries(output, entries)
     else:
         show_import(output, result)
-    rejected = [entry["verdict"] == "refused" for entry in entries or ()]
-    if rejected and all(rejected):
+    failed = [entry["verdict"] == "failed" for entry in entries or ()]
+    if failed and all(failed):
         raise typer.Exit(ExitCode.FAILED)
-    if any(rejected) or (strict and _has_skipped(result)):
+    if any(failed) or (strict and _has_skipped(result)):
         raise typer.Exit(ExitCode.PARTIAL)
 
 

@@ -187,6 +187,6 @@ class Manuals:
             size -= oldest.representation.size
 
 
-def _same(held: tuple[ProviderManual, ...], now: Iterable[ProviderManual]) -> bool:
-    now = tuple(now)
-    return len(held) == len(now) and all(one is other for one, other in zip(held, now, strict=True))
+def _same(before: tuple[ProviderManual, ...], after: Iterable[ProviderManual]) -> bool:
+    after = tuple(after)
+    return len(before) == len(after) and all(one is other for one, other in zip(before, after, strict=True))

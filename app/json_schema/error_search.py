@@ -96,8 +96,8 @@ class ErrorSearch:
 
     def shallow(self, schema: Mapping[str, Any]) -> Draft202012Validator:
         """Return a validator of only those keywords that do not depend on the values of the members."""
-        kept = {name: value for name, value in schema.items() if name in _SHALLOW}
-        return self._compile(kept, self._registry)
+        keywords = {name: value for name, value in schema.items() if name in _SHALLOW}
+        return self._compile(keywords, self._registry)
 
     def target(self, reference: str) -> tuple[str, Any]:
         """Return the JSON pointer and the subschema that a local reference names; raise LookupError for

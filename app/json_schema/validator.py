@@ -80,19 +80,19 @@ def _without_unusable_patterns(node: Any) -> Any:
         return [_without_unusable_patterns(member) for member in node]
     if not isinstance(node, dict):
         return node
-    kept = {}
+    usable = {}
     for key, value in node.items():
         if key == "pattern" and isinstance(value, str) and not _is_usable(value):
             continue
         if key in MAPS and isinstance(value, dict):
-            kept[key] = {
+            usable[key] = {
                 name: _without_unusable_patterns(member)
                 for name, member in value.items()
                 if key != "patternProperties" or _is_usable(name)
             }
         else:
-            kept[key] = value if key in VALUES else _without_unusable_patterns(value)
-    return kept
+            usable[key] = value if key in VALUES else _without_unusable_patterns(value)
+    return usable
 
 
 def _is_usable(pattern: str) -> bool:

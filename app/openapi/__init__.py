@@ -1,6 +1,6 @@
-"""OpenAPI documents -> tools: pure conversion, one stage per file, with an import report.
+"""Converts OpenAPI documents into tools: no I/O, one stage per file, with an import report.
 
-`convert` runs in this process, `app.openapi.child.convert_in_child` in one of its own (for uploads).
+`convert` runs in this process, `app.openapi.child.convert_in_child` in a process of its own (for uploads).
 """
 
 from app.openapi.convert import convert

@@ -1,4 +1,4 @@
-"""Zip archives -> files, bounded: what an archive claims is checked before anything of it is unpacked."""
+"""Unpacks zip archives within limits: an archive's directory is checked before any entry is unpacked."""
 
 import io
 import re
@@ -12,13 +12,13 @@ from typing import Final
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.model import DocumentLimits
 
-MOST_ENTRIES: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 """The largest real description known, DigitalOcean's source, has 2,907 files."""
-_LONGEST_NAME: Final = 500
-_DIRECTORY: Final = 4 << 20
+_MAX_NAME: Final = 500
+_MAX_DIRECTORY_BYTES: Final = 4 << 20
 # Deflate cannot do better than 1,032 to 1; descriptions reach 30 to 1.
-_RATIO: Final = 200
-_SMALL: Final = 1 << 20
+_MAX_RATIO: Final = 200
+_ALWAYS_ALLOWED_BYTES: Final = 1 << 20
 _END: Final = b"PK\x05\x06"
 _END_SIZE: Final = 22
 _LOCATOR: Final = b"PK\x06\x07"
@@ -36,15 +36,16 @@ _NOISE: Final = re.compile(r"(?:^|/)(?:__MACOSX/|\.DS_Store$|\._)")
 
 
 def is_archive(document: bytes) -> bool:
-    """Whether the bytes are a zip archive."""
+    """Return whether the bytes are a zip archive."""
     return document[:4] in _ARCHIVES[:2]
 
 
 def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
-    """The files of a zip archive by path, in the archive's order.
+    """Return the files of a zip archive by path, in the archive's order.
 
-    Raises TooLarge for too many entries, too large a content or too high a compression; InvalidDocument for
-    paths that lead out of the archive, links, encrypted entries, archives inside, and what is no archive.
+    Raises TooLarge for too many entries, too large contents or too high a compression ratio; InvalidDocument
+    for paths that lead out of the archive, links, encrypted entries, nested archives, and bytes that are no
+    archive.
     """
     _check_directory(archive)
     try:
@@ -57,7 +58,7 @@ def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """A zip archive of the files, not compressed; the same files give the same bytes."""
+    """Return a zip archive of the files, not compressed; the same files give the same bytes."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as opened:
         for name, content in files.items():
@@ -66,23 +67,27 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def may_be_packed(name: str, content: bytes) -> bool:
-    """Whether `unpack` would take a file of this name and content."""
+    """Return whether `unpack` would accept a file of this name and content."""
     return _is_inside(name) and not _NESTED.search(name) and not content.startswith(_ARCHIVES)
 
 
 def _check_directory(archive: bytes) -> None:
-    """Refuses a directory that is costly to read, before `zipfile` reads it."""
+    """Reject a directory that is costly to read, before `zipfile` reads it."""
     end = archive.rfind(_END, max(0, len(archive) - _END_SIZE - 0xFFFF))
     if end < 0 or end + _END_SIZE > len(archive):
         raise InvalidDocument("The zip archive is damaged: it has no directory")
     entries, size = struct.unpack_from("<HL", archive, end + 10)
-    if entries > MOST_ENTRIES or size > _DIRECTORY or archive[max(0, end - 20) :].startswith(_LOCATOR):
-        raise TooLarge(f"A zip archive may have at most {MOST_ENTRIES} entries")
+    if (
+        entries > MAX_ENTRIES
+        or size > _MAX_DIRECTORY_BYTES
+        or archive[max(0, end - 20) :].startswith(_LOCATOR)
+    ):
+        raise TooLarge(f"A zip archive may have at most {MAX_ENTRIES} entries")
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], limits: DocumentLimits) -> None:
-    if len(entries) > MOST_ENTRIES:
-        raise TooLarge(f"A zip archive may have at most {MOST_ENTRIES} entries")
+    if len(entries) > MAX_ENTRIES:
+        raise TooLarge(f"A zip archive may have at most {MAX_ENTRIES} entries")
     total = sum(entry.file_size for entry in entries)
     if total > limits.size:
         raise TooLarge(f"The zip archive unpacks to {total} bytes; at most {limits.size} are read")
@@ -91,7 +96,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], limits: DocumentLimits) -> No
         _check_entry(entry)
         name = entry.filename.rstrip("/")
         if name in seen:
-            raise InvalidDocument(f"The zip archive holds {_shown(name)} twice")
+            raise InvalidDocument(f"The zip archive contains {_shown(name)} twice")
         seen.add(name)
 
 
@@ -101,29 +106,29 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
         raise InvalidDocument(f"The zip archive has a path that is not allowed: {_shown(name)}")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise InvalidDocument(f"The zip archive holds a link or a device: {_shown(name)}")
+        raise InvalidDocument(f"The zip archive contains a link or a device: {_shown(name)}")
     if entry.flag_bits & 0x1:
         raise InvalidDocument("The zip archive is encrypted")
     if _NESTED.search(name):
-        raise InvalidDocument(f"The zip archive holds another archive: {_shown(name)}")
-    if entry.file_size > max(_SMALL, _RATIO * entry.compress_size):
-        raise TooLarge(f"The zip archive compresses {_shown(name)} more than {_RATIO} to 1")
+        raise InvalidDocument(f"The zip archive contains another archive: {_shown(name)}")
+    if entry.file_size > max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * entry.compress_size):
+        raise TooLarge(f"The zip archive compresses {_shown(name)} more than {_MAX_RATIO} to 1")
 
 
 def _is_inside(name: str) -> bool:
     parts = name.rstrip("/").split("/")
     outside = name.startswith("/") or "\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts)
-    return not outside and len(name) <= _LONGEST_NAME and name.isprintable()
+    return not outside and len(name) <= _MAX_NAME and name.isprintable()
 
 
 def _content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with opened.open(entry) as stream:
-        # One byte more than it claims would show a false claim; `zipfile` itself checks the CRC.
+        # Reading one byte more than the declared size reveals a false declaration; `zipfile` checks the CRC.
         content = stream.read(entry.file_size + 1)
     if len(content) != entry.file_size:
         raise InvalidDocument(f"The zip archive is wrong about the size of {_shown(entry.filename)}")
     if content.startswith(_ARCHIVES):
-        raise InvalidDocument(f"The zip archive holds another archive: {_shown(entry.filename)}")
+        raise InvalidDocument(f"The zip archive contains another archive: {_shown(entry.filename)}")
     return content
 
 

@@ -1,60 +1,70 @@
-"""One operation -> one tool: the inputs, the argument plan and what is said of it."""
+"""Converts one operation into one tool: its inputs, argument plan, outputs, security and description."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 
-from app.openapi.bodies import Body, body_of_v2, read_body
+from app.openapi.bodies import RequestBody, read_body, read_body_v2
 from app.openapi.dialect import Mode
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import ConvertedTool, Json
 from app.openapi.names import input_names
 from app.openapi.operations import Operation
 from app.openapi.outputs import read_outputs
-from app.openapi.parameters import Parameter, effective, offered
-from app.openapi.paths import fit
+from app.openapi.parameters import Parameter, merge_parameters, offered
+from app.openapi.paths import match_placeholders
 from app.openapi.report import OperationProblem
-from app.openapi.security import Slots
-from app.openapi.servers import Place, locate, locate_v2, template
+from app.openapi.security import SecuritySlots
+from app.openapi.servers import BaseUrl, select_server, select_server_v2, template
 from app.openapi.text import TOOL_TEXT, clean, label
 
 _LARGE = 30_000
-# RFC 9110 section 9.3.8: the answer repeats the request, and with it the stored credential.
-_NO_TRACE = "it cannot be called through the gateway: an answer to TRACE repeats the credential"
-_EACH = 500
-_MOST_TAGS = 50
+# RFC 9110 section 9.3.8: the response repeats the request, and with it the stored credential.
+_NO_TRACE = "it cannot be called through the gateway: a response to TRACE repeats the credential"
+_TOOL_OVERHEAD = 500
+_MAX_TAGS = 50
 
 
 @dataclass(slots=True)
-class Budget:
-    """What all tools of a document may take together, in bytes; `left` goes down with each."""
+class SizeBudget:
+    """The bytes that the tools of a document may take together. `left` decreases with each tool.
+
+    While `left` is above `full_budget_above`, the definitions of a tool's inputs may take `tool` bytes, and
+    those of its outputs `output` bytes.
+    """
 
     left: int
-    plenty: int
+    full_budget_above: int
     tool: int
-    answer: int
+    output: int
 
     def for_inputs(self) -> int:
-        """How much the definitions of the next tool's inputs may take: nothing once half is used up."""
-        return self.tool if self.left > self.plenty else 0
+        """Return the bytes that the definitions of the next tool's inputs may take: 0 once half is used
+        up.
+        """
+        return self.tool if self.left > self.full_budget_above else 0
 
-    def for_answer(self) -> int:
-        """The same for its answer."""
-        return self.answer if self.left > self.plenty else 0
+    def for_outputs(self) -> int:
+        """Return the bytes that the definitions of the next tool's outputs may take: 0 once half is used
+        up.
+        """
+        return self.output if self.left > self.full_budget_above else 0
 
     def spend(self, size: int) -> None:
-        """Raises OperationProblem when nothing is left."""
+        """Subtract `size` bytes; raise OperationProblem where nothing is left."""
         self.left -= size
         if self.left < 0:
             raise OperationProblem("is left out: the tools of this document are too large together")
 
 
 def assemble(
-    document: Document, operation: Operation, *, name: str, slots: Slots, budget: Budget
+    document: OpenApiDocument, operation: Operation, *, name: str, slots: SecuritySlots, budget: SizeBudget
 ) -> ConvertedTool:
-    """The tool of an operation. Raises OperationProblem, with a reason and a pointer, if there is none."""
-    budget.spend(_EACH)
+    """Return the tool of an operation; raise OperationProblem, with a reason and a pointer, if it has
+    none.
+    """
+    budget.spend(_TOOL_OVERHEAD)
     node = operation.node
     if not isinstance(node, dict):
         raise OperationProblem("is not an object", pointer=operation.pointer)
@@ -64,25 +74,25 @@ def assemble(
         (operation.item.get("parameters"), f"{operation.item_pointer}/parameters"),
         (node.get("parameters"), f"{operation.pointer}/parameters"),
     )
-    parameters = effective(document, levels, notes=notes)
+    parameters = merge_parameters(document, levels, notes=notes)
     body = _body(document, operation, parameters, notes)
     parameters = [one for one in parameters if one.location not in {"body", "formData"}]
     parameters = offered(parameters, credentials=security.keys, notes=notes)
-    path, parameters = fit(operation.path, parameters, notes=notes)
-    place = _place(document, operation)
-    notes.extend(place.notes)
+    path, parameters = match_placeholders(operation.path, parameters, notes=notes)
+    base_url = _base_url(document, operation)
+    notes.extend(base_url.notes)
     aliases = input_names(parameters, has_body=body is not None)
     inputs, size = _inputs(document, parameters, aliases, body, budget, notes)
-    outputs = read_outputs(document, node, operation.pointer, budget=budget.for_answer())
+    outputs = read_outputs(document, node, operation.pointer, budget=budget.for_outputs())
     notes.extend(outputs.notes)
     description = _description(operation, notes)
     if size + len(description) > _LARGE // 2:
-        notes.extend(_largeness(name, description, inputs))
+        notes.extend(_size_notes(name, description, inputs))
     budget.spend(size + outputs.size + len(description) + 250 * len(parameters) + security.size)
     call_template: Json = {
         "call_template_type": "http",
         "http_method": operation.method,
-        "url": template(place, path),
+        "url": template(base_url, path),
         "parameters": [one.plan(alias) for one, alias in zip(parameters, aliases, strict=True)],
     }
     if body is not None:
@@ -102,10 +112,10 @@ def assemble(
 
 
 def _body(
-    document: Document, operation: Operation, parameters: Sequence[Parameter], notes: list[str]
-) -> Body | None:
+    document: OpenApiDocument, operation: Operation, parameters: Sequence[Parameter], notes: list[str]
+) -> RequestBody | None:
     if document.version == "2.0":
-        body = body_of_v2(document, parameters, operation.node, notes=notes)
+        body = read_body_v2(document, parameters, operation.node, notes=notes)
     else:
         node = operation.node.get("requestBody")
         body = None if node is None else read_body(document, node, f"{operation.pointer}/requestBody")
@@ -118,10 +128,10 @@ def _body(
     return body
 
 
-def _place(document: Document, operation: Operation) -> Place:
+def _base_url(document: OpenApiDocument, operation: Operation) -> BaseUrl:
     if document.version == "2.0":
-        return locate_v2(document, operation.node)
-    return locate(
+        return select_server_v2(document, operation.node)
+    return select_server(
         document,
         (
             (operation.node.get("servers"), f"{operation.pointer}/servers"),
@@ -132,14 +142,16 @@ def _place(document: Document, operation: Operation) -> Place:
 
 
 def _inputs(
-    document: Document,
+    document: OpenApiDocument,
     parameters: Sequence[Parameter],
     aliases: Sequence[str],
-    body: Body | None,
-    budget: Budget,
+    body: RequestBody | None,
+    budget: SizeBudget,
     notes: list[str],
 ) -> tuple[Json, int]:
-    """The input schema and its size: an object at the root, closed, without combinators."""
+    """Return the input schema and its size in bytes. Its root is an object without combinators that allows no
+    additional properties.
+    """
     properties = {alias: one.fragment.schema for one, alias in zip(parameters, aliases, strict=True)}
     required = [alias for one, alias in zip(parameters, aliases, strict=True) if one.required]
     size = sum(one.fragment.size + len(alias) for one, alias in zip(parameters, aliases, strict=True))
@@ -150,13 +162,13 @@ def _inputs(
             required.append("body")
     if size > budget.tool:
         raise OperationProblem(f"has inputs of more than {budget.tool} bytes")
-    # The same room for every tool, so that closures are shared between them.
-    room = budget.for_inputs()
+    # The same budget for every tool, so that closures are shared between them.
+    definitions_budget = budget.for_inputs()
     refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
-    closure = document.book.close(refs, mode=Mode.INPUT, budget=room)
+    closure = document.book.closure(refs, mode=Mode.INPUT, budget=definitions_budget)
     defs, cut, size = closure.defs, closure.cut, size + closure.size
     if body is not None and body.fragment.refs:
-        closure = document.book.close(body.fragment.refs, mode=body.mode, budget=room)
+        closure = document.book.closure(body.fragment.refs, mode=body.mode, budget=definitions_budget)
         defs, cut, size = {**defs, **closure.defs}, cut + closure.cut, size + closure.size
     if cut:
         notes.append(f"the input schema is large: {cut} of its parts were left open")
@@ -169,8 +181,8 @@ def _inputs(
     return inputs, size
 
 
-def _largeness(name: str, description: str, inputs: Json) -> list[str]:
-    """A remark on a tool of more than 30 kB as a model sees it; `size` is only near to that."""
+def _size_notes(name: str, description: str, inputs: Json) -> list[str]:
+    """Return a note if the tool has more than 30 kB as a model sees it, measured exactly."""
     seen = len(orjson.dumps({"name": name, "description": description, "inputSchema": inputs}))
     return [f"the tool is large: {seen / 1000:.0f} kB for a model to read"] if seen > _LARGE else []
 
@@ -178,7 +190,7 @@ def _largeness(name: str, description: str, inputs: Json) -> list[str]:
 def _description(operation: Operation, notes: list[str]) -> str:
     texts: list[str] = []
     for key in ("summary", "description"):
-        text, cut = clean(operation.node.get(key) or operation.item.get(key), longest=TOOL_TEXT)
+        text, cut = clean(operation.node.get(key) or operation.item.get(key), max_length=TOOL_TEXT)
         if cut:
             notes.append(f"the {key} was cut at {TOOL_TEXT} characters")
         texts.append(text)
@@ -188,13 +200,13 @@ def _description(operation: Operation, notes: list[str]) -> str:
     elif not description:
         text = summary
     else:
-        text, cut = clean(f"{summary}\n\n{description}", longest=TOOL_TEXT)
+        text, cut = clean(f"{summary}\n\n{description}", max_length=TOOL_TEXT)
         if cut:
             notes.append(f"the description was cut at {TOOL_TEXT} characters")
-    return text or clean(operation.source_key, longest=TOOL_TEXT)[0]
+    return text or clean(operation.source_key, max_length=TOOL_TEXT)[0]
 
 
 def _tags(listed: object) -> tuple[str, ...]:
     if not isinstance(listed, list):
         return ()
-    return tuple(dict.fromkeys(filter(None, map(label, listed[:_MOST_TAGS]))))
+    return tuple(dict.fromkeys(filter(None, map(label, listed[:_MAX_TAGS]))))

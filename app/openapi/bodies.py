@@ -1,4 +1,4 @@
-"""The request body: one input `body`, one content type, and how its fields are encoded.
+"""Request bodies: one input `body`, one content type, and the encoding of its fields.
 
 OAS 3.x Request Body, Media Type and Encoding Objects; Swagger 2.0 `body` and `formData` parameters.
 """
@@ -9,23 +9,23 @@ from typing import Any
 
 from app.openapi import media
 from app.openapi.dialect import Mode
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
-from app.openapi.parameters import Parameter, described
+from app.openapi.parameters import Parameter, with_description
 from app.openapi.refs import RefProblem, escape
 from app.openapi.report import OperationProblem
 from app.openapi.schemas import Fragment
 
 _STYLES = frozenset({"form", "spaceDelimited", "pipeDelimited", "deepObject", "tabDelimited"})
-_MOST_FIELDS = 2_000
+_MAX_FIELDS = 2_000
 _FILE = "application/octet-stream"
 _BASE64 = "The bytes, as a base64 string."
 _XML = "An XML document, as text."
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """A request body as it will stand in a plan, and the schema of the input that holds it."""
+class RequestBody:
+    """The request body of an argument plan, and the schema of the input that contains it."""
 
     content_type: str
     required: bool
@@ -35,7 +35,7 @@ class Body:
     notes: tuple[str, ...] = ()
 
     def plan(self) -> Json:
-        """The body as the call template's `body`."""
+        """Return the body as the member `body` of a call template."""
         return {
             "input": "body",
             "content_type": self.content_type,
@@ -44,19 +44,19 @@ class Body:
         }
 
 
-def read_body(document: Document, node: Any, at: str) -> Body:
-    """The body of a 3.x operation.
+def read_body(document: OpenApiDocument, node: Any, at: str) -> RequestBody:
+    """Return the body of a 3.x operation.
 
-    Raises OperationProblem for a reference that leads nowhere, and for a body that is no object.
+    Raises OperationProblem for a dangling reference, and for a body that is not an object.
     """
     key = ("body", id(node))
     if key not in document.memo:
         document.memo[key] = node, _body(document, node, at)
-    body: Body = document.memo[key][1]
+    body: RequestBody = document.memo[key][1]
     return body
 
 
-def _body(document: Document, node: Any, at: str) -> Body:
+def _body(document: OpenApiDocument, node: Any, at: str) -> RequestBody:
     found = document.references.follow(node, at=at)
     node, at = found.node, found.pointer
     if not isinstance(node, dict):
@@ -66,7 +66,9 @@ def _body(document: Document, node: Any, at: str) -> Body:
     if chosen is None or not isinstance(content, dict):
         remark = "the request body has no content type; it is sent as JSON"
         fragment = document.book.fragment(True, at, mode=Mode.INPUT)
-        return Body("application/json", node.get("required") is True, {}, fragment, Mode.INPUT, (remark,))
+        return RequestBody(
+            "application/json", node.get("required") is True, {}, fragment, Mode.INPUT, (remark,)
+        )
     one = content[chosen]
     one = document.references.follow(one, at=f"{at}/content/{escape(chosen)}").node
     one = one if isinstance(one, dict) else {}
@@ -75,49 +77,55 @@ def _body(document: Document, node: Any, at: str) -> Body:
     others = [other for other in content if other != chosen and media.legal(other)]
     if others:
         body = replace(body, notes=(*body.notes, f"the body is sent as {body.content_type}"))
-    return replace(body, fragment=described(body.fragment, {"description": node.get("description")}))
+    return replace(body, fragment=with_description(body.fragment, {"description": node.get("description")}))
 
 
-def _typed(document: Document, chosen: str, one: Json, at: str, *, required: bool) -> Body:
+def _typed(document: OpenApiDocument, chosen: str, one: Json, at: str, *, required: bool) -> RequestBody:
     content_type = media.concrete(chosen)
-    place = f"{at}/schema"
+    schema_pointer = f"{at}/schema"
     if media.is_json(content_type):
-        fragment = document.book.fragment(one.get("schema", True), place, mode=Mode.INPUT)
-        return Body(content_type, required, {}, fragment, Mode.INPUT)
+        fragment = document.book.fragment(one.get("schema", True), schema_pointer, mode=Mode.INPUT)
+        return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
     if media.is_form(content_type):
         schema = one.get("schema", {"type": "object"})
         mode = Mode.FILES if content_type.lower().startswith("multipart/") else Mode.INPUT
-        fragment = document.book.fragment(schema, place, mode=mode)
+        fragment = document.book.fragment(schema, schema_pointer, mode=mode)
         encoding, notes = _encoding(document, schema, one.get("encoding"), mode)
-        return Body(content_type, required, encoding, fragment, mode, notes)
+        return RequestBody(content_type, required, encoding, fragment, mode, notes)
     if media.is_xml(content_type):
-        return Body(content_type, required, {}, _made({"type": "string", "description": _XML}), Mode.INPUT)
+        return RequestBody(
+            content_type, required, {}, _fragment_of({"type": "string", "description": _XML}), Mode.INPUT
+        )
     if media.is_textual(content_type):
-        fragment = document.book.fragment(one.get("schema", {"type": "string"}), place, mode=Mode.INPUT)
+        fragment = document.book.fragment(
+            one.get("schema", {"type": "string"}), schema_pointer, mode=Mode.INPUT
+        )
         if fragment.schema.get("type") == "string":
             bare = {key: value for key, value in fragment.schema.items() if key not in _BYTES_ONLY}
             fragment = replace(fragment, schema=bare)
-        return Body(content_type, required, {}, fragment, Mode.INPUT)
+        return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
     schema = {"type": "string", "contentEncoding": "base64", "contentMediaType": media.base(content_type)}
-    return Body(content_type, required, {}, _made({**schema, "description": _BASE64}), Mode.FILES)
+    return RequestBody(
+        content_type, required, {}, _fragment_of({**schema, "description": _BASE64}), Mode.FILES
+    )
 
 
 _BYTES_ONLY = ("format", "contentEncoding", "contentMediaType")
 
 
-def _made(schema: Json) -> Fragment:
+def _fragment_of(schema: Json) -> Fragment:
     return Fragment(schema, (), (), 120)
 
 
-def _encoding(document: Document, schema: Any, given: Any, mode: Mode) -> tuple[Json, tuple[str, ...]]:
-    """The plan's `encoding`: what the document says of single fields, and which of them are files."""
+def _encoding(document: OpenApiDocument, schema: Any, given: Any, mode: Mode) -> tuple[Json, tuple[str, ...]]:
+    """Return the plan's `encoding`: the document's Encoding Objects by field, and which fields are files."""
     given = given if isinstance(given, dict) else {}
     fields = _fields(document, schema)
     encoding: Json = {}
     notes: list[str] = []
-    for name in list(dict.fromkeys([*given, *fields]))[:_MOST_FIELDS]:
-        said = given.get(name)
-        entry = _entry(said if isinstance(said, dict) else {})
+    for name in list(dict.fromkeys([*given, *fields]))[:_MAX_FIELDS]:
+        declared = given.get(name)
+        entry = _entry(declared if isinstance(declared, dict) else {})
         if mode is Mode.FILES and _is_file(document, fields.get(name), mode):
             first = (entry["content_type"] or _FILE).split(",")[0].strip()
             if media.is_textual(first) or media.is_json(first):
@@ -133,16 +141,18 @@ def _encoding(document: Document, schema: Any, given: Any, mode: Mode) -> tuple[
     return encoding, tuple(notes)
 
 
-def _entry(said: Mapping[str, Any]) -> Json:
-    """One Encoding Object. A null style means: by the content type, or by the kind of value."""
-    style, explode = said.get("style"), said.get("explode")
+def _entry(declared: Mapping[str, Any]) -> Json:
+    """Return one Encoding Object for the plan. A null style means: determined by content type or kind of
+    value.
+    """
+    style, explode = declared.get("style"), declared.get("explode")
     style = style if isinstance(style, str) and style in _STYLES else None
-    reserved = said.get("allowReserved") is True
+    reserved = declared.get("allowReserved") is True
     if style is None and (isinstance(explode, bool) or reserved):
         style = "form"
     if style is not None and (not isinstance(explode, bool) or style == "deepObject"):
         explode = style in {"form", "deepObject"}
-    content_type = said.get("contentType")
+    content_type = declared.get("contentType")
     first = content_type.split(",")[0] if isinstance(content_type, str) else None
     return {
         "content_type": content_type if media.legal(first) else None,
@@ -152,12 +162,12 @@ def _entry(said: Mapping[str, Any]) -> Json:
     }
 
 
-def _fields(document: Document, schema: Any) -> dict[str, Any]:
-    """The top-level properties of a form's schema, through references and `allOf`/`anyOf`/`oneOf`."""
+def _fields(document: OpenApiDocument, schema: Any) -> dict[str, Any]:
+    """Return the top-level properties of a form's schema, through references and `allOf`/`anyOf`/`oneOf`."""
     fields: dict[str, Any] = {}
     stack, seen = [schema], set[int]()
     while stack and len(seen) < 100:
-        node = _followed(document, stack.pop())
+        node = _resolved(document, stack.pop())
         if not isinstance(node, dict) or id(node) in seen:
             continue
         seen.add(id(node))
@@ -170,37 +180,37 @@ def _fields(document: Document, schema: Any) -> dict[str, Any]:
     return fields
 
 
-def _is_file(document: Document, node: Any, mode: Mode) -> bool:
-    """Whether a field, or the items of a list, came out as base64 of a file."""
-    node = _followed(document, node)
+def _is_file(document: OpenApiDocument, node: Any, mode: Mode) -> bool:
+    """Return whether a field, or each item of a list, was converted to the base64 of a file."""
+    node = _resolved(document, node)
     if isinstance(node, dict) and "items" in node:
-        node = _followed(document, node["items"])
+        node = _resolved(document, node["items"])
     if not isinstance(node, dict):
         return False
     own = {key: value for key, value in node.items() if key in _FILE_WORDS}
     return document.book.fragment(own, "", mode=mode).schema.get("contentEncoding") == "base64"
 
 
-def _is_string(document: Document, node: Any) -> bool:
-    """Whether a field is said to be text."""
-    node = _followed(document, node)
+def _is_string(document: OpenApiDocument, node: Any) -> bool:
+    """Return whether a field is declared as a string."""
+    node = _resolved(document, node)
     return isinstance(node, dict) and node.get("type") == "string"
 
 
 _FILE_WORDS = frozenset({"type", "format", "contentEncoding", "contentMediaType"})
 
 
-def _followed(document: Document, node: Any) -> Any:
+def _resolved(document: OpenApiDocument, node: Any) -> Any:
     try:
         return document.references.follow(node, at="").node
     except RefProblem:
         return None
 
 
-def body_of_v2(
-    document: Document, parameters: Sequence[Parameter], operation: Json, *, notes: list[str]
-) -> Body | None:
-    """The body that Swagger 2.0 writes as a `body` parameter or as `formData` parameters."""
+def read_body_v2(
+    document: OpenApiDocument, parameters: Sequence[Parameter], operation: Json, *, notes: list[str]
+) -> RequestBody | None:
+    """Return the body that Swagger 2.0 declares as a `body` parameter or as `formData` parameters."""
     consumes = operation.get("consumes", document.raw.get("consumes"))
     offered = consumes if isinstance(consumes, list) else []
     fields = [parameter for parameter in parameters if parameter.location == "formData"]
@@ -212,13 +222,13 @@ def body_of_v2(
         body = _typed(document, chosen, whole.node, whole.pointer, required=whole.required)
         if len(offered) > 1:
             notes.append(f"the body is sent as {body.content_type}")
-        return replace(body, fragment=described(body.fragment, whole.node))
+        return replace(body, fragment=with_description(body.fragment, whole.node))
     if not fields:
         return None
     return _form_of_v2(fields, offered)
 
 
-def _form_of_v2(fields: Sequence[Parameter], offered: Sequence[Any]) -> Body:
+def _form_of_v2(fields: Sequence[Parameter], offered: Sequence[Any]) -> RequestBody:
     files = [one for one in fields if one.node.get("type") == "file"]
     forms = [one for one in offered if media.legal(one) and media.is_form(one)]
     chosen = media.preferred(forms) or "application/x-www-form-urlencoded"
@@ -237,4 +247,6 @@ def _form_of_v2(fields: Sequence[Parameter], offered: Sequence[Any]) -> Body:
     refs = tuple(dict.fromkeys(ref for one in fields for ref in one.fragment.refs))
     size = sum(one.fragment.size + len(one.name) + 8 for one in fields)
     mode = Mode.FILES
-    return Body(media.concrete(chosen), bool(required), encoding, Fragment(schema, refs, (), size), mode)
+    return RequestBody(
+        media.concrete(chosen), bool(required), encoding, Fragment(schema, refs, (), size), mode
+    )

@@ -1,8 +1,8 @@
-"""Several files -> one document: relative references become local ones, and the converter sees one file.
+"""Bundles several files into one document: relative references become local ones.
 
-Each file that is referred to, directly or not, comes to stand once under `x-files` of the root document, by
-its path; `pets.yaml#/Pet` becomes `#/x-files/pets.yaml/Pet`. Nothing is inlined, so cycles between files are
-cycles of local references. Pure: `read` gives a file's value, and knows no network.
+Each file that is referred to, directly or not, is put once under `x-files` of the root document, by its path;
+`pets.yaml#/Pet` becomes `#/x-files/pets.yaml/Pet`. Nothing is inlined, so cycles between files become cycles
+of local references. Without I/O: the caller's `read` returns the value of a file.
 """
 
 import posixpath
@@ -18,10 +18,10 @@ from app.openapi.model import DocumentLimits, Json
 from app.openapi.refs import escape
 
 FILES: Final = "x-files"
-"""The member of the root document that holds the other files by path."""
+"""The member of the root document that contains the other files by path."""
 
-MOST_MISSING: Final = 1_000
-# Below these, keys are names that the author chose; below the others of VALUES, `$ref` is mere data.
+MAX_MISSING: Final = 1_000
+# Below these keywords, keys are names that the author chose; below those of _VALUES, `$ref` is data.
 _MAPS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "schemas", "parameters",
      "responses", "requestBodies", "headers", "securitySchemes", "pathItems", "paths", "content", "callbacks",
@@ -30,24 +30,27 @@ _MAPS: Final = frozenset(
 _VALUES: Final = frozenset({"enum", "const", "default", "example", "examples"})
 
 Read = Callable[[str], Any]
-"""Path -> value; raises KeyError for what is not there, InvalidDocument for what cannot be read."""
+"""Path -> parsed value; raises KeyError for a missing file, InvalidDocument for one that cannot be parsed."""
 Warn = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """One document, and the paths of files that it wants and that were not there."""
+class BundledDocument:
+    """A bundled document, and the paths of files that it refers to and that are missing."""
 
     raw: Json
     missing: tuple[str, ...] = ()
 
 
-def gather(root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: str | None = None) -> Gathered:
-    """The document at path `root` with all files that it refers to.
+def bundle(
+    root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: str | None = None
+) -> BundledDocument:
+    """Return the document at path `root` bundled with all files that it refers to.
 
     `base` is the URL that paths are relative to: absolute references to its origin count as paths, too. A
-    reference that cannot be followed stays as it is, with a remark. Raises InvalidDocument if the root is no
-    OpenAPI document, TooLarge beyond `limits.nodes`, and what reading the root raises.
+    reference that cannot be followed stays unchanged, and a file that cannot be parsed is reported to `warn`.
+    Raises InvalidDocument if the root is not an object, TooLarge beyond `limits.nodes`, and whatever `read`
+    raises for the root.
     """
     gathering = _Gathering(root, read, warn, limits, base)
     raw = gathering.rewritten(root, read(root))
@@ -59,13 +62,15 @@ def gather(root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: s
         files[path] = gathering.rewritten(path, gathering.values.pop(path))
     if files:
         _inline_paths(raw, files)
-        # A document that has such a member already means something else by it, which nobody reads.
+        # A member of this name in the document itself has no meaning in OpenAPI, and may be replaced.
         raw[FILES] = files
-    return Gathered(raw, tuple(gathering.missing))
+    return BundledDocument(raw, tuple(gathering.missing))
 
 
 def _inline_paths(raw: Json, files: Json) -> None:
-    """Puts a path that is a file of its own into its place, as bundlers do: overlays expect it there."""
+    """Replace each path that refers to a file of its own by that file, as bundlers do: overlays expect it
+    there.
+    """
     paths = raw.get("paths")
     if not isinstance(paths, dict):
         return
@@ -95,7 +100,9 @@ class _Gathering:
     nodes: int = 0
 
     def rewritten(self, path: str, value: Any) -> Any:
-        """A copy of a file's value with local references; a fragment may be a map of names itself."""
+        """Return a copy of a file's value with local references; a file of a fragment may be a map of
+        names.
+        """
         return self._node(value, path, keywords=path == self.root or is_openapi(value), names=False)
 
     def _node(self, node: Any, path: str, *, keywords: bool, names: bool) -> Any:
@@ -120,22 +127,22 @@ class _Gathering:
         file, mark, fragment = reference.partition("#")
         target = path if not file else self._target(file, path)
         if target is None or (fragment and not fragment.startswith("/")):
-            # Another origin, or an anchor: left to the converter, which says so where it matters.
+            # Another origin, or an anchor: left to the converter, which reports it where it matters.
             return reference
         if target == self.root:
             return f"#{fragment}" if fragment else reference if not mark else "#"
         return f"#/{FILES}/{escape(target)}{fragment}"
 
     def _target(self, file: str, path: str) -> str | None:
-        """The path of the file that a reference names; None if there is none that can be read."""
-        wanted = self._path(file, path)
-        if wanted is None:
+        """Return the path of the file that a reference names; None if there is none that can be read."""
+        target_path = self._path(file, path)
+        if target_path is None:
             return None
-        for spelling in dict.fromkeys((wanted, unquote(wanted))):
+        for spelling in dict.fromkeys((target_path, unquote(target_path))):
             if self._is_there(spelling):
                 return spelling
-        if len(self.missing) < MOST_MISSING and not self.known.get(wanted):
-            self.missing[wanted] = None
+        if len(self.missing) < MAX_MISSING and not self.known.get(target_path):
+            self.missing[target_path] = None
         return None
 
     def _path(self, file: str, path: str) -> str | None:
@@ -171,13 +178,13 @@ class _Gathering:
 
 
 def find_root(files: Mapping[str, Any]) -> str:
-    """The path of the one OpenAPI document among parsed files that stands nearest to the top.
+    """Return the path of the OpenAPI document among parsed files that is closest to the root folder.
 
-    Raises InvalidDocument if there is none, or if several stand equally near.
+    Raises InvalidDocument if there is none, or if several are equally close.
     """
     found = [path for path, value in files.items() if is_openapi(value)]
     if not found:
-        raise InvalidDocument("None of the files says `openapi` or `swagger`")
+        raise InvalidDocument("None of the files has a member `openapi` or `swagger`")
     nearest = min(path.count("/") for path in found)
     candidates = sorted(path for path in found if path.count("/") == nearest)
     if len(candidates) > 1:

@@ -1,4 +1,4 @@
-"""Conversion in a child process, so that no document can stall, bloat or crash the gateway."""
+"""Converts documents in a child process, so that no document can block, crash or exhaust the gateway."""
 
 import asyncio
 import contextlib
@@ -19,33 +19,33 @@ from app.processes import child_process
 
 _CHUNK = 256 * 2**10
 _ROOT = str(Path(app.__file__).parent.parent)
-# A child that is told nothing can leak nothing: no settings, no keys, no proxies reach it.
-_KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
+# The child gets no settings, keys or proxies, so it cannot leak any.
+_PASSED_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What the child process may take: address space and answer in bytes, CPU and wall clock in seconds."""
+    """Limits of the child process: address space and output in bytes, CPU and wall-clock time in seconds."""
 
     memory: int = 4 * 2**30
     cpu_seconds: int = 120
     wall_seconds: float = 120.0
-    answer: int = 1 * 2**30
+    output_bytes: int = 1 * 2**30
 
 
 @dataclass(slots=True)
-class _Answer:
-    """What has arrived from the child so far."""
+class _ChildOutput:
+    """The child's output so far."""
 
     head: Json = field(default_factory=dict)
     shared: list[Json] = field(default_factory=list)
     tools: list[ConvertedTool] = field(default_factory=list)
     operations: list[Json] = field(default_factory=list)
 
-    def take(self, line: bytes) -> None:
+    def add_line(self, line: bytes) -> None:
         form: Json = orjson.loads(line)
         if "error" in form:
-            raise _raised(form["error"])
+            raise _error_from(form["error"])
         self.head = form.get("head", self.head)
         self.shared.extend(form.get("shared", ()))
         for tool in form.get("tools", ()):
@@ -65,7 +65,7 @@ class _Answer:
 async def convert_in_child(
     document: bytes, *, options: ConvertOptions | None = None, limits: ChildLimits | None = None
 ) -> Conversion:
-    """`convert(document)` in a process of its own, which ends with this call however the call ends.
+    """Return `convert(document)`, run in a child process that ends with this call, however the call ends.
 
     Raises InvalidDocument (also if the child crashes), or TooLarge at any limit of time, memory or size.
     """
@@ -73,10 +73,10 @@ async def convert_in_child(
     if len(document) > options.limits.size:
         # Spares the start of a process.
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
-    order = {"options": options.to_json(), "memory": limits.memory, "seconds": limits.cpu_seconds}
+    request = {"options": options.to_json(), "memory": limits.memory, "seconds": limits.cpu_seconds}
     command = (sys.executable, "-m", "app.openapi.worker")
     async with child_process(*command, env=_environment(os.environ), stdin=asyncio.subprocess.PIPE) as child:
-        feeding = asyncio.create_task(_feed(child, orjson.dumps(order) + b"\n", document))
+        writing = asyncio.create_task(_write_input(child, orjson.dumps(request) + b"\n", document))
         try:
             async with asyncio.timeout(limits.wall_seconds):
                 collected = await _collect(child, limits)
@@ -86,30 +86,30 @@ async def convert_in_child(
                 f"Converting the document takes more than {limits.wall_seconds:g} seconds"
             ) from None
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
     if status != 0 or not collected.head:
-        raise _died(status)
+        raise _exit_error(status)
     return collected.conversion()
 
 
-async def _collect(child: asyncio.subprocess.Process, limits: ChildLimits) -> _Answer:
-    collected = _Answer()
-    async for line in _lines(child, limits.answer):
-        collected.take(line)
-        # A line is at most some milliseconds of work; other tasks get their turn in between.
+async def _collect(child: asyncio.subprocess.Process, limits: ChildLimits) -> _ChildOutput:
+    collected = _ChildOutput()
+    async for line in _lines(child, limits.output_bytes):
+        collected.add_line(line)
+        # A line takes at most some milliseconds; other tasks run in between.
         await asyncio.sleep(0)
     return collected
 
 
-async def _lines(child: asyncio.subprocess.Process, most: int) -> AsyncIterator[bytes]:
+async def _lines(child: asyncio.subprocess.Process, max_bytes: int) -> AsyncIterator[bytes]:
     if child.stdout is None:
         return
     pending: list[bytes] = []
     total = 0
     while chunk := await child.stdout.read(_CHUNK):
         total += len(chunk)
-        if total > most:
+        if total > max_bytes:
             raise TooLarge("The tools of the document are too large together")
         *complete, rest = chunk.split(b"\n")
         for part in complete:
@@ -118,12 +118,12 @@ async def _lines(child: asyncio.subprocess.Process, most: int) -> AsyncIterator[
         pending.append(rest)
 
 
-async def _feed(child: asyncio.subprocess.Process, order: bytes, document: bytes) -> None:
+async def _write_input(child: asyncio.subprocess.Process, request: bytes, document: bytes) -> None:
     if child.stdin is None:
         return
-    # A child that has already answered, or was killed, does not read on.
+    # A child that has already responded, or was killed, stops reading.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        child.stdin.write(order)
+        child.stdin.write(request)
         for start in range(0, len(document), _CHUNK):
             child.stdin.write(document[start : start + _CHUNK])
             await child.stdin.drain()
@@ -131,20 +131,20 @@ async def _feed(child: asyncio.subprocess.Process, order: bytes, document: bytes
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: ours[name] for name in _KEPT_ENVIRONMENT if name in ours}
+    passed = {name: ours[name] for name in _PASSED_ENVIRONMENT if name in ours}
     paths = [_ROOT, *(path for path in sys.path if path and path != _ROOT)]
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**passed, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _raised(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
+def _error_from(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
     kind = TooLarge if error["kind"] == "too-large" else InvalidDocument
-    faults = [Fault(fault["pointer"], fault["detail"]) for fault in error.get("errors", ())]
-    return kind(error["detail"], errors=faults)
+    errors = [Fault(error["pointer"], error["detail"]) for error in error.get("errors", ())]
+    return kind(error["detail"], errors=errors)
 
 
-def _died(status: int) -> InvalidDocument | TooLarge:
-    # SIGXCPU and SIGKILL end a process that took too long. Out of memory, Python ends with a traceback (1),
-    # Rust with SIGABRT and orjson 3.13 with SIGSEGV (seen between 150 and 250 MB of address space).
+def _exit_error(status: int) -> InvalidDocument | TooLarge:
+    # SIGXCPU and SIGKILL end a process that took too long. When out of memory, Python exits with a traceback
+    # (1), Rust with SIGABRT and orjson 3.13 with SIGSEGV (seen between 150 and 250 MB of address space).
     if status in {1, -signal.SIGXCPU, -signal.SIGKILL, -signal.SIGABRT, -signal.SIGSEGV}:
         return TooLarge("Converting the document takes too much time or memory")
     return InvalidDocument("The document cannot be converted")

@@ -1,4 +1,4 @@
-"""Two JSON Schemas -> whether the new one accepts more, less, or something else, and where."""
+"""Compares two JSON Schemas: where the new one accepts more, less, or something else."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,36 +10,38 @@ Effect = Literal["widened", "narrowed", "changed"]
 
 _REF: Final = "#/$defs/"
 MOST_PAIRS: Final = 5_000
-"""Pairs of schemas that are looked at for one tool; some 10 us each."""
-_DEEPEST: Final = 40
-# Said for people and models, but decides nothing.
-_WORDS: Final = frozenset(
+"""Pairs of schemas that are compared for one tool; about 10 us each."""
+_MAX_DEPTH: Final = 40
+# Annotations for people and models, which do not affect validation.
+_ANNOTATIONS: Final = frozenset(
     {"title", "description", "examples", "example", "default", "deprecated", "$comment", "readOnly",
      "writeOnly", "format", "contentMediaType", "contentEncoding", "discriminator", "externalDocs", "xml",
      "$schema", "$defs"}
 )  # fmt: skip
-_LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
-_UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
-_ALL: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+_LOWER_BOUNDS: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
+_UPPER_BOUNDS: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+_ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One difference between two schemas; `pointer` is that of the value (RFC 6901), `*` any item."""
+class SchemaChange:
+    """One difference between two schemas; `pointer` (RFC 6901) is that of the value, with `*` for any
+    item.
+    """
 
     effect: Effect
     pointer: str
     detail: str
-    member: Literal["added", "gone"] | None = None
-    """Whether a property of an object came or went."""
+    member: Literal["added", "removed"] | None = None
+    """Whether a property of an object was added or removed; None for other differences."""
 
 
-def compare_schemas(old: Json, new: Json, *, most_pairs: int = MOST_PAIRS) -> list[Change]:
-    """The differences, each once; [] where the schemas accept the same, as far as can be told.
+def compare_schemas(old: Json, new: Json, *, most_pairs: int = MOST_PAIRS) -> list[SchemaChange]:
+    """Return the differences, each once; [] where the schemas accept the same, as far as can be determined.
 
-    What lies beyond `most_pairs` pairs of schemas is said to be changed, if it is not equal.
+    Beyond `most_pairs` pairs of schemas, two that are not equal are reported as changed.
     """
-    return list(dict.fromkeys(_Comparison(old, new, most_pairs).nodes(old, new, "", _DEEPEST)))
+    return list(dict.fromkeys(_Comparison(old, new, most_pairs).nodes(old, new, "", _MAX_DEPTH)))
 
 
 class _Comparison:
@@ -48,21 +50,23 @@ class _Comparison:
         self._most_pairs = most_pairs
         self._seen: set[tuple[int, int]] = set()
 
-    def nodes(self, old: Any, new: Any, at: str, depth: int) -> Iterator[Change]:
-        old, new = _behind(old, self._old), _behind(new, self._new)
-        # A pair that was seen is being compared already: a circle adds nothing.
+    def nodes(self, old: Any, new: Any, at: str, depth: int) -> Iterator[SchemaChange]:
+        old, new = _dereferenced(old, self._old), _dereferenced(new, self._new)
+        # A pair that was visited is being compared already: a cycle adds no differences.
         if old is new or (id(old), id(new)) in self._seen:
             return
         self._seen.add((id(old), id(new)))
         if depth == 0 or len(self._seen) > self._most_pairs:
             if old != new:
-                yield Change("changed", at, "Too large or too deep to be compared further.")
+                yield SchemaChange("changed", at, "Too large or too deep to be compared further.")
             return
         old, new = _object(old), _object(new)
         if old is None or new is None:
             if old is not new:
-                yield Change("narrowed" if new is None else "widened", at, "Nothing is accepted any more."
-                             if new is None else "Something is accepted now.")  # fmt: skip
+                if new is None:
+                    yield SchemaChange("narrowed", at, "No value is accepted any more.")
+                else:
+                    yield SchemaChange("widened", at, "Values are accepted now.")
             return
         yield from _types(old, new, at)
         yield from _values(old, new, at)
@@ -71,29 +75,36 @@ class _Comparison:
         yield from self._inside(old, new, at, depth)
         yield from self._rest(old, new, at, depth)
 
-    def _properties(self, old: Json, new: Json, at: str, depth: int) -> Iterator[Change]:
+    def _properties(self, old: Json, new: Json, at: str, depth: int) -> Iterator[SchemaChange]:
         before, after = _map(old, "properties"), _map(new, "properties")
-        needed, needs = _names(old), _names(new)
-        for name in sorted(needs - needed):
-            yield Change("narrowed", f"{at}/{_escaped(name)}", "It is required now.")
-        for name in sorted(needed - needs):
-            yield Change("widened", f"{at}/{_escaped(name)}", "It is no longer required.")
-        closed, closes = (one.get("additionalProperties") is False for one in (old, new))
+        required_before, required_now = _names(old), _names(new)
+        for name in sorted(required_now - required_before):
+            yield SchemaChange("narrowed", f"{at}/{_escaped(name)}", "The property is required now.")
+        for name in sorted(required_before - required_now):
+            yield SchemaChange("widened", f"{at}/{_escaped(name)}", "The property is no longer required.")
+        was_closed, is_closed = (one.get("additionalProperties") is False for one in (old, new))
         for name in [*before, *(name for name in after if name not in before)]:
-            place = f"{at}/{_escaped(name)}"
+            member_pointer = f"{at}/{_escaped(name)}"
             if name not in after:
-                yield Change("narrowed" if closes else "widened", place, "It is gone.", "gone")
+                yield SchemaChange(
+                    "narrowed" if is_closed else "widened",
+                    member_pointer,
+                    "The property was removed.",
+                    "removed",
+                )
             elif name not in before:
-                yield Change("widened" if closed else "narrowed", place, "It is new.", "added")
+                yield SchemaChange(
+                    "widened" if was_closed else "narrowed", member_pointer, "The property is new.", "added"
+                )
             else:
-                yield from self.nodes(before[name], after[name], place, depth - 1)
+                yield from self.nodes(before[name], after[name], member_pointer, depth - 1)
 
-    def _inside(self, old: Json, new: Json, at: str, depth: int) -> Iterator[Change]:
-        """Items of arrays, and the values of properties without a name."""
-        for key, place in (("items", f"{at}/*"), ("additionalProperties", f"{at}/*")):
-            yield from self.nodes(old.get(key, True), new.get(key, True), place, depth - 1)
+    def _inside(self, old: Json, new: Json, at: str, depth: int) -> Iterator[SchemaChange]:
+        """Compare the items of arrays, and the values of additional properties."""
+        for key, member_pointer in (("items", f"{at}/*"), ("additionalProperties", f"{at}/*")):
+            yield from self.nodes(old.get(key, True), new.get(key, True), member_pointer, depth - 1)
 
-    def _rest(self, old: Json, new: Json, at: str, depth: int) -> Iterator[Change]:
+    def _rest(self, old: Json, new: Json, at: str, depth: int) -> Iterator[SchemaChange]:
         for key in sorted((old.keys() | new.keys()) - _KNOWN):
             before: Any = old.get(key)
             after: Any = new.get(key)
@@ -102,68 +113,72 @@ class _Comparison:
                 for one, other in zip(before, after, strict=True):
                     yield from self.nodes(one, other, at, depth - 1)
             elif key in ("anyOf", "oneOf") and lists and before == after[: len(before)]:
-                yield Change("widened", at, "There are further alternatives.")
+                yield SchemaChange("widened", at, "There are further alternatives.")
             elif key in ("anyOf", "oneOf") and lists and after == before[: len(after)]:
-                yield Change("narrowed", at, "There are fewer alternatives.")
+                yield SchemaChange("narrowed", at, "There are fewer alternatives.")
             elif key not in old:
-                yield Change("narrowed", at, f"There is a {key} now.")
+                yield SchemaChange("narrowed", at, f"There is a {key} now.")
             elif key not in new:
-                yield Change("widened", at, f"There is no {key} any more.")
+                yield SchemaChange("widened", at, f"There is no {key} any more.")
             elif before != after:
-                yield Change("changed", at, f"Its {key} is another.")
+                yield SchemaChange("changed", at, f"Its {key} changed.")
 
 
-_KNOWN: Final = _WORDS | _LOWER | _UPPER | {"type", "enum", "const", "properties", "required", "items",
-                                            "additionalProperties"}  # fmt: skip
+_KNOWN: Final = (
+    _ANNOTATIONS
+    | _LOWER_BOUNDS
+    | _UPPER_BOUNDS
+    | {"type", "enum", "const", "properties", "required", "items", "additionalProperties"}
+)
 
 
-def _types(old: Json, new: Json, at: str) -> Iterator[Change]:
+def _types(old: Json, new: Json, at: str) -> Iterator[SchemaChange]:
     before, after = _type_set(old), _type_set(new)
     if before == after:
         return
-    names = " or ".join(sorted(after)) if after != _ALL else "anything"
+    names = " or ".join(sorted(after)) if after != _ALL_TYPES else "anything"
     if after > before:
-        yield Change("widened", at, f"It may be {names} now.")
+        yield SchemaChange("widened", at, f"It may be {names} now.")
     elif after < before:
-        yield Change("narrowed", at, f"It must be {names} now.")
+        yield SchemaChange("narrowed", at, f"It must be {names} now.")
     else:
-        yield Change("changed", at, f"It is {names} instead of {' or '.join(sorted(before))}.")
+        yield SchemaChange("changed", at, f"It is {names} instead of {' or '.join(sorted(before))}.")
 
 
-def _values(old: Json, new: Json, at: str) -> Iterator[Change]:
+def _values(old: Json, new: Json, at: str) -> Iterator[SchemaChange]:
     before, after = _enum(old), _enum(new)
     if before == after:
         return
     if before is None:
-        yield Change("narrowed", at, "Only listed values are accepted now.")
+        yield SchemaChange("narrowed", at, "Only listed values are accepted now.")
     elif after is None:
-        yield Change("widened", at, "Other values than the listed are accepted now.")
+        yield SchemaChange("widened", at, "Other values than the listed ones are accepted now.")
     else:
-        gone = [value for value in before if value not in after]
+        removed = [value for value in before if value not in after]
         added = [value for value in after if value not in before]
-        if gone:
-            yield Change("narrowed", at, f"{_some(gone)} no longer accepted.")
+        if removed:
+            yield SchemaChange("narrowed", at, f"{_value_list(removed)} no longer accepted.")
         if added:
-            yield Change("widened", at, f"{_some(added)} accepted now.")
+            yield SchemaChange("widened", at, f"{_value_list(added)} accepted now.")
 
 
-def _bounds(old: Json, new: Json, at: str) -> Iterator[Change]:
-    for key in sorted((_LOWER | _UPPER) & (old.keys() | new.keys())):
+def _bounds(old: Json, new: Json, at: str) -> Iterator[SchemaChange]:
+    for key in sorted((_LOWER_BOUNDS | _UPPER_BOUNDS) & (old.keys() | new.keys())):
         before, after = old.get(key), new.get(key)
         if before == after:
             continue
         if after is None or before is None:
             what = "widened" if after is None else "narrowed"
         elif isinstance(before, int | float) and isinstance(after, int | float):
-            what = "narrowed" if (after > before) == (key in _LOWER) else "widened"
+            what = "narrowed" if (after > before) == (key in _LOWER_BOUNDS) else "widened"
         else:
             what = "changed"
         effect: Effect = what  # type: ignore[assignment]
-        yield Change(effect, at, f"{key} is {_said(after)} instead of {_said(before)}.")
+        yield SchemaChange(effect, at, f"{key} is {_limit_text(after)} instead of {_limit_text(before)}.")
 
 
-def _behind(schema: Any, root: Json) -> Any:
-    for _ in range(_DEEPEST):
+def _dereferenced(schema: Any, root: Json) -> Any:
+    for _ in range(_MAX_DEPTH):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith(_REF) or len(schema) > 1:
             return schema
@@ -173,7 +188,7 @@ def _behind(schema: Any, root: Json) -> Any:
 
 
 def _object(schema: Any) -> Json | None:
-    """The schema as an object; None for `false`, which accepts nothing."""
+    """Return the schema as an object; None for `false`, which accepts nothing."""
     if schema is False:
         return None
     return schema if isinstance(schema, dict) else {}
@@ -181,7 +196,7 @@ def _object(schema: Any) -> Json | None:
 
 def _type_set(schema: Json) -> frozenset[str]:
     kind = schema.get("type")
-    names = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else list(_ALL)
+    names = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else list(_ALL_TYPES)
     found = frozenset(name for name in names if isinstance(name, str))
     return found | {"integer"} if "number" in found else found
 
@@ -203,13 +218,13 @@ def _map(schema: Json, key: str) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-def _some(values: list[Any]) -> str:
+def _value_list(values: list[Any]) -> str:
     shown = ", ".join(repr(value)[:60] for value in values[:5])
     more = f" and {len(values) - 5} more" if len(values) > 5 else ""
     return f"{shown}{more} {'is' if len(values) == 1 else 'are'}"
 
 
-def _said(value: Any) -> str:
+def _limit_text(value: Any) -> str:
     return "without a limit" if value is None else str(value)[:60]
 
 

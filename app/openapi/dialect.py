@@ -1,8 +1,8 @@
-"""One Schema Object of OpenAPI 2.0, 3.0 or 3.1 -> JSON Schema 2020-12, keyword by keyword.
+"""Converts a Schema Object of OpenAPI 2.0, 3.0 or 3.1 to JSON Schema 2020-12, keyword by keyword.
 
-Whatever is not understood is left out with a remark: a schema that is too wide still lets its operation be
-called, one that no validator reads does not. References become `#/$defs/<name>`; what they lead to is the
-business of `schemas.py`.
+What is not understood is dropped with a warning: an operation can still be called with a schema that accepts
+too much, but not with one that no validator can read. References become `#/$defs/<name>`; `schemas.py`
+converts their targets.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from app.openapi.patterns import UNREADABLE_PATTERN, Patterns
 from app.openapi.refs import escape
 from app.openapi.report import OperationProblem
 
-# Keywords that hold schemas, by shape. What is listed neither here nor in PLAIN (discriminator, xml, x-...,
-# $id, $schema, readOnly) is left out.
-_APPLIED = frozenset({"not", "if", "then", "else"})
-_INNER = frozenset(
+# Keywords that contain schemas, by shape. Those that are neither here nor in PLAIN (discriminator, xml,
+# x-..., $id, $schema, readOnly) are dropped.
+_IN_PLACE = frozenset({"not", "if", "then", "else"})
+_MEMBER_SCHEMAS = frozenset(
     {"items", "additionalProperties", "propertyNames", "contains"}
     | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
 )
@@ -27,40 +27,48 @@ _MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
 
 
 class Mode(Enum):
-    """What a schema describes: arguments, arguments with file parts (base64 in JSON), or an answer."""
+    """What a schema describes: arguments, arguments with file parts (base64 in JSON), or a response."""
 
     INPUT = "input"
     FILES = "files"
     OUTPUT = "output"
 
 
-class Names(Protocol):
-    """What a walk asks of the schema book."""
+class SchemaContext(Protocol):
+    """What a SchemaConverter needs from its SchemaRegistry."""
 
     siblings: bool
     patterns: Patterns
 
     def refer(self, reference: str, *, at: str) -> tuple[tuple[str, ...], str]:
-        """The target's key and its `$defs` name; raises RefProblem for what is not local."""
+        """Return the target's key and its `$defs` name; raise RefProblem for a reference that is not
+        local.
+        """
 
     def dynamic(self, reference: str, *, at: str) -> str | None:
-        """What stands for a `$dynamicRef`: a plain reference, where only one schema can be meant."""
+        """Return the plain reference equivalent to a `$dynamicRef`; None where it may mean several
+        schemas.
+        """
 
     def hidden(self, node: Any, mode: Mode) -> bool:
-        """Whether a property is not for this direction (readOnly in inputs, writeOnly in outputs)."""
+        """Return whether a property is excluded in this direction (readOnly in inputs, writeOnly in
+        outputs).
+        """
 
     def hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
-        """All hidden properties of an object schema, also through `allOf`."""
+        """Return all hidden properties of an object schema, also through `allOf`."""
 
     def warn(self, pointer: str, detail: str) -> None:
-        """Keep a remark for the report."""
+        """Add a warning to the report."""
 
 
-class Walk:
-    """Converts one schema tree; `refs` and `in_place` then hold what it refers to, in first-visit order."""
+class SchemaConverter:
+    """Converts one schema tree; afterwards `refs` and `in_place` contain its references, in first-visit
+    order.
+    """
 
-    def __init__(self, names: Names, mode: Mode) -> None:
-        self._names = names
+    def __init__(self, context: SchemaContext, mode: Mode) -> None:
+        self._context = context
         self._mode = mode
         self.refs: dict[tuple[str, ...], None] = {}
         self.in_place: dict[tuple[str, ...], None] = {}
@@ -68,57 +76,61 @@ class Walk:
     def schema(
         self, node: Any, at: str, *, in_place: bool = False, hidden: frozenset[str] = frozenset()
     ) -> Json:
-        """The schema at pointer `at`; `in_place`: it constrains the very value of the tree's root."""
+        """Convert the schema at the pointer `at`.
+
+        `in_place` tells that it applies to the same value as the tree's root; `hidden` are names of
+        properties that it must not require.
+        """
         if isinstance(node, bool):
             return {} if node else {"not": {}}
         if not isinstance(node, dict):
-            self._names.warn(at, "a schema that is no object was taken as `any value`")
+            self._context.warn(at, "a schema that is not an object was taken as `any value`")
             return {}
         if isinstance(node.get("$ref"), str):
             return self._reference(node, at, in_place=in_place, hidden=hidden)
-        if self._names.siblings and isinstance(node.get("$dynamicRef"), str):
-            fixed = self._names.dynamic(node["$dynamicRef"], at=f"{at}/$dynamicRef")
-            if fixed is not None:
-                return self._reference({**node, "$ref": fixed}, at, in_place=in_place, hidden=hidden)
-            self._names.warn(at, "a `$dynamicRef` that may mean several schemas was taken as `any value`")
+        if self._context.siblings and isinstance(node.get("$dynamicRef"), str):
+            reference = self._context.dynamic(node["$dynamicRef"], at=f"{at}/$dynamicRef")
+            if reference is not None:
+                return self._reference({**node, "$ref": reference}, at, in_place=in_place, hidden=hidden)
+            self._context.warn(at, "a `$dynamicRef` that may mean several schemas was taken as `any value`")
         return self._keywords(node, at, in_place=in_place, hidden=hidden)
 
     def _reference(self, node: Json, at: str, *, in_place: bool, hidden: frozenset[str]) -> Json:
         try:
-            key, name = self._names.refer(node["$ref"], at=f"{at}/$ref")
+            key, name = self._context.refer(node["$ref"], at=f"{at}/$ref")
         except OperationProblem as problem:
             if self._mode is not Mode.OUTPUT:
                 raise
-            self._names.warn(at, f"an answer's schema {problem.reason}; it was taken as `any value`")
+            self._context.warn(at, f"a response's schema {problem.reason}; it was taken as `any value`")
             return {}
         self.refs[key] = None
         if in_place:
             self.in_place[key] = None
         beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
-        if not self._names.siblings:
-            # OAS 3.0 Reference Object: what stands beside `$ref` SHALL be ignored; notes do no harm.
+        if not self._context.siblings:
+            # OAS 3.0 Reference Object: siblings of `$ref` SHALL be ignored; annotations do no harm.
             beside = {word: beside[word] for word in ("title", "description") if word in beside}
         return {"$ref": f"#/$defs/{name}", **self._keywords(beside, at, in_place=in_place, hidden=hidden)}
 
     def _keywords(self, node: Json, at: str, *, in_place: bool, hidden: frozenset[str]) -> Json:
         out: Json = {}
         if "allOf" in node:
-            hidden = hidden | self._names.hidden_names(node, self._mode)
+            hidden = hidden | self._context.hidden_names(node, self._mode)
         for keyword, value in node.items():
-            place = f"{at}/{keyword}"
+            schema_pointer = f"{at}/{keyword}"
             if keyword == "pattern":
-                self._pattern(out, value, place)
+                self._pattern(out, value, schema_pointer)
             elif keyword in PLAIN:
-                PLAIN[keyword](out, keyword, value, place, self._names.warn)
-            elif keyword in _APPLIED:
-                out[keyword] = self.schema(value, place, in_place=in_place, hidden=hidden)
-            elif keyword in _INNER:
+                PLAIN[keyword](out, keyword, value, schema_pointer, self._context.warn)
+            elif keyword in _IN_PLACE:
+                out[keyword] = self.schema(value, schema_pointer, in_place=in_place, hidden=hidden)
+            elif keyword in _MEMBER_SCHEMAS:
                 if not isinstance(value, list):
-                    out[keyword] = value if isinstance(value, bool) else self.schema(value, place)
+                    out[keyword] = value if isinstance(value, bool) else self.schema(value, schema_pointer)
             elif keyword in _LISTS:
-                self._list(out, keyword, value, place, in_place=in_place, hidden=hidden)
+                self._list(out, keyword, value, schema_pointer, in_place=in_place, hidden=hidden)
             elif keyword in _MAPS:
-                self._map(out, keyword, value, place, in_place=in_place)
+                self._map(out, keyword, value, schema_pointer, in_place=in_place)
         self._tuples(node, out, at)
         self._bounds(node, out)
         self._required(node, out, at, hidden)
@@ -126,10 +138,10 @@ class Walk:
         return out
 
     def _pattern(self, out: Json, value: Any, at: str) -> None:
-        if isinstance(value, str) and self._names.patterns.usable(value):
+        if isinstance(value, str) and self._context.patterns.usable(value):
             out["pattern"] = value
         else:
-            self._names.warn(at, UNREADABLE_PATTERN)
+            self._context.warn(at, UNREADABLE_PATTERN)
 
     def _list(
         self, out: Json, keyword: str, value: Any, at: str, *, in_place: bool, hidden: frozenset[str]
@@ -137,7 +149,7 @@ class Walk:
         if isinstance(value, dict):
             value = [value]
         if not isinstance(value, list) or not value:
-            self._names.warn(at, f"`{keyword}` is not a list of schemas and was left out")
+            self._context.warn(at, f"`{keyword}` is not a list of schemas and was left out")
             return
         applies = in_place and keyword != "prefixItems"
         names = hidden if keyword == "allOf" else frozenset[str]()
@@ -147,21 +159,23 @@ class Walk:
 
     def _map(self, out: Json, keyword: str, value: Any, at: str, *, in_place: bool) -> None:
         if not isinstance(value, dict):
-            self._names.warn(at, f"`{keyword}` is not a map of schemas and was left out")
+            self._context.warn(at, f"`{keyword}` is not a map of schemas and was left out")
             return
         schemas: Json = {}
         for name, one in value.items():
-            place = f"{at}/{escape(name)}"
+            schema_pointer = f"{at}/{escape(name)}"
             if not isinstance(one, dict | bool):
-                self._names.warn(place, "a schema that is no object was left out")
-            elif keyword == "patternProperties" and not self._names.patterns.usable(name):
-                self._names.warn(place, UNREADABLE_PATTERN)
-            elif keyword != "properties" or not self._names.hidden(one, self._mode):
-                schemas[name] = self.schema(one, place, in_place=in_place and keyword == "dependentSchemas")
+                self._context.warn(schema_pointer, "a schema that is not an object was left out")
+            elif keyword == "patternProperties" and not self._context.patterns.usable(name):
+                self._context.warn(schema_pointer, UNREADABLE_PATTERN)
+            elif keyword != "properties" or not self._context.hidden(one, self._mode):
+                schemas[name] = self.schema(
+                    one, schema_pointer, in_place=in_place and keyword == "dependentSchemas"
+                )
         out[keyword] = schemas
 
     def _tuples(self, node: Json, out: Json, at: str) -> None:
-        """Draft 4 tuples (`items` as a list, `additionalItems`) as 2020-12 writes them."""
+        """Convert draft 4 tuples (`items` as a list, `additionalItems`) to 2020-12."""
         items = node.get("items")
         if isinstance(items, list):
             self._list(out, "prefixItems", items, f"{at}/items", in_place=False, hidden=frozenset())
@@ -169,10 +183,10 @@ class Walk:
                 rest = node["additionalItems"]
                 out["items"] = rest if isinstance(rest, bool) else self.schema(rest, f"{at}/additionalItems")
         if "dependencies" in node:
-            dependent_required(out, "dependentRequired", node["dependencies"], at, self._names.warn)
+            dependent_required(out, "dependentRequired", node["dependencies"], at, self._context.warn)
 
     def _bounds(self, node: Json, out: Json) -> None:
-        """Draft 4's boolean `exclusiveMinimum` turns `minimum` itself into the exclusive bound."""
+        """Convert draft 4's boolean `exclusiveMinimum`, which makes `minimum` itself the exclusive bound."""
         for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if node.get(exclusive) is True and bound in out:
                 out[exclusive] = out.pop(bound)
@@ -182,19 +196,19 @@ class Walk:
             return
         names = node["required"]
         if not isinstance(names, list):
-            self._names.warn(f"{at}/required", "`required` is not a list of names and was left out")
+            self._context.warn(f"{at}/required", "`required` is not a list of names and was left out")
             return
         properties = node.get("properties")
         properties = properties if isinstance(properties, dict) else {}
-        kept = dict.fromkeys(
+        retained = dict.fromkeys(
             name
             for name in names
             if isinstance(name, str)
             and name not in hidden
-            and not self._names.hidden(properties.get(name), self._mode)
+            and not self._context.hidden(properties.get(name), self._mode)
         )
-        if kept:
-            out["required"] = list(kept)
+        if retained:
+            out["required"] = list(retained)
 
     def _types(self, node: Json, out: Json, at: str) -> None:
         if self._mode is Mode.FILES:
@@ -203,7 +217,7 @@ class Walk:
         if "enum" in out and types is not None:
             listed = [types] if isinstance(types, str) else types
             if not any(fits(value, one) for one in listed for value in out["enum"]):
-                self._names.warn(at, "no value of `enum` has the `type`; the type was left out")
+                self._context.warn(at, "no value of `enum` has the `type`; the type was left out")
                 del out["type"]
         if node.get("nullable") is not True and node.get("x-nullable") is not True:
             return
@@ -222,7 +236,7 @@ class Walk:
 
 
 def _as_file(node: Json, out: Json) -> None:
-    """File parts arrive as base64 in JSON arguments, and are decoded before they are sent.
+    """Convert the schema of a file part: it is base64 in JSON arguments, and decoded before it is sent.
 
     OAS 3.0 says `format: binary`, 3.1 `contentMediaType` without encoding (section 4.8.14.3). A part that is
     itself to be sent as base64 text (`format: byte`, `contentEncoding`) stays the plain string that it is.

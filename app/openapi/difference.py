@@ -1,8 +1,8 @@
-"""Two versions of a tool -> what changed, and whether a caller of the old one can go on; for any source.
+"""Compares two versions of a tool of any source: what changed, and whether calls of the old one still work.
 
-Inputs may accept more (compatible) and never less (breaking); answers may promise more and never less. What
-cannot be compared for sure counts as breaking. A change of the origin, of the needed credentials or of what
-those are is held back for a person (`HELD`).
+Inputs that accept more are compatible, inputs that accept less are breaking; outputs may promise more, but
+not less. What cannot be compared with certainty counts as breaking. A change of the origin, of the needed
+credentials or of their kind is held back for approval (`HELD`).
 """
 
 import re
@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.openapi.compare import MOST_PAIRS, Change, compare_schemas
+from app.openapi.compare import MOST_PAIRS, SchemaChange, compare_schemas
 from app.openapi.model import Json
 
 Aspect = Literal["input", "output", "auth", "server", "placing", "description"]
 Effect = Literal["widened", "narrowed", "changed"]
 
 HELD: Final = frozenset({"auth", "server"})
-"""Difference that wait for approval."""
+"""Aspects whose breaking differences wait for approval."""
 _ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*")
-_MOST: Final = 20
+_MAX_CHANGES: Final = 20
 _SLOT_FACTS: Final = ("kind", "location", "name", "token_url")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference: in which aspect, to what effect, where (RFC 6901, into that aspect), and in words."""
+    """One difference: its aspect, effect, pointer (RFC 6901, into that aspect), and a sentence about it."""
 
     aspect: Aspect
     effect: Effect
@@ -34,7 +34,7 @@ class Difference:
     pointer: str = ""
 
     def as_json(self) -> Json:
-        """The difference as an answer has it."""
+        """Return the difference as JSON for a response."""
         return {
             "aspect": self.aspect,
             "effect": self.effect,
@@ -52,10 +52,10 @@ def compare_tools(
     new_slots: Mapping[str, Json],
     most_pairs: int = MOST_PAIRS,
 ) -> list[Difference]:
-    """The differences between two versions of a tool, at most some twenty for each schema.
+    """Return the differences between two versions of a tool, at most about twenty per schema.
 
-    Both have description, inputs, outputs, call_template and security; the slots are those of each version,
-    by name. `most_pairs` bounds the work on each schema.
+    Both have the keys description, inputs, outputs, call_template and security; the slots are those of each
+    version, by name. `most_pairs` bounds the work on each schema.
     """
     found: list[Difference] = []
     found += _server(str(old["call_template"].get("url", "")), str(new["call_template"].get("url", "")))
@@ -63,7 +63,7 @@ def compare_tools(
     found += _schemas("input", old["inputs"], new["inputs"], most_pairs)
     found += _schemas("output", old["outputs"], new["outputs"], most_pairs)
     if _placing(old["call_template"]) != _placing(new["call_template"]):
-        detail = "The same inputs are sent in another way; callers need not know."
+        detail = "The same inputs are sent in another way; calls do not change."
         found.append(Difference("placing", "changed", breaking=False, detail=detail))
     if any(old.get(key) != new.get(key) for key in ("description", "tags", "deprecated")):
         detail = "Its description, tags or deprecation changed."
@@ -72,7 +72,7 @@ def compare_tools(
 
 
 def changed_slots(old: Mapping[str, Json], new: Mapping[str, Json]) -> frozenset[str]:
-    """The slots of both versions that mean something else now: a kind, a place, a token URL."""
+    """Return the slots of both versions whose kind, location, name or token URL differs."""
     return frozenset(
         name
         for name in old.keys() & new.keys()
@@ -81,18 +81,18 @@ def changed_slots(old: Mapping[str, Json], new: Mapping[str, Json]) -> frozenset
 
 
 def origin(url: str) -> str:
-    """Scheme and authority of a URL; of one that begins with a variable, that."""
+    """Return the scheme and authority of a URL; the variable where it begins with one."""
     match = _ORIGIN.match(url)
     return match[0].lower() if match and match[1] else url.partition("/")[0]
 
 
 def slots_in(security: Sequence[Sequence[Mapping[str, Any]]]) -> frozenset[str]:
-    """The slots that any alternative names."""
+    """Return the slots that any alternative names."""
     return frozenset(str(need["slot"]) for alternative in security for need in alternative)
 
 
 def is_held(found: Sequence[Difference]) -> bool:
-    """Whether a person must approve of these."""
+    """Return whether a person must approve these differences."""
     return any(one.aspect in HELD and one.breaking for one in found)
 
 
@@ -103,7 +103,7 @@ def _server(old: str, new: str) -> list[Difference]:
     if before != after:
         detail = f"Calls would go to {after} instead of {before}."
         return [Difference("server", "changed", breaking=True, detail=detail)]
-    detail = f"The path at {after} is another."
+    detail = f"The path at {after} changed."
     return [Difference("server", "changed", breaking=False, detail=detail)]
 
 
@@ -125,8 +125,10 @@ def _auth(
 
 
 def _needs(security: list[list[Json]]) -> str:
-    ways = [" and ".join(_need(need) for need in alternative) or "nothing" for alternative in security]
-    return " or ".join(ways) or "nothing"
+    alternatives = [
+        " and ".join(_need(need) for need in alternative) or "nothing" for alternative in security
+    ]
+    return " or ".join(alternatives) or "nothing"
 
 
 def _need(need: Json) -> str:
@@ -139,21 +141,23 @@ def _schemas(aspect: Literal["input", "output"], old: Json, new: Json, most_pair
         return []
     changes = compare_schemas(old, new, most_pairs=most_pairs)
     found: list[Difference] = []
-    for change in changes[:_MOST]:
+    for change in changes[:_MAX_CHANGES]:
         breaking = _breaks(aspect, change)
         found.append(Difference(aspect, change.effect, breaking, change.detail, change.pointer))
-    more = changes[_MOST:]
+    more = changes[_MAX_CHANGES:]
     if more:
         breaking = any(_breaks(aspect, change) for change in more)
         found.append(Difference(aspect, "changed", breaking, f"{len(more)} further changes."))
     return found
 
 
-def _breaks(aspect: Literal["input", "output"], change: Change) -> bool:
-    """A caller sends inputs and reads answers: what is more for one is less for the other."""
+def _breaks(aspect: Literal["input", "output"], change: SchemaChange) -> bool:
+    """Return whether a change breaks clients: they write inputs, which must not be narrowed, and read
+    outputs, which must not be widened.
+    """
     if aspect == "input":
         return change.effect != "widened"
-    return change.member == "gone" or (change.effect != "narrowed" and change.member != "added")
+    return change.member == "removed" or (change.effect != "narrowed" and change.member != "added")
 
 
 def _placing(template: Json) -> Json:

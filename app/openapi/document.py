@@ -1,4 +1,4 @@
-"""One document while it is being converted: the raw mapping and what the stages share."""
+"""A document during its conversion: the raw mapping and the state that the stages share."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,50 +8,59 @@ from app.openapi.identifiers import Identifiers
 from app.openapi.model import ConvertOptions, Json
 from app.openapi.refs import References
 from app.openapi.report import Warnings
-from app.openapi.schemas import SchemaBook
+from app.openapi.schemas import SchemaRegistry
 
 
 @dataclass(slots=True)
-class Document:
-    """A loaded document; `version` is "2.0", "3.0" or "3.1", `memo` what stages made of shared nodes."""
+class OpenApiDocument:
+    """A loaded document; `version` is "2.0", "3.0" or "3.1", `memo` the results of stages for shared
+    nodes.
+    """
 
     raw: Json
     version: str
     options: ConvertOptions
     warnings: Warnings
     references: References
-    book: SchemaBook
+    book: SchemaRegistry
     memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
 
     def mapping(self, *path: str) -> Json:
-        """The object at a path of the root, or {} where there is none."""
+        """Return the object at a path from the root, or {} where there is none."""
         node: Any = self.raw
         for key in path:
             node = node.get(key) if isinstance(node, dict) else None
         return node if isinstance(node, dict) else {}
 
 
-def open_document(raw: Json, *, options: ConvertOptions, warnings: Warnings, named: bool) -> Document:
-    """The document with its version told; `named` says that it may hold `$id`s and anchors.
+def open_document(
+    raw: Json, *, options: ConvertOptions, warnings: Warnings, may_have_identifiers: bool
+) -> OpenApiDocument:
+    """Return the document with its version; `may_have_identifiers` tells that it may contain `$id`s and
+    anchors.
 
-    Raises InvalidDocument for versions that are not read.
+    Raises InvalidDocument for versions that are not supported.
     """
     version = _version(raw, warnings)
-    identifiers = Identifiers.of(raw, url=options.url or "") if named and version == "3.1" else None
+    identifiers = (
+        Identifiers.of(raw, url=options.url or "") if may_have_identifiers and version == "3.1" else None
+    )
     references = References(raw, identifiers)
-    book = SchemaBook(references, version=version, warnings=warnings)
-    return Document(raw, version, options, warnings, references, book)
+    book = SchemaRegistry(references, version=version, warnings=warnings)
+    return OpenApiDocument(raw, version, options, warnings, references, book)
 
 
 def _version(raw: Json, warnings: Warnings) -> str:
     # YAML authors write `openapi: 3.0`, which is a number.
-    said = str(raw.get("openapi", raw.get("swagger"))).strip()
-    if said == "2" or said.startswith("2.0"):
+    declared = str(raw.get("openapi", raw.get("swagger"))).strip()
+    if declared == "2" or declared.startswith("2.0"):
         return "2.0"
-    if said == "3" or said.startswith("3.0"):
+    if declared == "3" or declared.startswith("3.0"):
         return "3.0"
-    if said.startswith("3."):
-        if not said.startswith("3.1"):
-            warnings.add("/openapi", f"version {said[:20]} is read as 3.1")
+    if declared.startswith("3."):
+        if not declared.startswith("3.1"):
+            warnings.add("/openapi", f"version {declared[:20]} is read as 3.1")
         return "3.1"
-    raise InvalidDocument(f"Version {said[:20]!r} is not read; Swagger 2.0 and OpenAPI 3.0 and 3.1 are")
+    raise InvalidDocument(
+        f"Version {declared[:20]!r} is not supported; Swagger 2.0 and OpenAPI 3.0 and 3.1 are"
+    )

@@ -1,6 +1,6 @@
-"""What `$id`, `$anchor` and `$dynamicAnchor` name in a 3.1 document (JSON Schema 2020-12 core, section 8.2).
+"""Resolves `$id`, `$anchor` and `$dynamicAnchor` of a 3.1 document (JSON Schema 2020-12 core, section 8.2).
 
-Nothing is fetched: an identifier is a name of something inside the document, or leads nowhere.
+Nothing is fetched: an identifier names a schema inside the document, or nothing.
 """
 
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from app.openapi.model import Json
 
 Tokens = tuple[str, ...]
 
-_MOST = 10_000
-# What 0.7 s are enough to look at; identifiers further in are not found.
-_MOST_NODES = 500_000
-_WORDS = (b"$id", b"$anchor", b"$dynamicAnchor")
+_MAX_IDENTIFIERS = 10_000
+# Visiting so many nodes takes 0.7 s; identifiers beyond them are not found.
+_MAX_NODES = 500_000
+_KEYWORDS = (b"$id", b"$anchor", b"$dynamicAnchor")
 
 
 @dataclass(slots=True)
 class Identifiers:
-    """The schema resources of a document (where they begin, under which URI) and their anchors.
+    """The schema resources of a document (the URI of each location at which one begins) and their anchors.
 
-    `uris` is `resources` the other way round. `dynamic` counts how many schemas share a `$dynamicAnchor`.
+    `uris` is the inverse of `resources`. `dynamic` counts the schemas that share a `$dynamicAnchor`.
     """
 
     url: str
@@ -32,23 +32,23 @@ class Identifiers:
 
     @classmethod
     def of(cls, raw: Json, *, url: str) -> "Identifiers":
-        """All that a document names, one walk over it; examples may look like schemas and do no harm."""
+        """Collect all identifiers of a document in one pass; examples that look like schemas do no harm."""
         found = cls(url)
         stack: list[tuple[Any, Tokens, str]] = [(raw, (), url)]
         nodes = 0
-        while stack and nodes < _MOST_NODES and len(found.resources) + len(found.anchors) < _MOST:
+        while stack and nodes < _MAX_NODES and len(found.resources) + len(found.anchors) < _MAX_IDENTIFIERS:
             nodes += 1
             node, tokens, base = stack.pop()
             if isinstance(node, dict):
-                base = found._note(node, tokens, base)
+                base = found._register(node, tokens, base)
                 stack.extend((one, (*tokens, key), base) for key, one in node.items() if one)
             elif isinstance(node, list):
                 stack.extend((one, (*tokens, str(index)), base) for index, one in enumerate(node))
         return found
 
-    def _note(self, node: Json, tokens: Tokens, base: str) -> str:
+    def _register(self, node: Json, tokens: Tokens, base: str) -> str:
         if isinstance(node.get("$id"), str) and tokens:
-            base = _joined(base, node["$id"])
+            base = _resolve_uri(base, node["$id"])
             self.resources.setdefault(tokens, base)
             self.uris.setdefault(base, tokens)
         for word in ("$anchor", "$dynamicAnchor"):
@@ -59,8 +59,10 @@ class Identifiers:
         return base
 
     def resolve(self, reference: str, *, at: Tokens) -> Tokens | None:
-        """The place that a reference at a place of the document names; None if only a pointer can say."""
-        whole, fragment = urldefrag(_joined(self._base(at), reference))
+        """Return the location that a reference at the location `at` names; None if it is not an
+        identifier.
+        """
+        whole, fragment = urldefrag(_resolve_uri(self._base(at), reference))
         if fragment and not fragment.startswith("/"):
             return self.anchors.get((whole, fragment))
         start = self.uris.get(whole)
@@ -70,19 +72,19 @@ class Identifiers:
         return (*start, *parts)
 
     def _base(self, at: Tokens) -> str:
-        """The URI of the innermost resource around a place."""
+        """Return the URI of the innermost resource that contains a location."""
         for length in range(len(at), 0, -1):
             if at[:length] in self.resources:
                 return self.resources[at[:length]]
         return self.url
 
 
-def mentioned(document: bytes) -> bool:
-    """Whether the bytes of a document may hold an identifier; of UTF-16 and UTF-32 nothing is known."""
-    return b"\x00" in document[:4] or any(word in document for word in _WORDS)
+def may_have_identifiers(document: bytes) -> bool:
+    """Return whether the bytes of a document may contain an identifier; always True for UTF-16 and UTF-32."""
+    return b"\x00" in document[:4] or any(word in document for word in _KEYWORDS)
 
 
-def _joined(base: str, reference: str) -> str:
+def _resolve_uri(base: str, reference: str) -> str:
     try:
         joined = urljoin(base, reference)
     except ValueError:

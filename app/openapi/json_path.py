@@ -26,7 +26,9 @@ _MAX_STEPS: Final = 40_000_000
 
 
 class JSONPaths:
-    """Compiles and evaluates queries. `unusable` are patterns that are no I-Regexps, and so match nothing."""
+    """Compiles and evaluates queries. `unusable` collects patterns that are not I-Regexps, and so match
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.unusable: set[str] = set()
@@ -36,14 +38,14 @@ class JSONPaths:
         functions["search"] = _Regex(self.unusable, whole=False)
 
     def check(self, query: str) -> None:
-        """Raise ValueError unless it is a query."""
+        """Raise ValueError unless the text is a valid query."""
         try:
             self._environment.compile(query)
         except (JSONPathError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
     def find(self, query: str, value: Any) -> list[Parts]:
-        """The location of each node that it selects, once each.
+        """Return the location of each node that the query selects, once each.
 
         Raises ValueError where it cannot be evaluated, TooLarge for a pattern that is too large for its text.
         """
@@ -55,7 +57,7 @@ class JSONPaths:
 
 
 class _Regex(FilterFunction):
-    """`match()`, of the whole text, or `search()`, of any part of it (RFC 9535, 2.4.6 and 2.4.7)."""
+    """`match()`, for the whole text, or `search()`, for any part of it (RFC 9535, 2.4.6 and 2.4.7)."""
 
     arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - the library's declaration.
     return_type = ExpressionType.LOGICAL
@@ -79,8 +81,10 @@ class _Regex(FilterFunction):
 
 @functools.lru_cache(maxsize=300)
 def _compiled(pattern: str) -> Any:
-    """None for what RE2 does not read, e.g. look-ahead, which I-Regexp does not have either."""
-    # It takes 40 ms, and few overlays have a pattern.
+    """Compile a pattern; return None where RE2 cannot, e.g. for look-ahead, which I-Regexp does not have
+    either.
+    """
+    # The import takes 40 ms, and few overlays have a pattern.
     import re2  # noqa: PLC0415
 
     options = re2.Options()
@@ -93,7 +97,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _without_line_ends(pattern: str) -> str:
-    """As RFC 9485, 5.4: an unescaped dot outside of a class matches neither line feed nor carriage return."""
+    """Make unescaped dots outside of classes match neither line feed nor carriage return (RFC 9485, 5.4)."""
     parts = []
     escaped = in_class = False
     for character in pattern:
@@ -106,9 +110,9 @@ def _without_line_ends(pattern: str) -> str:
 
 @contextlib.contextmanager
 def cpu_limit(seconds: float, detail: str) -> Iterator[None]:
-    """Raise TooLarge(detail) in the block once the process has used so much CPU time in it.
+    """Raise TooLarge(detail) inside the block once the process has used so many seconds of CPU time in it.
 
-    Only in the main thread, as that of the child process is: signals reach no other.
+    Effective only in the main thread, the one that signals reach; the child process converts in it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,6 +1,7 @@
-"""What each tool costs a model, what it is shown of large ones, how ready it is for a model: the last stage.
+"""The last stage, for tools of any source: the tokens that a tool costs, its slimmed form, and its lint
+findings.
 
-Works on the tools of any source, so that manuals and tools by hand are judged alike.
+Tools of manuals and custom tools are judged in the same way.
 """
 
 import math
@@ -10,16 +11,16 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.openapi.lint import Finding, Linted, Linter
+from app.openapi.lint import LintableTool, Linter, LintFinding
 from app.openapi.model import Conversion, Json
 from app.openapi.slim import Shown, Slimmer
 
 BYTES_PER_TOKEN = 4
-"""Decision 13 says why this, and not a tokeniser."""
+"""Decision 13 explains why this is used instead of a tokeniser."""
 
 
-class Judgeable(Linted, Protocol):
-    """The parts of a tool that are judged."""
+class JudgeableTool(LintableTool, Protocol):
+    """The parts of a tool that are judged; `LintableTool` has the others."""
 
     @property
     def outputs(self) -> Json: ...
@@ -27,14 +28,16 @@ class Judgeable(Linted, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`shown` is None where a model sees the tool as it is; `tokens` is about what that costs."""
+    """A tool's slimmed form (`shown`, None where a model sees the tool unchanged), estimated tokens and
+    findings.
+    """
 
     shown: Shown | None
     tokens: int
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
 
     def as_json(self) -> Json:
-        """The members that the verdict on the operation gets."""
+        """Return the members that are added to the operation's verdict in the report."""
         return {
             "tokens": self.tokens,
             "slimmed": list(self.shown.steps) if self.shown else [],
@@ -42,8 +45,10 @@ class Judgement:
         }
 
 
-def judge(tools: Sequence[Judgeable]) -> dict[str, Judgement]:
-    """A judgement of each tool, by source key; names and descriptions are compared among them."""
+def judge(tools: Sequence[JudgeableTool]) -> dict[str, Judgement]:
+    """Judge tools; return the judgements by source key. Names and descriptions are compared with each
+    other.
+    """
     slimmer, linter = Slimmer(), Linter(tools)
     made: dict[str, Judgement] = {}
     for tool in tools:
@@ -56,13 +61,13 @@ def judge(tools: Sequence[Judgeable]) -> dict[str, Judgement]:
 
 
 def token_cost(name: str, description: str, inputs: Json) -> int:
-    """About how many tokens a model reads for a tool: bytes of its JSON / 4, rounded up."""
+    """Return an estimate of the tokens that a model reads for a tool: bytes of its JSON / 4, rounded up."""
     seen = {"name": name, "description": description, "inputs": inputs}
     return math.ceil(len(orjson.dumps(seen)) / BYTES_PER_TOKEN)
 
 
 def judged(conversion: Conversion) -> Conversion:
-    """The conversion with its tools judged."""
+    """Return the conversion with its tools slimmed and its report completed by judgements."""
     made = judge(conversion.tools)
     tools = tuple(
         tool if (shown := made[tool.source_key].shown) is None else replace(tool, shown=shown.to_json())
@@ -72,7 +77,9 @@ def judged(conversion: Conversion) -> Conversion:
 
 
 def judged_report(report: Json, made: Mapping[str, Judgement]) -> Json:
-    """The report with the judgement beside each verdict, and the tokens of all tools."""
+    """Return the report with each operation's judgement added to its verdict, and with the tokens of all
+    tools.
+    """
     operations: Iterable[Any] = (
         {**one, **made[one["source_key"]].as_json()}
         if one["verdict"] != "skipped" and one["source_key"] in made

@@ -1,4 +1,6 @@
-"""The plain keywords of a schema: each value is checked and copied, or left out with a remark."""
+"""The keywords of a schema without subschemas: each value is checked and copied, or dropped with a
+warning.
+"""
 
 import math
 from collections.abc import Callable
@@ -11,7 +13,7 @@ Warn = Callable[[str, str], None]
 Copy = Callable[[Json, str, Any, str, Warn], None]
 
 TYPES = frozenset({"null", "boolean", "object", "array", "number", "string", "integer"})
-# What authors write for types that JSON Schema does not have.
+# Types that authors write and JSON Schema does not have.
 _OTHER_TYPES: dict[str, Json] = {
     "float": {"type": "number"}, "double": {"type": "number"}, "decimal": {"type": "number"},
     "int": {"type": "integer"}, "int32": {"type": "integer"}, "int64": {"type": "integer"},
@@ -22,13 +24,13 @@ _OTHER_TYPES: dict[str, Json] = {
     "list": {"type": "array"}, "map": {"type": "object"}, "dict": {"type": "object"},
     "file": {"type": "string", "contentEncoding": "base64"}, "any": {}, "mixed": {},
 }  # fmt: skip
-_SMALL = 1_000
-_MOST_EXAMPLES = 3
-_LARGEST_COUNT = 2**53
+_MAX_VALUE_SIZE = 1_000
+_MAX_EXAMPLES = 3
+_MAX_COUNT = 2**53
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a JSON value is of one of JSON Schema's types."""
+    """Return whether a JSON value has the given JSON Schema type."""
     match value:
         case None:
             return kind == "null"
@@ -64,7 +66,7 @@ def _type(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
 
 
 def _text(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
-    text, cut = clean(value, longest=SCHEMA_TEXT)
+    text, cut = clean(value, max_length=SCHEMA_TEXT)
     if cut:
         warn(at, f"a text was cut at {SCHEMA_TEXT} characters")
     if text:
@@ -73,7 +75,7 @@ def _text(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
 
 def _word(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
     if isinstance(value, str) and value:
-        out.setdefault(keyword, value[:_SMALL])
+        out.setdefault(keyword, value[:_MAX_VALUE_SIZE])
 
 
 def _flag(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
@@ -83,7 +85,7 @@ def _flag(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
 
 def _count(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
     number = _number(value)
-    if number is None or not 0 <= number <= _LARGEST_COUNT or number != int(number):
+    if number is None or not 0 <= number <= _MAX_COUNT or number != int(number):
         warn(at, f"`{keyword}` is not a whole number and was left out")
     else:
         out[keyword] = int(number)
@@ -109,7 +111,7 @@ def _number(value: Any) -> int | float | None:
             return None
         if not math.isfinite(number):
             return None
-        return int(number) if number.is_integer() and abs(number) <= _LARGEST_COUNT else number
+        return int(number) if number.is_integer() and abs(number) <= _MAX_COUNT else number
     return value if isinstance(value, int | float) else None
 
 
@@ -133,21 +135,21 @@ def _examples(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> Non
     if keyword == "example":
         value = [value]
     elif isinstance(value, dict):
-        # An Example Object map, as the Media Type Object has it, in the wrong place.
+        # A misplaced map of Example Objects, which belongs into a Media Type Object.
         value = [one.get("value", one) if isinstance(one, dict) else one for one in value.values()]
     if isinstance(value, list) and "examples" not in out:
-        small = [one for one in value[:_MOST_EXAMPLES] if _is_small(one)]
+        small = [one for one in value[:_MAX_EXAMPLES] if _is_small(one)]
         if small:
             out["examples"] = small
 
 
 def _is_small(value: Any) -> bool:
-    """Bounded without writing it out: examples can be megabytes."""
+    """Return whether a value is small, without serialising it: examples can be megabytes."""
     stack, size = [value], 0
     while stack:
         one = stack.pop()
         size += len(one) if isinstance(one, str | list) else 4 * len(one) if isinstance(one, dict) else 1
-        if size > _SMALL:
+        if size > _MAX_VALUE_SIZE:
             return False
         if isinstance(one, dict):
             stack.extend(one.values())
@@ -157,7 +159,7 @@ def _is_small(value: Any) -> bool:
 
 
 def dependent_required(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
-    """`dependentRequired`, and the lists of draft 4's `dependencies`."""
+    """Copy `dependentRequired`, or the lists of draft 4's `dependencies`, to `out[keyword]`."""
     if not isinstance(value, dict):
         return
     lists = {

@@ -1,4 +1,4 @@
-"""How ready a tool is for a model: what makes it hard to choose or to call, each with a suggestion."""
+"""Checks how easily a model can choose and call a tool; each finding has a suggestion."""
 
 import re
 from collections import Counter
@@ -9,20 +9,21 @@ from typing import Any, Final, Protocol
 from app.openapi.model import Json
 from app.openapi.slim import Shown
 
-MOST_INPUTS: Final = 20
+MAX_INPUTS: Final = 20
 LONG_ENUM: Final = 100
-_SHORTEST: Final = 12
-# Finding neighbours takes as many texts as names have letters; beyond this only equal forms are found.
-_MOST_COMPARED: Final = 5_000
-_SHORTEST_COMPARED: Final = 6
-_FEWEST_UNDESCRIBED: Final = 3
-_DEEPEST: Final = 12
+_MIN_DESCRIPTION: Final = 12
+# Finding similar names takes a text per letter of each name; beyond this many tools only equal forms are
+# found.
+_MAX_COMPARED: Final = 5_000
+_MIN_COMPARED_LENGTH: Final = 6
+_MIN_UNDESCRIBED: Final = 3
+_MAX_DEPTH: Final = 12
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _REF: Final = "#/$defs/"
 
 
-class Linted(Protocol):
-    """The parts of a tool that are looked at."""
+class LintableTool(Protocol):
+    """The parts of a tool that are checked."""
 
     @property
     def source_key(self) -> str: ...
@@ -37,29 +38,29 @@ class Linted(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that makes a tool harder for a model, and what to do about it."""
+class LintFinding:
+    """One thing that makes a tool harder for a model to choose or to call, and what to do about it."""
 
     rule: str
     detail: str
     suggestion: str
 
     def as_json(self) -> Json:
-        """The finding as a member of the verdict's `lint`."""
+        """Return the finding as a member of the verdict's `lint`."""
         return {"rule": self.rule, "detail": self.detail, "suggestion": self.suggestion}
 
 
 class Linter:
-    """Knows all tools of a source, because names and descriptions are judged against each other."""
+    """Checks the tools of one source, whose names and descriptions it compares with each other."""
 
-    def __init__(self, tools: Sequence[Linted]) -> None:
+    def __init__(self, tools: Sequence[LintableTool]) -> None:
         self._similar = _similar_names(tools)
         self._descriptions = Counter(tool.description for tool in tools)
         # By identity, so each entry keeps its node alive.
         self._enums: dict[int, tuple[Any, int]] = {}
 
-    def findings(self, tool: Linted, shown: Shown | None) -> tuple[Finding, ...]:
-        """What there is to say of a tool; nothing is best."""
+    def findings(self, tool: LintableTool, shown: Shown | None) -> tuple[LintFinding, ...]:
+        """Return the findings on a tool; `shown` is its slimmed form, if it has one."""
         return tuple(
             finding
             for finding in (
@@ -74,85 +75,87 @@ class Linter:
             if finding is not None
         )
 
-    def _description(self, tool: Linted) -> Finding | None:
+    def _description(self, tool: LintableTool) -> LintFinding | None:
         text = tool.description.strip()
         if not text or text == tool.source_key:
             advice = "Say in one sentence what it does and when to use it; an overlay can add it."
-            return Finding("no-description", "It has no description.", advice)
-        if len(text) < _SHORTEST and len(text.split()) < 3:
+            return LintFinding("no-description", "It has no description.", advice)
+        if len(text) < _MIN_DESCRIPTION and len(text.split()) < 3:
             advice = "Say what it does, to what, and when to use it."
-            return Finding("short-description", f"Its description is only {text!r}.", advice)
+            return LintFinding("short-description", f"Its description is only {text!r}.", advice)
         same = self._descriptions[tool.description] - 1
         if same:
-            advice = "Say what tells it from the others."
-            return Finding("same-description", f"{_tools(same)} described in the same words.", advice)
+            advice = "Say how it differs from the others."
+            return LintFinding("same-description", f"{_tools(same)} described in the same words.", advice)
         return None
 
-    def _name(self, tool: Linted) -> Finding | None:
+    def _name(self, tool: LintableTool) -> LintFinding | None:
         others = self._similar.get(tool.source_key)
         if not others:
             return None
         names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-        advice = "Give names that differ in a word, or disable those that are not needed."
-        return Finding("similar-name", f"Its name is easily confused with {names}.", advice)
+        advice = "Use names that differ in a word, or disable those that are not needed."
+        return LintFinding("similar-name", f"Its name is easily confused with {names}.", advice)
 
-    def _enum(self, tool: Linted) -> Finding | None:
-        most = max((self._longest(part) for part in _parts(tool.inputs)), default=0)
-        if most < LONG_ENUM:
+    def _enum(self, tool: LintableTool) -> LintFinding | None:
+        longest = max((self._longest(part) for part in _parts(tool.inputs)), default=0)
+        if longest < LONG_ENUM:
             return None
-        advice = "Take the values as text with a pattern or an example, or offer a tool that looks them up."
-        return Finding("long-enum", f"It lists {most} values for one input.", advice)
+        advice = "Accept the values as text with a pattern or an example, or offer a tool that looks them up."
+        return LintFinding("long-enum", f"It lists {longest} values for one input.", advice)
 
     def _longest(self, schema: Any) -> int:
         known = self._enums.get(id(schema))
         if known is None:
-            known = self._enums[id(schema)] = (schema, _longest_enum(schema, _DEEPEST))
+            known = self._enums[id(schema)] = (schema, _longest_enum(schema, _MAX_DEPTH))
         return known[1]
 
 
-def _inputs(tool: Linted) -> Finding | None:
+def _inputs(tool: LintableTool) -> LintFinding | None:
     count = sum(1 for _ in _arguments(tool.inputs))
-    if count <= MOST_INPUTS:
+    if count <= MAX_INPUTS:
         return None
     advice = "Remove optional ones that agents do not need; an overlay can."
-    return Finding("many-inputs", f"It takes {count} inputs, those of its body included.", advice)
+    return LintFinding("many-inputs", f"It takes {count} inputs, including those of its body.", advice)
 
 
-def _undescribed(tool: Linted) -> Finding | None:
+def _undescribed(tool: LintableTool) -> LintFinding | None:
     arguments = [schema for name, schema in _arguments(tool.inputs) if name]
     bare = sum(not (isinstance(one, dict) and ("description" in one or "$ref" in one)) for one in arguments)
-    if bare < _FEWEST_UNDESCRIBED or bare * 2 <= len(arguments):
+    if bare < _MIN_UNDESCRIBED or bare * 2 <= len(arguments):
         return None
     advice = "Describe at least those whose name does not say what they mean, with their format."
-    return Finding("undescribed-inputs", f"{bare} of {len(arguments)} inputs have no description.", advice)
+    return LintFinding(
+        "undescribed-inputs", f"{bare} of {len(arguments)} inputs have no description.", advice
+    )
 
 
-def _large(shown: Shown | None) -> Finding | None:
+def _large(shown: Shown | None) -> LintFinding | None:
     if shown is None:
         return None
     advice = "Remove what agents do not need from its schemas; an overlay can."
-    return Finding("large", f"It is too large to be shown whole: {', '.join(shown.steps)}.", advice)
+    return LintFinding("large", f"It is too large to be shown completely: {', '.join(shown.steps)}.", advice)
 
 
-def _deprecated(tool: Linted) -> Finding | None:
+def _deprecated(tool: LintableTool) -> LintFinding | None:
     if not tool.deprecated:
         return None
-    return Finding("deprecated", "It is deprecated.", "Disable it where another tool does the same.")
+    return LintFinding("deprecated", "It is deprecated.", "Disable it where another tool does the same.")
 
 
 def _arguments(inputs: Json) -> Iterator[tuple[str, Any]]:
-    """The inputs, with the members of `body` in place of itself."""
+    """Yield the names and schemas of the inputs, with the members of `body` in its place."""
     properties = inputs.get("properties")
     for name, schema in properties.items() if isinstance(properties, dict) else ():
-        members = _behind(schema, inputs).get("properties") if name == "body" else None
+        members = _dereferenced(schema, inputs).get("properties") if name == "body" else None
         if isinstance(members, dict) and members:
             yield from members.items()
         else:
             yield name, schema
 
 
-def _behind(schema: Any, inputs: Json) -> Json:
-    """The schema, or the definition that it refers to."""
+def _dereferenced(schema: Any, inputs: Json) -> Json:
+    """Return the schema, or the definition that it refers to."""
     reference = schema.get("$ref") if isinstance(schema, dict) else None
     if isinstance(reference, str) and reference.startswith(_REF):
         defs = inputs.get("$defs")
@@ -176,14 +179,14 @@ def _longest_enum(schema: Any, depth: int) -> int:
     return max(own, max((_longest_enum(member, depth - 1) for member in members), default=0))
 
 
-def _similar_names(tools: Sequence[Linted]) -> dict[str, list[str]]:
-    """Source key -> names that are the same but for case, separators, plural or one letter."""
+def _similar_names(tools: Sequence[LintableTool]) -> dict[str, list[str]]:
+    """Return, by source key, the names that differ only in case, separators, plural or one letter."""
     groups: dict[str, dict[str, str]] = {}
     for tool in tools:
         form = _form(tool.name)
         keys = {form}
-        if len(tools) <= _MOST_COMPARED and len(form) >= _SHORTEST_COMPARED:
-            # Two texts that differ in one letter have a text in common with one letter taken out.
+        if len(tools) <= _MAX_COMPARED and len(form) >= _MIN_COMPARED_LENGTH:
+            # Two texts that differ in one letter become equal when that letter is removed from both.
             keys |= {form[:n] + form[n + 1 :] for n in range(len(form))}
         for key in keys:
             groups.setdefault(key, {})[tool.source_key] = tool.name

@@ -1,7 +1,7 @@
-"""Bytes -> raw mapping: encodings, JSON or YAML, and the limits that keep a hostile document cheap.
+"""Parses a document: encodings, JSON or YAML, and the limits that bound the cost of a hostile document.
 
-Nothing that leaves here can hurt a later stage or the database: no NaN, no infinities, no lone surrogates, no
-NUL characters, no integer beyond 64 bits, no nesting beyond the limit.
+The result is safe for later stages and the database: it has no NaN, infinities, lone surrogates, NUL
+characters, integers beyond 64 bits, or nesting beyond the limit.
 """
 
 import codecs
@@ -25,9 +25,9 @@ _ENCODINGS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _KEYS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
-# What JSON writers get wrong and orjson refuses, but what can be mended: NaN, infinities, lone surrogates.
-_MENDABLE = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
-_MENDABLE_SIZE = 8 * 2**20
+# Errors of JSON writers that orjson rejects and that can be repaired: NaN, infinities, lone surrogates.
+_REPAIRABLE = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+_REPAIRABLE_BYTES = 8 * 2**20
 # A top-level `openapi` or `swagger` key, in JSON or in YAML block style.
 _SNIFF = re.compile(rb"""(?:^|[{,\s])["']?(?:openapi|swagger)["']?\s*:\s*["']?[0-9]""")
 
@@ -35,7 +35,7 @@ Warn = Callable[[str, str], None]
 
 
 def is_openapi(raw: Any) -> bool:
-    """Whether a parsed document says that it is OpenAPI or Swagger, of whatever version."""
+    """Return whether a parsed document declares itself as OpenAPI or Swagger, of any version."""
     if not isinstance(raw, dict):
         return False
     return any(
@@ -45,48 +45,50 @@ def is_openapi(raw: Any) -> bool:
 
 
 def sniff(document: bytes) -> bool:
-    """A cheap guess from the first and last 64 kB of unparsed bytes: is this OpenAPI, in JSON or YAML?"""
+    """Return whether unparsed bytes look like OpenAPI in JSON or YAML, judged by their first and last 64
+    kB.
+    """
     parts = (document[: 2**16], document[2**16 :][-(2**16) :])
     return any(_SNIFF.search(_decoded(part)[0]) for part in parts if part)
 
 
 def load(document: bytes, *, options: ConvertOptions, warn: Warn) -> Json:
-    """The document as a raw mapping that says it is OpenAPI.
+    """Parse a document that declares itself as OpenAPI; return its raw mapping.
 
-    Raises InvalidDocument or TooLarge; what was mended goes to `warn(pointer, detail)`.
+    Raises InvalidDocument or TooLarge; repairs are reported to `warn(pointer, detail)`.
     """
     raw = load_value(document, media_type=options.media_type or "", limits=options.limits, warn=warn)
     if not isinstance(raw, dict):
         raise InvalidDocument("The document is not an object")
     if not is_openapi(raw):
-        raise InvalidDocument("The document says neither `openapi` nor `swagger`")
+        raise InvalidDocument("The document has neither a member `openapi` nor `swagger`")
     return raw
 
 
 def load_value(document: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn) -> Any:
-    """The JSON or YAML value of any document, under the same limits; raises as `load` does."""
+    """Parse any JSON or YAML document under the same limits; return its value. Raises as `load` does."""
     if len(document) > limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {limits.size} are read")
     content, replaced = _decoded(document)
     if replaced:
-        warn("", "bytes that are no UTF-8 were replaced")
+        warn("", "bytes that are not valid UTF-8 were replaced")
     return _parsed(content, media_type=media_type, limits=limits, warn=warn)
 
 
 def decoded(document: bytes) -> str:
-    """The text of a document in whatever encoding it tells."""
+    """Return the text of a document in its detected encoding."""
     return _decoded(document)[0].decode("utf-8", "replace")
 
 
 def _decoded(document: bytes) -> tuple[bytes, bool]:
-    """UTF-8 bytes without byte order mark, and whether something had to be replaced."""
+    """Return UTF-8 bytes without byte order mark, and whether invalid bytes were replaced."""
     encoding = "utf-8"
     for mark, of in _ENCODINGS:
         if document.startswith(mark):
             document, encoding = document[len(mark) :], of
             break
     else:
-        # RFC 4627 section 3: the first two characters are ASCII, so the zero bytes tell the encoding.
+        # RFC 4627 section 3: the first two characters are ASCII, so zero bytes reveal the encoding.
         if len(document) >= 2 and (document[0] == 0) != (document[1] == 0):
             encoding = "utf-16-be" if document[0] == 0 else "utf-16-le"
     try:
@@ -115,10 +117,10 @@ def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Wa
     else:
         measure(raw, limits)
         return _cleaned(raw, content, warn)
-    if len(content) <= _MENDABLE_SIZE and _MENDABLE.search(content):
-        return _mended(content, where, limits=limits, warn=warn)
+    if len(content) <= _REPAIRABLE_BYTES and _REPAIRABLE.search(content):
+        return _repaired(content, where, limits=limits, warn=warn)
     if "json" not in media_type.lower() and len(content) <= limits.yaml_size and b"\t" not in content[:1]:
-        # YAML's flow style also starts with a brace; a document that is neither gets JSON's position.
+        # YAML's flow style also starts with a brace; the error for a document that is neither is JSON's.
         try:
             return load_yaml(content, limits=limits, warn=warn)
         except InvalidDocument as problem:
@@ -138,7 +140,7 @@ def _cleaned(raw: Any, content: bytes, warn: Warn) -> Any:
     return raw
 
 
-def _mended(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -> Any:
+def _repaired(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -> Any:
     try:
         raw = json.loads(content)
     except (ValueError, RecursionError):
@@ -148,7 +150,10 @@ def _mended(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -
 
 
 def measure(root: Any, limits: DocumentLimits) -> None:
-    """Refuse nesting and size beyond the limits, one level at a time: recursion would be the attack."""
+    """Raise InvalidDocument or TooLarge for nesting or size beyond the limits.
+
+    The levels are visited one by one, because deep nesting could overflow the stack of a recursive function.
+    """
     level = [root] if isinstance(root, dict | list) else []
     depth = nodes = 0
     while level:
@@ -178,14 +183,14 @@ def _count_keys(root: Any) -> int:
 
 
 def _scrub(value: Any, warn: Warn) -> Any:
-    """A copy that every JSON writer and Postgres's jsonb take; the depth is already bounded."""
+    """Return a copy that every JSON writer and Postgres's jsonb accept; its depth is already bounded."""
     if isinstance(value, str):
         if value.isascii() and "\x00" not in value:
             return value
-        mended = value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-        if mended != value:
+        repaired = value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+        if repaired != value:
             warn("", "NUL characters or lone surrogates were removed from its strings")
-        return mended
+        return repaired
     if isinstance(value, dict):
         return {_scrub(key, warn): _scrub(member, warn) for key, member in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Media types of bodies and answers (RFC 9110 section 8.3.1): which are legal, and of which kind."""
+"""Media types of requests and responses (RFC 9110 section 8.3.1): which are legal, and of which kind."""
 
 import codecs
 import re
@@ -39,52 +39,58 @@ _CONCRETE = {
 
 
 def legal(given: Any) -> bool:
-    """Whether a media type of the document may stand in a header."""
+    """Return whether a media type of the document is legal in a header."""
     return isinstance(given, str) and _LEGAL.fullmatch(given.strip()) is not None
 
 
 def base(given: str) -> str:
-    """The type without parameters, in lower case."""
+    """Return the media type without parameters, in lower case."""
     return given.partition(";")[0].strip().lower()
 
 
 def is_json(given: str) -> bool:
-    """`application/json`, `text/json`, `*+json` (RFC 6839) and what includes them: `*/*`, `application/*`."""
+    """Return whether the type is JSON (`application/json`, `text/json`, `*+json` of RFC 6839), or a range
+    that includes it: `*/*`, `application/*`.
+    """
     media = base(given)
     return media in {"application/json", "text/json", "*/*", "application/*"} or media.endswith("+json")
 
 
 def is_xml(given: str) -> bool:
-    """XML of any name: given by the caller as text."""
+    """Return whether the type is XML of any name, which arguments contain as text."""
     return base(given).endswith(("/xml", "+xml"))
 
 
 def is_textual(given: str) -> bool:
-    """Bodies that are text, though not JSON and not a form."""
+    """Return whether bodies of the type are text, but neither JSON nor a form."""
     media = base(given)
     return media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXTUAL
 
 
 def may_be_text(given: str) -> bool:
-    """Types of which a document can mean text when it says `type: string` and no more (`application/sdp`)."""
+    """Return whether a document that says only `type: string` for the type can mean text
+    (`application/sdp`).
+    """
     media = base(given)
     return media.startswith("application/") and not is_json(media) and media not in _BYTES
 
 
 def is_form(given: str) -> bool:
-    """Bodies made of fields: `application/x-www-form-urlencoded` and `multipart/...`."""
+    """Return whether bodies of the type consist of fields: `application/x-www-form-urlencoded`,
+    `multipart/...`.
+    """
     media = base(given)
     return media == "application/x-www-form-urlencoded" or media.startswith("multipart/")
 
 
 def concrete(given: str) -> str:
-    """A type to send for a range of types."""
+    """Return the type to send for a type or a range of types."""
     media = base(given)
     if media in _CONCRETE:
         return _CONCRETE[media]
     if "*" in media:
         return "application/octet-stream"
-    # A charset that nobody knows cannot be written in; the type alone can be sent.
+    # A body cannot be encoded in an unknown charset; the type is sent without it.
     charset = _CHARSET.search(given)
     return given.strip() if charset is None or _is_known(charset[1]) else media
 
@@ -98,7 +104,10 @@ def _is_known(charset: str) -> bool:
 
 
 def preferred(offered: Iterable[Any]) -> str | None:
-    """The one to use of several: JSON, then forms, multipart, text, bytes, and XML last; else as listed."""
+    """Return the preferred of several types, None if none is legal.
+
+    The order is JSON, forms, multipart, text, bytes, XML; types of the same kind stay in the order given.
+    """
     legal_ones = [one for one in offered if legal(one)]
     return min(legal_ones, key=_rank, default=None)
 

@@ -1,4 +1,4 @@
-"""What a conversion takes and gives: plain frozen values that also travel as JSON between processes."""
+"""Inputs and results of a conversion: frozen dataclasses that are also sent as JSON between processes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-#: JSON objects of the wire; their members are named in the docstrings of the places that make them.
+#: A JSON object; its members are named in the docstring of what creates it.
 Json = dict[str, Any]
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
@@ -14,11 +14,11 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """What a document may cost before it is refused. Sizes are bytes.
+    """Limits beyond which a document is rejected. Sizes are in bytes, `overlay_seconds` is CPU time.
 
-    The defaults stand well above the largest real document known (47 MB of JSON, 22,361 operations; the
-    largest input schema has 1.3 MB). Nothing is validated against the schema of an answer, so `answer_size`
-    is smaller than `tool_size`. `overlay_seconds` is CPU time.
+    The defaults are well above the largest real document known (47 MB of JSON, 22,361 operations; the largest
+    input schema has 1.3 MB). Nothing is validated against the schema of a response, so `output_schema_size`
+    is smaller than `tool_size`.
     """
 
     size: int = 64 * 2**20
@@ -30,7 +30,7 @@ class DocumentLimits:
     operations: int = 50_000
     parameters: int = 2_000
     tool_size: int = 2 * 2**20
-    answer_size: int = 32 * 2**10
+    output_schema_size: int = 32 * 2**10
     output_size: int = 1024 * 2**20
     output_factor: int = 48
     overlay_seconds: float = 10.0
@@ -38,14 +38,14 @@ class DocumentLimits:
 
 @dataclass(frozen=True, slots=True)
 class ConvertOptions:
-    """How to read one document.
+    """Options for the conversion of one document.
 
-    `url` is where the document came from: relative servers and token URLs are resolved against it (RFC 3986).
-    `base_url` goes before `url` for servers that are relative or missing; absolute servers stay as they are.
-    `media_type` is the Content-Type it came with, if any.
-    `root` is the path of the document inside a zip archive, if several are as near to the top.
-    `overlay` is the text of an Overlay 1.0 document that is laid over it.
-    `gathers` asks which other files, relative to `url`, the document refers to: see `Conversion.missing`.
+    `url` is the URL of the document: relative servers and token URLs are resolved against it (RFC 3986).
+    `base_url` takes precedence over `url` for servers that are relative or missing; absolute servers stay
+    unchanged. `media_type` is the Content-Type it was received with, if any. `root` is the path of the
+    document inside a zip archive, where several are equally close to the root folder. `overlay` is the text
+    of an Overlay 1.0 document that is applied to it. `gathers` requests the list of other files, relative to
+    `url`, that the document refers to: see `Conversion.missing`.
     """
 
     url: str | None = None
@@ -57,7 +57,7 @@ class ConvertOptions:
     limits: DocumentLimits = field(default_factory=DocumentLimits)
 
     def to_json(self) -> Json:
-        """The options as plain JSON, for the child process."""
+        """Return the options as JSON, for the child process."""
         return asdict(self)
 
     @classmethod
@@ -72,8 +72,9 @@ class ConvertedTool:
 
     `source_key` is "GET /pets/{petId}"; `name` matches `^[a-zA-Z0-9_-]{1,64}$` and is unique in the document;
     `inputs` and `outputs` are JSON Schema 2020-12 (outputs may be `{}`), with `$defs` of their own;
-    `call_template` holds the argument plan (`parameters`, `body`); `security` is an OR of ANDs of slots;
-    `shown` is what a model sees instead of description, inputs and outputs (`slim`), None where these fit.
+    `call_template` contains the argument plan (`parameters`, `body`); `security` is an OR of ANDs of slots;
+    `shown` is what a model sees instead of description, inputs and outputs (`slim`), None where these are
+    small.
     """
 
     source_key: str
@@ -89,7 +90,7 @@ class ConvertedTool:
     shown: Json | None = None
 
     def to_json(self) -> Json:
-        """The tool as plain JSON. Shared schemas are shared, not copied: treat the result as read-only."""
+        """Return the tool as JSON. Schemas are shared with it, not copied: treat the result as read-only."""
         return {
             "source_key": self.source_key,
             "name": self.name,
@@ -112,14 +113,14 @@ class ConvertedTool:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A whole document as tools.
+    """The result of converting a document.
 
     `slots`: one object per security scheme in use: slot, scheme (its name in the document), kind (api_key,
     basic, bearer, oauth2, unsupported), scheme_type, location, name, token_url, scopes, flows, description,
     origin_hint.
     `origins`: "https://host[:port]" of the servers that the tools call, in order of first use.
-    `report`: {"counts", "operations", "warnings"} as every import answers it.
-    `missing`: paths of files that the document (`gathers`) or the archive refers to and does not hold.
+    `report`: {"counts", "operations", "warnings"}, as in the response to every import.
+    `missing`: paths of files that the document (`gathers`) or the archive refers to and does not contain.
     """
 
     title: str
@@ -132,7 +133,7 @@ class Conversion:
     missing: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
-        """The conversion as plain JSON; see `ConvertedTool.to_json` about sharing."""
+        """Return the conversion as JSON; see `ConvertedTool.to_json` about sharing."""
         return {
             "title": self.title,
             "version": self.version,
@@ -159,5 +160,5 @@ class Conversion:
         )
 
     def to_bytes(self) -> bytes:
-        """`to_json` as UTF-8 bytes: the same document gives the same bytes, always."""
+        """Return `to_json` as UTF-8 bytes; the same document always gives the same bytes."""
         return orjson.dumps(self.to_json())

@@ -1,7 +1,7 @@
-"""Names that every client takes: tools `^[a-zA-Z0-9_-]{1,64}$`, inputs `^[a-zA-Z0-9_.-]{1,64}$`.
+"""Names that every client accepts: tools `^[a-zA-Z0-9_-]{1,64}$`, inputs `^[a-zA-Z0-9_.-]{1,64}$`.
 
-All are functions of the document alone. A name that is legal as it stands goes first, so an operation keeps
-its name when others are added; what is shortened or collides gets a digest of its own identity.
+Names depend on the document alone. Names that are legal unchanged are assigned first, so that an operation
+keeps its name when others are added; a name that is shortened or collides gets a digest of its own identity.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from typing import Any
 
 from app.openapi.parameters import LOCATIONS, Parameter
 
-LONGEST = 64
+MAX_LENGTH = 64
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _TOOL_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
 _INPUT = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -23,11 +23,13 @@ def _digest(*identity: str) -> str:
 
 
 def _with_digest(name: str, *identity: str) -> str:
-    return f"{name[: LONGEST - 9].rstrip('_-.') or 'x'}_{_digest(*identity)}"
+    return f"{name[: MAX_LENGTH - 9].rstrip('_-.') or 'x'}_{_digest(*identity)}"
 
 
 def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
-    """A unique legal name for each source key ("GET /pets"), from its operationId or None."""
+    """Return a unique legal name for each source key ("GET /pets"); `operations` maps it to its operationId
+    or None.
+    """
     names: dict[str, str] = {}
     taken: set[str] = set()
     for source_key, given in operations.items():
@@ -38,10 +40,10 @@ def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
         if source_key in names:
             continue
         name = _candidate(source_key, given)
-        if len(name) > LONGEST or name in taken:
+        if len(name) > MAX_LENGTH or name in taken:
             name = _with_digest(name, source_key)
         while name in taken:
-            # Two digests that meet: vanishingly rare, and still told apart.
+            # Two equal digests: extremely unlikely, but still resolved.
             name = _with_digest(name, source_key, name)
         names[source_key] = name
         taken.add(name)
@@ -53,7 +55,7 @@ def _candidate(source_key: str, given: Any) -> str:
         given = str(given)
     if isinstance(given, str):
         name = _TOOL_ILLEGAL.sub("_", given).strip("_-")
-        # Of an id in another script little may be left; then the address says more than the rest.
+        # Little may remain of an id in another script; then method and path make a better name.
         if name and len(re.sub(r"\W|_", "", given)) <= 2 * len(name):
             return name
     method, _, path = source_key.partition(" ")
@@ -62,10 +64,10 @@ def _candidate(source_key: str, given: Any) -> str:
 
 
 def input_names(parameters: Sequence[Parameter], *, has_body: bool) -> list[str]:
-    """The key of each parameter in the arguments, in the same order; `body` is kept free for a body.
+    """Return the key of each parameter in the arguments, in the same order; `body` is reserved for a body.
 
-    A name that stands in several places stays with the first of path, query, header, cookie; the others get
-    their place as a suffix.
+    Of parameters of the same name, the first of path, query, header and cookie keeps it; the others get their
+    location as a suffix.
     """
     ranked = sorted(
         range(len(parameters)),
@@ -78,11 +80,11 @@ def input_names(parameters: Sequence[Parameter], *, has_body: bool) -> list[str]
         name = _INPUT_ILLEGAL.sub("_", parameter.name)
         if name != parameter.name:
             name = name.strip("_") or "parameter"
-        if len(name) > LONGEST:
+        if len(name) > MAX_LENGTH:
             name = _with_digest(name, parameter.name)
         if name in taken:
             name = f"{name}_{parameter.location}"
-        if name in taken or len(name) > LONGEST:
+        if name in taken or len(name) > MAX_LENGTH:
             name = _with_digest(name, parameter.location, parameter.name)
         while name in taken:
             name = _with_digest(name, parameter.location, parameter.name, name)

@@ -1,18 +1,18 @@
-"""The operations of a document, each with what its path says around it; webhooks and callbacks are not."""
+"""Lists the operations of a document, each with its Path Item; webhooks and callbacks are not included."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from app.errors import Fault, InvalidDocument, TooLarge
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import METHODS, Json
 from app.openapi.refs import RefProblem, escape
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path; `node` may be anything that stands there."""
+    """One method of one path; `node` is the unchecked value of the document there, `item` the Path Item."""
 
     source_key: str
     method: str
@@ -24,14 +24,14 @@ class Operation:
 
     @property
     def given_name(self) -> Any:
-        """The operationId, whatever it is."""
+        """The operationId, of whatever type it is; None where there is none."""
         return self.node.get("operationId") if isinstance(self.node, dict) else None
 
 
-def list_operations(document: Document) -> list[Operation]:
-    """All operations in the order of the document.
+def list_operations(document: OpenApiDocument) -> list[Operation]:
+    """Return all operations in the order of the document.
 
-    Raises InvalidDocument if `paths` is no map, and TooLarge beyond the limit of operations.
+    Raises InvalidDocument if `paths` is not an object, and TooLarge beyond the limit of operations.
     """
     paths = document.raw.get("paths")
     if paths is None:
@@ -45,7 +45,7 @@ def list_operations(document: Document) -> list[Operation]:
             continue
         for operation in _of_path(document, path, item):
             if operation.source_key in operations:
-                document.warnings.add(operation.pointer, "the same method stands twice in a path")
+                document.warnings.add(operation.pointer, "a path has the same method twice")
                 continue
             operations[operation.source_key] = operation
             if len(operations) > document.options.limits.operations:
@@ -53,7 +53,7 @@ def list_operations(document: Document) -> list[Operation]:
     return list(operations.values())
 
 
-def _of_path(document: Document, path: str, item: Any) -> Iterator[Operation]:
+def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operation]:
     pointer = f"/paths/{escape(path)}"
     if not isinstance(item, dict):
         if item is not None:

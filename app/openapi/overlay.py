@@ -1,8 +1,8 @@
-"""OpenAPI Overlay 1.0: a list of changes that is laid over a document before it is converted.
+"""OpenAPI Overlay 1.0: a list of changes that is applied to a document before it is converted.
 
 Overlay Specification 1.0.0 section 4.4: actions in order, each with a JSONPath (RFC 9535) `target` and
-`update` (merged into each object, appended to each array) or `remove`. Filters in filters take time that is a
-power of the document's size, so the CPU time of all actions is limited.
+`update` (merged into each object, appended to each array) or `remove`. Nested filters take time polynomial in
+the document's size, so the CPU time of all actions is limited.
 """
 
 import re
@@ -15,16 +15,16 @@ from app.openapi.json_path import JSONPaths, Parts, cpu_limit
 from app.openapi.load import load_value, measure
 from app.openapi.model import DocumentLimits, Json
 
-MOST_ACTIONS: Final = 1_000
+MAX_ACTIONS: Final = 1_000
 LARGEST: Final = 1 << 20
 """Bytes of an overlay document."""
 _VERSION: Final = re.compile(r"1(?:\.\d+){0,2}")
-_LONGEST_TARGET: Final = 2_000
+_MAX_TARGET: Final = 2_000
 Warn = Callable[[str, str], None]
 
 
 def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
-    """The actions of an overlay document in JSON or YAML.
+    """Parse an overlay document in JSON or YAML; return its actions.
 
     Raises InvalidDocument with pointers below `/overlay`, or TooLarge.
     """
@@ -37,10 +37,10 @@ def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
         detail = problem.detail.replace("The document", "The overlay", 1)
         raise InvalidDocument(detail, errors=[Fault("/overlay", detail)]) from None
     if not isinstance(raw, dict) or not _VERSION.fullmatch(str(raw.get("overlay"))):
-        raise _refused("", "Give an Overlay 1.0 document, with `overlay: 1.0.0` and `actions`.")
+        raise _invalid("", "Give an Overlay 1.0 document, with `overlay: 1.0.0` and `actions`.")
     actions = raw.get("actions")
-    if not isinstance(actions, list) or not actions or len(actions) > MOST_ACTIONS:
-        raise _refused("/actions", f"Give 1 to {MOST_ACTIONS} actions.")
+    if not isinstance(actions, list) or not actions or len(actions) > MAX_ACTIONS:
+        raise _invalid("/actions", f"Give 1 to {MAX_ACTIONS} actions.")
     paths = JSONPaths()
     for number, action in enumerate(actions):
         _check_action(paths, action, f"/actions/{number}")
@@ -48,83 +48,83 @@ def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
 
 
 def lay_over(raw: Json, actions: list[Json], *, limits: DocumentLimits, warn: Warn) -> Json:
-    """A changed copy of the document. An action that finds nothing is a remark.
+    """Return a copy of the document with the actions applied. An action that selects nothing gives a warning.
 
-    Raises InvalidDocument for what is no longer an object, TooLarge beyond `limits.nodes` or
+    Raises InvalidDocument where the result is not an object, TooLarge beyond `limits.nodes` or
     `limits.overlay_seconds`.
     """
     seconds = limits.overlay_seconds
     with cpu_limit(seconds, f"The overlay takes more than {seconds:g} seconds of CPU time"):
-        laid = _applied(raw, actions, limits, warn)
-    if not isinstance(laid, dict):
-        raise InvalidDocument("The overlay leaves nothing of the document")
-    # Files of a bundle stand two levels deeper than in their own document.
-    measure(laid, replace(limits, depth=limits.depth + 2))
-    return laid
+        changed = _applied(raw, actions, limits, warn)
+    if not isinstance(changed, dict):
+        raise InvalidDocument("The overlay removes the whole document")
+    # Files of a bundle are nested two levels deeper than in their own document.
+    measure(changed, replace(limits, depth=limits.depth + 2))
+    return changed
 
 
 def _applied(raw: Json, actions: list[Json], limits: DocumentLimits, warn: Warn) -> Any:
-    # Aliases of YAML are one object in several places, of which an action may mean only one.
-    laid: Any = _copied(raw)
+    # YAML aliases are one object in several places, of which an action may select only one.
+    changed: Any = _copied(raw)
     paths = JSONPaths()
     added = 0
     for number, action in enumerate(actions):
-        found = _found(paths, action["target"], laid, number)
+        found = _find(paths, action["target"], changed, number)
         for pattern in sorted(paths.unusable):
-            warn("", f"action {number} of the overlay has a pattern that is no I-Regexp: {pattern[:200]}")
+            warn("", f"action {number} of the overlay has a pattern that is not an I-Regexp: {pattern[:200]}")
         paths.unusable.clear()
         if not found:
-            warn("", f"action {number} of the overlay finds nothing: {action['target'][:200]}")
+            warn("", f"action {number} of the overlay selects nothing: {action['target'][:200]}")
         elif action.get("remove") is True:
-            laid = _removed(laid, found)
+            changed = _removed(changed, found)
         elif "update" in action:
             added += len(found) * _count(action["update"])
             if added > limits.nodes:
                 raise TooLarge(f"The overlay adds more than {limits.nodes} values")
             for parts in found:
-                _update(laid, parts, action["update"], number, warn)
-    return laid
+                _update(changed, parts, action["update"], number, warn)
+    return changed
 
 
 def _check_action(paths: JSONPaths, action: Any, at: str) -> None:
     if not isinstance(action, dict) or not isinstance(action.get("target"), str):
-        raise _refused(at, "Give an object with a `target`.")
+        raise _invalid(at, "Give an object with a `target`.")
     if "update" not in action and action.get("remove") is not True:
-        raise _refused(at, "Give `update`, or `remove: true`.")
-    if len(action["target"]) > _LONGEST_TARGET:
-        raise _refused(f"{at}/target", f"A target has at most {_LONGEST_TARGET} characters.")
+        raise _invalid(at, "Give `update`, or `remove: true`.")
+    if len(action["target"]) > _MAX_TARGET:
+        raise _invalid(f"{at}/target", f"A target may have at most {_MAX_TARGET} characters.")
     try:
         paths.check(action["target"])
     except ValueError:
-        raise _refused(f"{at}/target", "This is not a JSONPath (RFC 9535).") from None
+        raise _invalid(f"{at}/target", "This is not a JSONPath (RFC 9535).") from None
 
 
-def _found(paths: JSONPaths, target: str, laid: Any, number: int) -> list[Parts]:
+def _find(paths: JSONPaths, target: str, changed: Any, number: int) -> list[Parts]:
     try:
-        return paths.find(target, laid)
+        return paths.find(target, changed)
     except ValueError:
-        raise _refused(f"/actions/{number}/target", "This JSONPath cannot be followed.") from None
+        raise _invalid(f"/actions/{number}/target", "This JSONPath cannot be evaluated.") from None
 
 
-def _removed(laid: Any, found: list[Parts]) -> Any:
-    # From the back, so that the indexes of a list stay true.
+def _removed(changed: Any, found: list[Parts]) -> Any:
+    # From the back, so that the indexes of a list stay valid.
     for parts in sorted(
         found, key=lambda parts: (len(parts), [_order(part) for part in parts]), reverse=True
     ):
         if not parts:
             return None
-        parent = _node(laid, parts[:-1])
+        parent = _node(changed, parts[:-1])
         if parent is not None:
             del parent[parts[-1]]
-    return laid
+    return changed
 
 
 def _order(part: str | int) -> tuple[int, int, str]:
     return (0, part, "") if isinstance(part, int) else (1, 0, part)
 
 
-def _update(laid: Any, parts: Parts, update: Any, number: int, warn: Warn) -> None:
-    node = _node(laid, parts)
+def _update(changed: Any, parts: Parts, update: Any, number: int, warn: Warn) -> None:
+    node = _node(changed, parts)
     if isinstance(node, list):
         node.append(_copied(update))
     elif isinstance(node, dict) and isinstance(update, dict):
@@ -144,8 +144,8 @@ def _merge(node: Json, update: Mapping[str, Any]) -> None:
             node[key] = _copied(value)
 
 
-def _node(laid: Any, parts: Parts) -> Any:
-    node = laid
+def _node(changed: Any, parts: Parts) -> Any:
+    node = changed
     for part in parts:
         node = node[part]
     return node
@@ -162,7 +162,7 @@ def _count(value: Any) -> int:
     return 1 + sum(map(_count, members))
 
 
-def _refused(pointer: str, detail: str) -> InvalidDocument:
+def _invalid(pointer: str, detail: str) -> InvalidDocument:
     return InvalidDocument(
         f"The overlay cannot be used: {detail}", errors=[Fault(f"/overlay{pointer}", detail)]
     )

@@ -1,4 +1,4 @@
-"""Regular expressions of schemas: kept only if Python, ECMA 262 and the validator can all read them."""
+"""Regular expressions of schemas: retained only if Python, ECMA 262 and the validator can all read them."""
 
 import re
 import warnings
@@ -7,43 +7,45 @@ import jsonschema_rs
 
 UNREADABLE_PATTERN = "a pattern that not every regular expression engine reads cheaply was left out"
 # Of 25,339 patterns of real documents, three are longer; one of those (all fonts) takes 0.2 s to compile.
-_LONGEST = 4_000
-_MOST_PATTERNS = 5_000
+_MAX_LENGTH = 4_000
+_MAX_PATTERNS = 5_000
 # Compiling unrolls counted repetitions: `(a{1,1000}){1,1000}` is a million states, 10,000 take about 5 ms.
-_MOST_REPETITION = 10_000
-_MOST_WORK = 1_000_000
+_MAX_REPETITION = 10_000
+_MAX_WORK = 1_000_000
 _ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\\\]])*\]|\{(\d+)(?:,(\d*))?\}|[()]|.", re.DOTALL)
 # Atomic and conditional groups, named groups, comments, inline flags: Python reads them, ECMA 262 does not.
 _PYTHON_GROUP = re.compile(r"\(\?(?:P|#|>|\(|[aiLmsux-]+[:)])")
 
 
 class Patterns:
-    """Judges the patterns of one document, each once, and bounds what all of them may cost together."""
+    """Checks the patterns of one document, each once, and bounds the cost of all of them together."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
         self._work = 0
 
     def usable(self, pattern: str) -> bool:
-        """Whether a pattern may stay in a tool's schema."""
+        """Return whether a pattern may stay in a tool's schema."""
         known = self._known.get(pattern)
         if known is None:
             known = self._known[pattern] = self._judge(pattern)
         return known
 
     def _judge(self, pattern: str) -> bool:
-        if len(pattern) > _LONGEST or len(self._known) >= _MOST_PATTERNS or _is_python_only(pattern):
+        if len(pattern) > _MAX_LENGTH or len(self._known) >= _MAX_PATTERNS or _is_python_only(pattern):
             return False
         repetition = _unrolled(pattern)
         self._work += repetition
-        if repetition > _MOST_REPETITION or self._work > _MOST_WORK:
+        if repetition > _MAX_REPETITION or self._work > _MAX_WORK:
             self._work -= repetition
             return False
         return _compiles(pattern)
 
 
 def _is_python_only(pattern: str) -> bool:
-    """Whether a pattern has a group of Python's own, a possessive quantifier (`a++`), `\\A` or `\\Z`."""
+    """Return whether a pattern has a group that only Python knows, a possessive quantifier (`a++`), `\\A`
+    or `\\Z`.
+    """
     quantified = False
     for found in _ATOM.finditer(pattern):
         token = found[0]
@@ -59,7 +61,7 @@ def _is_python_only(pattern: str) -> bool:
 
 
 def _unrolled(pattern: str) -> int:
-    """About how many states a pattern has once its counted repetitions are written out."""
+    """Return an estimate of the states that a pattern has once its counted repetitions are unrolled."""
     groups = [0]
     atom = 0
     for found in _ATOM.finditer(pattern):
@@ -71,7 +73,7 @@ def _unrolled(pattern: str) -> int:
             groups[-1] += atom
         elif found[1] is not None:
             digits = found[2] or found[1]
-            times = max(int(digits), 1) if len(digits) <= 6 else _MOST_REPETITION + 1
+            times = max(int(digits), 1) if len(digits) <= 6 else _MAX_REPETITION + 1
             groups[-1] += atom * (times - 1)
             atom *= times
         else:

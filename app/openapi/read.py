@@ -1,4 +1,6 @@
-"""Bytes -> the one raw document that is converted: a single file, or a zip archive of several."""
+"""Reads the document to be converted from bytes: a single file, or a zip archive of several; applies its
+overlay.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -6,7 +8,7 @@ from urllib.parse import urlsplit
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.archive import is_archive, unpack
-from app.openapi.bundle import Warn, find_root, gather
+from app.openapi.bundle import Warn, bundle, find_root
 from app.openapi.load import load, load_value, sniff
 from app.openapi.model import ConvertOptions, DocumentLimits, Json
 from app.openapi.overlay import lay_over, read_overlay
@@ -15,17 +17,17 @@ _DEFAULT_ROOT: Final = "openapi"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The raw document, the bytes that it was read from, and the paths of files that are not there."""
+class SourceDocument:
+    """The raw document, the number of bytes that it was read from, and the paths of missing files."""
 
     raw: Json
     size: int
     missing: tuple[str, ...] = ()
 
 
-def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> Found:
-    """The document that says it is OpenAPI, with its overlay. Raises InvalidDocument or TooLarge."""
-    # An overlay is short: what is wrong with it is said before the document is read.
+def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> SourceDocument:
+    """Read the OpenAPI document and apply its overlay; raise InvalidDocument or TooLarge where that fails."""
+    # An overlay is short: its errors are reported before the document is read.
     actions = None if options.overlay is None else read_overlay(options.overlay, limits=options.limits)
     found = _read(document, options, warn)
     if actions is None:
@@ -33,50 +35,50 @@ def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> Found:
     return replace(found, raw=lay_over(found.raw, actions, limits=options.limits, warn=warn))
 
 
-def _read(document: bytes, options: ConvertOptions, warn: Warn) -> Found:
+def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
     if len(document) > options.limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
     if is_archive(document):
         return _from_archive(document, options, warn)
     if options.root is not None:
-        raise InvalidDocument("A `root` goes with a zip archive only")
+        raise InvalidDocument("`root` is allowed only with a zip archive")
     raw = load(document, options=options, warn=warn)
     if not options.gathers:
-        return Found(raw, len(document))
+        return SourceDocument(raw, len(document))
     root = root_of(options.url)
 
     def only(path: str) -> Any:
         return {root: raw}[path]
 
-    gathered = gather(root, read=only, warn=warn, limits=options.limits, base=options.url)
-    return Found(gathered.raw, len(document), gathered.missing)
+    gathered = bundle(root, read=only, warn=warn, limits=options.limits, base=options.url)
+    return SourceDocument(gathered.raw, len(document), gathered.missing)
 
 
 def root_of(url: str | None) -> str:
-    """The path that the document of a URL has among its files."""
+    """Return the path of the document at a URL, as its bundle names it."""
     split = urlsplit(url or "")
     path = split.path.lstrip("/") + (f"?{split.query}" if split.query else "")
     return path or _DEFAULT_ROOT
 
 
-def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> Found:
+def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
     files = unpack(document, limits=options.limits)
     parser = _Parser(files, options.limits, warn)
     root = options.root
     if root is None:
-        likely = {path: parser.tried(path) for path, content in files.items() if sniff(content)}
+        likely = {path: parser.parse_or_none(path) for path, content in files.items() if sniff(content)}
         root = find_root(likely)
     elif root not in files:
-        raise InvalidDocument(f"The zip archive holds no file {root[:200]!r}")
+        raise InvalidDocument(f"The zip archive contains no file {root[:200]!r}")
     base = options.url if root == root_of(options.url) else None
-    gathered = gather(root, read=parser.parsed, warn=warn, limits=options.limits, base=base)
+    gathered = bundle(root, read=parser.parse, warn=warn, limits=options.limits, base=base)
     if not isinstance(gathered.raw.get("openapi", gathered.raw.get("swagger")), str | int | float):
-        raise InvalidDocument(f"{root[:200]!r} says neither `openapi` nor `swagger`")
-    return Found(gathered.raw, sum(map(len, files.values())), gathered.missing)
+        raise InvalidDocument(f"{root[:200]!r} has neither a member `openapi` nor `swagger`")
+    return SourceDocument(gathered.raw, sum(map(len, files.values())), gathered.missing)
 
 
 class _Parser:
-    """Parses files when they are asked for; YAML may take as much together as in one document."""
+    """Parses files on demand; the limits apply to all files together."""
 
     def __init__(self, files: dict[str, bytes], limits: DocumentLimits, warn: Warn) -> None:
         self._files = files
@@ -84,15 +86,17 @@ class _Parser:
         self._warn = warn
         self._values: dict[str, Any] = {}
 
-    def tried(self, path: str) -> Any:
-        """The value, or None for what cannot be read."""
+    def parse_or_none(self, path: str) -> Any:
+        """Return the value of a file, or None where it cannot be parsed."""
         try:
-            return self.parsed(path)
+            return self.parse(path)
         except InvalidDocument:
             return None
 
-    def parsed(self, path: str) -> Any:
-        """Raises KeyError, InvalidDocument, and TooLarge once all files together are."""
+    def parse(self, path: str) -> Any:
+        """Return the value of a file; raise KeyError where there is none, InvalidDocument where it cannot be
+        parsed, and TooLarge once all files together are too large.
+        """
         if path not in self._values:
             self._values[path] = self._parse(path, self._files[path])
         return self._values[path]

@@ -1,4 +1,4 @@
-"""Local references: RFC 6901 pointers and 3.1's identifiers, resolved in the document and nowhere else."""
+"""Resolves local references (RFC 6901 pointers and 3.1's identifiers) within the document."""
 
 import re
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from app.openapi.model import Json
 from app.openapi.report import OperationProblem
 
 #: A chain of references longer than this is a defect or an attack; real documents need three.
-LONGEST_CHAIN = 50
+MAX_CHAIN = 50
 _PERCENT = re.compile("%[0-9a-fA-F]{2}")
 
 
 class RefProblem(OperationProblem):
-    """A reference that leads nowhere, out of the document, or back to itself."""
+    """A reference that is dangling, leads out of the document, or leads back to itself."""
 
 
 def escape(token: str) -> str:
-    """One reference token, escaped as RFC 6901 section 3 says."""
+    """Return one reference token, escaped according to RFC 6901 section 3."""
     return token.replace("~", "~0").replace("/", "~1")
 
 
@@ -32,30 +32,32 @@ def _tokens_of(at: str) -> Tokens:
 
 
 def pointer(tokens: Tokens) -> str:
-    """The JSON pointer of a path of tokens."""
+    """Return the JSON pointer of a path of tokens."""
     return "".join(f"/{escape(token)}" for token in tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A node of the document and where it stands."""
+class ResolvedNode:
+    """A node of the document and its JSON pointer."""
 
     node: Any
     pointer: str
 
 
 class References:
-    """Looks local references up in one raw document. Only `#/...` is followed; nothing is ever fetched."""
+    """Resolves the local references of one raw document. Nothing is ever fetched."""
 
     def __init__(self, raw: Json, identifiers: Identifiers | None = None) -> None:
         self._raw = raw
         # Only 3.1 has identifiers, and few documents use them.
         self._named = identifiers if identifiers and (identifiers.resources or identifiers.anchors) else None
-        self._targets: dict[Tokens, Found] = {}
+        self._targets: dict[Tokens, ResolvedNode] = {}
         self._parsed: dict[str, Tokens] = {}
 
     def tokens(self, reference: str, *, at: str) -> Tokens:
-        """The tokens of a `$ref` value at a pointer; raises RefProblem unless it leads into this document."""
+        """Return the tokens of a `$ref` value at a pointer; raise RefProblem unless it leads into this
+        document.
+        """
         named = None if self._named is None else self._named.resolve(reference, at=_tokens_of(at))
         if named is not None:
             return named
@@ -66,7 +68,7 @@ class References:
             raise RefProblem("refers to another document; only references inside the document are followed",
                              pointer=at)  # fmt: skip
         if not reference.startswith("#/"):
-            raise RefProblem("has a reference that is no JSON pointer (`#/...`)", pointer=at)
+            raise RefProblem("has a reference that is not a JSON pointer (`#/...`)", pointer=at)
         tokens = tuple(_unescape(token) for token in reference[2:].split("/"))
         if _PERCENT.search(reference) and self._find(tokens) is None:
             # RFC 6901 section 6: in a URI fragment, tokens are percent-encoded; `~1` may itself be.
@@ -75,32 +77,34 @@ class References:
         return tokens
 
     def dynamic(self, reference: str, *, at: str) -> Tokens | None:
-        """The one schema that a `$dynamicRef` can mean; None if several carry its anchor, or none does."""
+        """Return the one schema that a `$dynamicRef` can mean; None if several have its anchor, or none
+        has.
+        """
         if self._named is None or self._named.dynamic.get(reference.partition("#")[2], 1) > 1:
             return None
         return self._named.resolve(reference, at=_tokens_of(at))
 
-    def target(self, tokens: Tokens, *, at: str) -> Found:
-        """What stands at the tokens; raises RefProblem (blaming `at`) when nothing does."""
+    def target(self, tokens: Tokens, *, at: str) -> ResolvedNode:
+        """Return the node at the tokens; raise RefProblem (with the pointer `at`) where there is none."""
         found = self._find(tokens)
         if found is None:
             raise RefProblem(f"refers to `#{pointer(tokens)[:200]}`, which does not exist", pointer=at)
         return found
 
-    def follow(self, node: Any, *, at: str) -> Found:
-        """The node itself, or what its `$ref` leads to, over as many hops as needed.
+    def follow(self, node: Any, *, at: str) -> ResolvedNode:
+        """Return the node itself, or the one that its chain of `$ref`s leads to.
 
         Raises RefProblem for a dangling, external or endless chain.
         """
-        found = Found(node, at)
-        for _ in range(LONGEST_CHAIN):
+        found = ResolvedNode(node, at)
+        for _ in range(MAX_CHAIN):
             if not isinstance(found.node, dict) or not isinstance(found.node.get("$ref"), str):
                 return found
             here = f"{found.pointer}/$ref"
             found = self.target(self.tokens(found.node["$ref"], at=here), at=here)
         raise RefProblem("has a chain of references that does not end", pointer=at)
 
-    def _find(self, tokens: Tokens) -> Found | None:
+    def _find(self, tokens: Tokens) -> ResolvedNode | None:
         known = self._targets.get(tokens)
         if known is None:
             known = self._walk(tokens)
@@ -108,10 +112,10 @@ class References:
                 self._targets[tokens] = known
         return known
 
-    def _walk(self, tokens: Tokens) -> Found | None:
+    def _walk(self, tokens: Tokens) -> ResolvedNode | None:
         node: Any = self._raw
         here = ""
-        hops = LONGEST_CHAIN
+        hops = MAX_CHAIN
         for token in tokens:
             # A pointer may lead through a reference (`#/paths/~1a/get/parameters/0/schema`).
             while isinstance(node, dict) and token not in node and isinstance(node.get("$ref"), str):
@@ -119,7 +123,7 @@ class References:
                 if hops < 0 or not node["$ref"].startswith("#/"):
                     return None
                 through = tuple(_unescape(unquote(part)) for part in node["$ref"][2:].split("/"))
-                if len(through) > len(tokens) + LONGEST_CHAIN:
+                if len(through) > len(tokens) + MAX_CHAIN:
                     return None
                 node, here = self._plain(through), pointer(through)
             if isinstance(node, dict) and token in node:
@@ -129,7 +133,7 @@ class References:
             else:
                 return None
             here += f"/{escape(token)}"
-        return Found(node, here)
+        return ResolvedNode(node, here)
 
     def _plain(self, tokens: Tokens) -> Any:
         node: Any = self._raw

@@ -1,15 +1,17 @@
-"""The import report: one verdict per operation, and what was mended or dropped on the way."""
+"""The import report: the outcome of each operation, and warnings about what was repaired or dropped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.openapi.model import Json
 
-_MOST_WARNINGS = 1_000
+_MAX_WARNINGS = 1_000
 
 
 class OperationProblem(Exception):
-    """This operation cannot become a tool; `reason` is a sentence, `pointer` (RFC 6901) says where."""
+    """An operation cannot become a tool. `reason` is the predicate of a sentence about it, `pointer` (RFC
+    6901) tells where.
+    """
 
     def __init__(self, reason: str, *, pointer: str = "") -> None:
         super().__init__(reason)
@@ -19,31 +21,31 @@ class OperationProblem(Exception):
 
 @dataclass(slots=True)
 class Warnings:
-    """Remarks on parts of the document that several operations may share, each kept once."""
+    """Warnings about parts of the document that several operations may share, each stored once."""
 
     _seen: dict[tuple[str, str], None] = field(default_factory=dict)
-    _left_out: int = 0
+    _omitted: int = 0
 
     def add(self, pointer: str, detail: str) -> None:
-        """Keep one remark; from the thousandth on they are only counted."""
+        """Add a warning; after the thousandth they are only counted."""
         if (pointer, detail) in self._seen:
             return
-        if len(self._seen) >= _MOST_WARNINGS:
-            self._left_out += 1
+        if len(self._seen) >= _MAX_WARNINGS:
+            self._omitted += 1
             return
         self._seen[pointer, detail] = None
 
     def as_json(self) -> list[Json]:
-        """The remarks in the order in which they arose."""
-        remarks = [{"pointer": pointer, "detail": detail} for pointer, detail in self._seen]
-        if self._left_out:
-            remarks.append({"pointer": "", "detail": f"{self._left_out} further remarks are left out"})
-        return remarks
+        """Return the warnings in the order in which they were added."""
+        items = [{"pointer": pointer, "detail": detail} for pointer, detail in self._seen]
+        if self._omitted:
+            items.append({"pointer": "", "detail": f"{self._omitted} further warnings are left out"})
+        return items
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of one operation; `reason` is set when it was skipped."""
+class OperationOutcome:
+    """The outcome of one operation: its verdict, and the reason if it was skipped."""
 
     source_key: str
     name: str
@@ -53,15 +55,15 @@ class Verdict:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> Json:
-        """The verdict as a member of the report's `operations`."""
+        """Return the outcome as a member of the report's `operations`."""
         form: Json = {"source_key": self.source_key, "name": self.name, "verdict": self.verdict}
         if self.reason is not None:
             form["reason"] = self.reason
         return {**form, "pointer": self.pointer, "notes": list(self.notes)}
 
 
-def report(verdicts: Sequence[Verdict], warnings: Warnings) -> Json:
-    """The report as JSON. A renamed operation counts as accepted, too."""
+def report(verdicts: Sequence[OperationOutcome], warnings: Warnings) -> Json:
+    """Return the report as JSON. A renamed operation also counts as accepted."""
     of = [verdict.verdict for verdict in verdicts]
     counts = {
         "operations": len(of),

@@ -1,4 +1,4 @@
-"""Security requirements -> an OR of ANDs of credential slots, and the slots themselves.
+"""Converts security requirements to an OR of ANDs of credential slots, and security schemes to slots.
 
 OAS 3.x Security Scheme and Security Requirement Objects; Swagger 2.0 `securityDefinitions`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
 from app.openapi.refs import RefProblem, escape
 from app.openapi.servers import absolute, origin
@@ -19,11 +19,11 @@ from app.openapi.text import clean, label
 _SLOT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-# The most that a real document has is 26 alternatives of two credentials (Google's Data Portability).
-_MOST_ALTERNATIVES = 40
-_MOST_NEEDS = 8
-_MOST_SCOPES = 50
-# The flow whose token URL works without a person comes first; the names of 2.0 stand beside those of 3.x.
+# The maximum in a real document is 26 alternatives of two credentials (Google's Data Portability).
+_MAX_ALTERNATIVES = 40
+_MAX_NEEDS = 8
+_MAX_SCOPES = 50
+# The flow whose token URL works without a person comes first; the names of 2.0 follow those of 3.x.
 _FLOWS = (
     "clientCredentials",
     "application",
@@ -37,18 +37,24 @@ Alternatives = list[list[Json]]
 
 
 @dataclass(frozen=True, slots=True)
-class Requirements:
-    """An OR of ANDs of slots; `keys` are the (name, location) of its API keys, which no caller gives."""
+class SlotAlternatives:
+    """An OR of ANDs of slots; `keys` are the (name, location) of its API keys, which are never inputs of a
+    tool.
+
+    `size` is the number of bytes of the alternatives as JSON.
+    """
 
     alternatives: Alternatives
     keys: frozenset[tuple[str, str]] = frozenset()
     size: int = 0
 
 
-class Slots:
-    """The security schemes of a document, as the tools ask for them."""
+class SecuritySlots:
+    """The security schemes of a document as credential slots, created when an operation first requires
+    them.
+    """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: OpenApiDocument) -> None:
         self._document = document
         self._v2 = document.version == "2.0"
         path = ("securityDefinitions",) if self._v2 else ("components", "securitySchemes")
@@ -56,8 +62,10 @@ class Slots:
         self._schemes = document.mapping(*path)
         self._slots: dict[str, Json] = {}
 
-    def requirements(self, operation: Json, at: str, *, notes: list[str]) -> Requirements:
-        """What an operation asks for: its own `security`, else the document's. [] asks for nothing."""
+    def requirements(self, operation: Json, at: str, *, notes: list[str]) -> SlotAlternatives:
+        """Return what an operation requires: its own `security`, else the document's. No alternatives:
+        nothing.
+        """
         listed, at = operation.get("security"), f"{at}/security"
         if listed is None:
             listed, at = self._document.raw.get("security"), "/security"
@@ -66,9 +74,9 @@ class Slots:
             remarks: list[str] = []
             alternatives = self._read(listed, at, remarks)
             size = len(orjson.dumps(alternatives))
-            made = Requirements(alternatives, self._keys(alternatives), size)
+            made = SlotAlternatives(alternatives, self._keys(alternatives), size)
             self._document.memo[key] = listed, (made, remarks)
-        read: tuple[Requirements, list[str]] = self._document.memo[key][1]
+        read: tuple[SlotAlternatives, list[str]] = self._document.memo[key][1]
         notes.extend(read[1])
         return read[0]
 
@@ -81,11 +89,11 @@ class Slots:
         )
 
     def used(self, needs: list[tuple[Alternatives, str]]) -> list[Json]:
-        """The slots that tools ask for, with the scopes of all of them and the origin they are sent to first.
+        """Return the slots that tools require, with the scopes of all tools and the origin of the first.
 
-        `needs` holds the requirements and the URL of each tool, in order.
+        `needs` contains the requirements and the URL of each tool, in order.
         """
-        asked: dict[str, tuple[dict[str, None], str]] = {}
+        slots_used: dict[str, tuple[dict[str, None], str]] = {}
         seen: set[int] = set()
         for alternatives, url in needs:
             # Operations without `security` of their own share the document's list.
@@ -94,11 +102,11 @@ class Slots:
             seen.add(id(alternatives))
             for alternative in alternatives:
                 for need in alternative:
-                    scopes, _ = asked.setdefault(need["slot"], ({}, origin(url)))
+                    scopes, _ = slots_used.setdefault(need["slot"], ({}, origin(url)))
                     scopes.update(dict.fromkeys(need["scopes"]))
         return [
             {**self._slots[slot], "scopes": list(scopes), "origin_hint": hint}
-            for slot, (scopes, hint) in asked.items()
+            for slot, (scopes, hint) in slots_used.items()
         ]
 
     def _read(self, listed: Any, at: str, notes: list[str]) -> Alternatives:
@@ -108,26 +116,28 @@ class Slots:
             notes.append("`security` is not a list; it was read as its only alternative")
             listed = [listed]
         if not isinstance(listed, list):
-            notes.append(f"`security` at {at} was not understood; no credential is sent")
+            notes.append(f"`security` at {at} is not a list; no credential is sent")
             return []
-        if len(listed) > _MOST_ALTERNATIVES:
-            notes.append(f"only the first {_MOST_ALTERNATIVES} alternatives of `security` were taken")
+        if len(listed) > _MAX_ALTERNATIVES:
+            notes.append(f"only the first {_MAX_ALTERNATIVES} alternatives of `security` were taken")
         alternatives: Alternatives = []
-        for wanted in listed[:_MOST_ALTERNATIVES]:
-            if not isinstance(wanted, dict):
+        for alternative in listed[:_MAX_ALTERNATIVES]:
+            if not isinstance(alternative, dict):
                 notes.append(f"an alternative of `security` at {at} is not an object and was left out")
                 continue
-            if len(wanted) > _MOST_NEEDS:
-                notes.append(f"an alternative of more than {_MOST_NEEDS} credentials was left out")
+            if len(alternative) > _MAX_NEEDS:
+                notes.append(f"an alternative of more than {_MAX_NEEDS} credentials was left out")
                 continue
-            needs = [{"slot": self._slot(name), "scopes": _scopes(scopes)} for name, scopes in wanted.items()]
+            needs = [
+                {"slot": self._slot(name), "scopes": _scopes(scopes)} for name, scopes in alternative.items()
+            ]
             if needs not in alternatives:
                 alternatives.append(needs)
         return alternatives
 
     def _slot(self, name: str) -> str:
         slot = name
-        # Dots alone would be a path of another kind in `/credentials/{slot}`.
+        # A name of dots alone would be a dot segment in `/credentials/{slot}`.
         if not _SLOT.fullmatch(name) or not name.strip("."):
             digest = hashlib.sha256(name.encode()).hexdigest()[:8]
             slot = f"{_ILLEGAL.sub('_', name).strip('_')[:55] or 'slot'}_{digest}"
@@ -147,9 +157,9 @@ class Slots:
         except RefProblem:
             node = None
         if not isinstance(node, dict):
-            self._document.warnings.add(at, "a security scheme that operations ask for is not defined")
+            self._document.warnings.add(at, "a security scheme that operations require is not defined")
             return made
-        made["description"] = clean(node.get("description"), longest=1_000)[0]
+        made["description"] = clean(node.get("description"), max_length=1_000)[0]
         made["scheme_type"] = label(node.get("type")) or "undefined"
         made.update(self._kind(node, at))
         return made
@@ -175,7 +185,7 @@ class Slots:
             location == "query" or (location in ("header", "cookie") and _FIELD.fullmatch(name) is not None)
         )  # fmt: skip
         if not legal:
-            self._document.warnings.add(at, "an API key without a legal name and place is not supported")
+            self._document.warnings.add(at, "an API key without a legal name and location is not supported")
             return {}
         return {"kind": "api_key", "location": location, "name": name}
 
@@ -186,9 +196,9 @@ class Slots:
         flows = flows if isinstance(flows, dict) else {}
         token_url = None
         for flow in _FLOWS:
-            said = flows.get(flow)
-            if isinstance(said, dict) and token_url is None and said.get("tokenUrl"):
-                token_url = absolute(self._document, said["tokenUrl"])
+            declared = flows.get(flow)
+            if isinstance(declared, dict) and token_url is None and declared.get("tokenUrl"):
+                token_url = absolute(self._document, declared["tokenUrl"])
                 if token_url is None:
                     self._document.warnings.add(at, "a token URL that is not absolute http(s) was left out")
         return {"kind": "oauth2", "token_url": token_url, "flows": [str(flow)[:40] for flow in flows][:10]}
@@ -197,4 +207,4 @@ class Slots:
 def _scopes(listed: Any) -> list[str]:
     if not isinstance(listed, list):
         return []
-    return list(dict.fromkeys(one[:200] for one in listed[:_MOST_SCOPES] if isinstance(one, str)))
+    return list(dict.fromkeys(one[:200] for one in listed[:_MAX_SCOPES] if isinstance(one, str)))

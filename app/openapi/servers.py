@@ -1,41 +1,41 @@
-"""Where an operation is: server selection, variables, RFC 3986 resolution, and the URL template."""
+"""The URL of an operation: server selection, server variables, RFC 3986 resolution, and the URL template."""
 
 import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
-from app.openapi.document import Document
+from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
 from app.openapi.report import OperationProblem
 
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:@/\\?#\[\]{}%]{1,253})((?::[0-9]{1,5})?)")
 _HOST = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253}")
-_BAD = re.compile(r"[\x00-\x20\x7f\\]")
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _PLACEHOLDER = re.compile(r"\{([^{}/?#]+)\}")
 _EXPANSION = re.compile(r"\{[?&#][^{}]*\}")
-# Characters that a path may hold as they are (RFC 3986 section 3.3), and `%` of what is encoded already.
+# Characters that are legal in a path (RFC 3986 section 3.3), and the `%` of what is already encoded.
 _PATH_SAFE = "/%:@!$&'()*+,;=-._~"
 _QUERY_SAFE = _PATH_SAFE + "?"
-UNKNOWN_BASE = (
-    "has a relative server URL or none, and it is not known where the document came from: give `base_url`"
-)
-_MOST_SERVERS = 50
-_LONGEST_URL = 4_000
-_LONGEST_TEMPLATE = 8_000
+UNKNOWN_BASE = "has a relative server URL or none, and the URL of the document is not known: give `base_url`"
+_MAX_SERVERS = 50
+_MAX_URL = 4_000
+_MAX_TEMPLATE = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """An absolute base URL without a trailing slash, and what had to be said about it."""
+class BaseUrl:
+    """An absolute base URL without a trailing slash, and notes on how it was derived."""
 
     url: str
     notes: tuple[str, ...] = ()
 
 
 def origin(url: str) -> str:
-    """`https://host[:port]` in lower case, without the scheme's own port (RFC 6454 section 6.1)."""
+    """Return `https://host[:port]` in lower case, without the scheme's default port (RFC 6454 section
+    6.1).
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host
@@ -43,25 +43,29 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, own) else "")
 
 
-def locate(document: Document, levels: tuple[tuple[Any, str], ...]) -> Place:
-    """The server of an operation: the nearest level that lists any (operation, path, document).
+def select_server(document: OpenApiDocument, levels: tuple[tuple[Any, str], ...]) -> BaseUrl:
+    """Return the base URL of an operation, from the first level that lists servers (operation, path,
+    document).
 
-    Raises OperationProblem when none of the level's servers gives an absolute http(s) URL.
+    Raises OperationProblem where none of that level's servers has an absolute http(s) URL.
     """
     for listed, at in levels:
         if isinstance(listed, list) and listed:
             key = ("servers", id(listed))
             if key not in document.memo:
                 document.memo[key] = listed, _choose(document, listed, at)
-            chosen: Place | str = document.memo[key][1]
+            chosen: BaseUrl | str = document.memo[key][1]
             if isinstance(chosen, str):
                 raise OperationProblem(chosen, pointer=at)
             return chosen
     return _resolved_or_problem(document, "/", "")
 
 
-def locate_v2(document: Document, operation: Json) -> Place:
-    """Swagger 2.0: `schemes`, `host` and `basePath`; what is missing comes from where the document was."""
+def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
+    """Return the base URL of a Swagger 2.0 operation, from `schemes`, `host` and `basePath`.
+
+    What is missing comes from the URL of the document. Raises OperationProblem as `select_server` does.
+    """
     raw = document.raw
     schemes = operation.get("schemes") or raw.get("schemes")
     offered = [one for one in schemes if one in ("https", "http")] if isinstance(schemes, list) else []
@@ -80,13 +84,14 @@ def locate_v2(document: Document, operation: Json) -> Place:
     return _resolved_or_problem(document, f"{scheme}://{host}{path}", "/host")
 
 
-def template(place: Place, path: str) -> str:
-    """The URL template of an operation: base, path and query, with `{placeholders}` as they were written.
+def template(base_url: BaseUrl, path: str) -> str:
+    """Return the URL template of an operation: base, path and query, with `{placeholders}` as they are
+    written.
 
-    A fragment in the path key (`/#Action=List`) names the operation only, and is cut off.
+    A fragment in the path key (`/#Action=List`) only distinguishes operations, and is removed.
     Raises OperationProblem for dot segments, which clients and servers would collapse, and for overlong URLs.
     """
-    base = urlsplit(place.url)
+    base = urlsplit(base_url.url)
     literal = _EXPANSION.sub("", path).split("#", 1)[0]
     route, _, query = literal.partition("?")
     route = "/" + route.lstrip("/") if not route.startswith("/") else route
@@ -96,17 +101,19 @@ def template(place: Place, path: str) -> str:
     if any(unquote(unquote(segment)) in {".", ".."} for segment in joined.split("/")):
         raise OperationProblem("has a path with dot segments (`.`, `..`)")
     whole = f"{base.scheme}://{base.netloc}{joined}" + (f"?{'&'.join(queries)}" if queries else "")
-    if len(whole) > _LONGEST_TEMPLATE:
-        raise OperationProblem(f"has a URL of more than {_LONGEST_TEMPLATE} characters")
+    if len(whole) > _MAX_TEMPLATE:
+        raise OperationProblem(f"has a URL of more than {_MAX_TEMPLATE} characters")
     return whole
 
 
-def absolute(document: Document, url: Any) -> str | None:
-    """A URL of the document (a token endpoint) resolved against where it came from; None if not http(s)."""
+def absolute(document: OpenApiDocument, url: Any) -> str | None:
+    """Return a URL of the document (a token endpoint) resolved against the document's; None if not
+    http(s).
+    """
     if not isinstance(url, str) or not url.strip():
         return None
-    made = _resolve(document, url.strip(), prefer_base=False)
-    return made.url if isinstance(made, Place) else None
+    result = _resolve(document, url.strip(), prefer_base=False)
+    return result.url if isinstance(result, BaseUrl) else None
 
 
 def _escaped(text: str, safe: str) -> str:
@@ -116,20 +123,22 @@ def _escaped(text: str, safe: str) -> str:
     )
 
 
-def _choose(document: Document, listed: list[Any], at: str) -> Place | str:
-    """The first server that can be used: documents list `ws:` and half-written ones, too."""
+def _choose(document: OpenApiDocument, listed: list[Any], at: str) -> BaseUrl | str:
+    """Return the first usable server, or the reason why none is: documents also list `ws:` and incomplete
+    ones.
+    """
     problem = ""
-    for node in listed[:_MOST_SERVERS]:
-        made: Place | str = "has a server that is not an object"
+    for node in listed[:_MAX_SERVERS]:
+        result: BaseUrl | str = "has a server that is not an object"
         if isinstance(node, dict):
-            made = _substituted(document, node)
-        if isinstance(made, Place):
-            return made
-        problem = problem or made
+            result = _substituted(document, node)
+        if isinstance(result, BaseUrl):
+            return result
+        problem = problem or result
     return problem or f"has no usable server at {at}"
 
 
-def _substituted(document: Document, server: Json) -> Place | str:
+def _substituted(document: OpenApiDocument, server: Json) -> BaseUrl | str:
     url = server.get("url")
     if not isinstance(url, str):
         return "has a server without a URL"
@@ -148,28 +157,31 @@ def _substituted(document: Document, server: Json) -> Place | str:
         missing.append(found[1])
         return ""
 
-    filled = _VARIABLE.sub(value, url.strip()[:_LONGEST_URL]).replace(" ", "%20")
+    filled = _VARIABLE.sub(value, url.strip()[:_MAX_URL]).replace(" ", "%20")
     if missing:
         return f"has a server URL whose variable `{missing[0][:100]}` has no default"
     return _resolve(document, filled)
 
 
-def _resolved_or_problem(document: Document, url: str, at: str) -> Place:
-    made = _resolve(document, url)
-    if isinstance(made, str):
-        raise OperationProblem(made, pointer=at)
-    return made
+def _resolved_or_problem(document: OpenApiDocument, url: str, at: str) -> BaseUrl:
+    result = _resolve(document, url)
+    if isinstance(result, str):
+        raise OperationProblem(result, pointer=at)
+    return result
 
 
-def _resolve(document: Document, url: str, *, prefer_base: bool = True) -> Place | str:
-    """An absolute base URL; a relative one needs `base_url` (a folder) or the document's own URL."""
+def _resolve(document: OpenApiDocument, url: str, *, prefer_base: bool = True) -> BaseUrl | str:
+    """Return an absolute base URL, or the reason why there is none.
+
+    A relative URL is resolved against `base_url` (as a folder) or the document's own URL.
+    """
     options = document.options
     parts = _split(url)
     if parts is not None and not parts.scheme and not (parts.netloc or options.url or options.base_url):
         return UNKNOWN_BASE
     if parts is not None and not parts.scheme:
         if prefer_base and options.base_url and not parts.netloc:
-            # What a registrar names is where the API is, so a server of "/" is that place itself.
+            # The registrar's base URL is that of the API, so a server of "/" is this URL itself.
             url = urljoin(options.base_url.rstrip("/") + "/", url if url.strip("/") else "")
         elif options.url or options.base_url:
             url = urljoin(options.url or options.base_url or "", url)
@@ -187,9 +199,9 @@ def _split(url: str) -> Any:
     return parts
 
 
-def _checked(url: str) -> Place | str:
+def _checked(url: str) -> BaseUrl | str:
     parts = _split(url)
-    if parts is None or len(url) > _LONGEST_URL or _BAD.search(url):
+    if parts is None or len(url) > _MAX_URL or _FORBIDDEN.search(url):
         return "has a server URL that is not legal"
     scheme = parts.scheme.lower()
     if scheme not in {"http", "https"}:
@@ -205,11 +217,13 @@ def _checked(url: str) -> Place | str:
     if parts.fragment:
         notes = (*notes, "the fragment of the server URL was left out")
     path = "" if parts.path == "/" else parts.path
-    return Place(urlunsplit((scheme, legal, path, parts.query, "")), notes)
+    return BaseUrl(urlunsplit((scheme, legal, path, parts.query, "")), notes)
 
 
 def _legal_authority(authority: str) -> str | None:
-    """Host and port, with an international name in its ASCII form (RFC 5890); None if they are not legal."""
+    """Return host and port, with an internationalised name in its ASCII form (RFC 5890); None if not
+    legal.
+    """
     match = _AUTHORITY.fullmatch(authority)
     if match is None or (match[2] and int(match[2][1:]) == 0):
         return None

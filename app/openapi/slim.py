@@ -1,9 +1,10 @@
-"""What a model sees of a large tool: at most 30 kB, reached by named steps; calls are validated in full.
+"""Slims a large tool to the at most 30 kB that a model sees of it, by named steps; calls are validated in
+full.
 
-The steps, each taken only while the tool is still too large: examples, long descriptions, descriptions but
-those of the inputs, long enumerations, the other descriptions, optional branches (of the answer first),
-optional properties. Every result accepts at least what the full schema accepts. Deterministic; what is given
-is not changed.
+Each step is taken only while the tool is still too large: drop examples, shorten long descriptions, drop
+descriptions but those of the inputs, shorten long enumerations, drop the other descriptions, optional
+branches (of the outputs first), and optional properties. Every result accepts at least what the full schema
+accepts. Deterministic; the given schemas are not changed.
 """
 
 from collections import deque
@@ -13,25 +14,33 @@ from typing import Any, Final
 import orjson
 
 from app.openapi.model import Json
-from app.openapi.slim_forms import LEVELS, Form, Forms, fitted, formed, joined, measured
+from app.openapi.slim_schema import (
+    LEVELS,
+    SizedSchema,
+    SlimSchemas,
+    cut_to_size,
+    definition_refs,
+    slimmed,
+    with_size,
+)
 
 LARGEST: Final = 30_000
-"""Bytes of JSON that a model is shown of one tool."""
-# What a manual writes around a tool: its tags, its call template, the wrapping of its inputs.
-_AROUND: Final = 1_500
-_LONGEST_TEXT: Final = 8_000
+"""The maximum number of bytes of JSON that a model sees of one tool."""
+# Reserved for what a manual adds to a tool: its tags, its call template, the wrapping of its inputs.
+_WRAPPING_BYTES: Final = 1_500
+_MAX_TEXT: Final = 8_000
 _CUT_TEXT: Final = 2_000
-_LEAST_ANSWER: Final = 2_000
-_LAST: Final = len(LEVELS) - 1
-_LEAST: Final = 64
+_MIN_OUTPUTS: Final = 2_000
+_LAST_LEVEL: Final = len(LEVELS) - 1
+_MIN_ROOT: Final = 64
 _BRACKETS: Final = 12
-# `:{},` behind a name.
+# `:{},` after a name.
 _OPEN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The slimmed parts of a tool, and the steps that were taken."""
+    """The slimmed parts of a tool, and the steps that were taken (sentences without a period)."""
 
     description: str
     inputs: Json
@@ -39,7 +48,7 @@ class Shown:
     steps: tuple[str, ...]
 
     def to_json(self) -> Json:
-        """The parts as they are stored."""
+        """Return the parts as the JSON that is stored with a tool."""
         return {
             "description": self.description,
             "inputs": self.inputs,
@@ -49,138 +58,142 @@ class Shown:
 
 
 class Slimmer:
-    """Slims the tools of one document; definitions that they share are worked on once."""
+    """Slims the tools of one document; definitions that they share are slimmed once."""
 
-    def __init__(self, *, largest: int = LARGEST) -> None:
-        self._most = largest - _AROUND
-        self._forms = Forms()
+    def __init__(self, *, max_bytes: int = LARGEST) -> None:
+        self._max_bytes = max_bytes - _WRAPPING_BYTES
+        self._forms = SlimSchemas()
         self._sums: dict[tuple[int, int], tuple[Any, int]] = {}
 
     def slim(self, *, name: str, description: str, inputs: Json, outputs: Json) -> Shown | None:
-        """The tool as a model sees it; None where that is the tool as it is."""
+        """Return the slimmed tool; None where it is small enough unchanged."""
         steps: list[str] = []
         text = len(orjson.dumps(description))
-        if text > _LONGEST_TEXT:
+        if text > _MAX_TEXT:
             description = description[:_CUT_TEXT].rstrip() + "…"
             steps.append("description of the tool shortened")
             text = len(orjson.dumps(description))
-        room = self._most - text - len(name)
+        room = self._max_bytes - text - len(name)
         level = self._level(inputs, outputs, room)
         if level == 0 and not steps:
             return None
-        steps += LEVELS[1 : _LAST + 1 if level is None else level + 1]
+        steps += LEVELS[1 : _LAST_LEVEL + 1 if level is None else level + 1]
         if level is not None:
-            made = self._whole(inputs, level, keep=2), self._whole(outputs, level, keep=1)
+            made = self._at_level(inputs, level, keep=2), self._at_level(outputs, level, keep=1)
             return Shown(description, *made, tuple(steps))
-        outputs = self._answer(outputs, room - self._size(inputs, _LAST, keep=2), steps)
+        outputs = self._outputs(outputs, room - self._size(inputs, _LAST_LEVEL, keep=2), steps)
         inputs = self._inputs(inputs, room - len(orjson.dumps(outputs)), steps)
         return Shown(description, inputs, outputs, tuple(steps))
 
     def _level(self, inputs: Json, outputs: Json, room: int) -> int | None:
-        """The first level at which both fit; None where they do at none."""
+        """Return the first level at which inputs and outputs fit into `room` bytes together; None if at
+        none.
+        """
 
         def fits(level: int) -> bool:
             return self._size(inputs, level, keep=2) + self._size(outputs, level, keep=1) <= room
 
         if fits(0):
             return 0
-        # The last one is asked early: of very large tools, the others need not be made.
-        if not fits(_LAST):
+        # The last level is tried early: for very large tools the others need not be computed.
+        if not fits(_LAST_LEVEL):
             return None
-        return next(level for level in range(1, _LAST + 1) if fits(level))
+        return next(level for level in range(1, _LAST_LEVEL + 1) if fits(level))
 
-    def _answer(self, outputs: Json, room: int, steps: list[str]) -> Json:
-        if room >= _LEAST_ANSWER:
-            steps.append("optional branches of the answer left open")
-            return self._opened(outputs, room, keep=1)[0]
+    def _outputs(self, outputs: Json, room: int, steps: list[str]) -> Json:
+        if room >= _MIN_OUTPUTS:
+            steps.append("optional branches of the response left open")
+            return self._pruned(outputs, room, keep=1)[0]
         if outputs:
-            steps.append("schema of the answer left out")
+            steps.append("schema of the response left out")
         return {}
 
     def _inputs(self, inputs: Json, room: int, steps: list[str]) -> Json:
-        if self._size(inputs, _LAST, keep=2) <= room:
-            return self._whole(inputs, _LAST, keep=2)
+        if self._size(inputs, _LAST_LEVEL, keep=2) <= room:
+            return self._at_level(inputs, _LAST_LEVEL, keep=2)
         steps.append("optional branches left open")
-        made, dropped = self._opened(inputs, room, keep=2)
+        made, dropped = self._pruned(inputs, room, keep=2)
         if dropped:
             steps.append("optional properties left out")
         return made
 
     def _size(self, schema: Json, level: int, *, keep: int) -> int:
         root, defs = _split(schema)
-        size = measured(formed(root, level, keep))[1]
+        size = with_size(slimmed(root, level, keep))[1]
         known = self._sums.get((id(defs), level))
         if known is None:
             known = self._sums[id(defs), level] = (defs, self._forms.total(defs, level))
         return size + known[1]
 
-    def _whole(self, schema: Json, level: int, *, keep: int) -> Json:
+    def _at_level(self, schema: Json, level: int, *, keep: int) -> Json:
         root, defs = _split(schema)
-        made: Json = formed(root, level, keep)
+        made: Json = slimmed(root, level, keep)
         if defs:
             made = {**made, "$defs": {name: self._forms.of(one, level)[0] for name, one in defs.items()}}
         return made
 
-    def _opened(self, schema: Json, room: int, *, keep: int) -> tuple[Json, bool]:
-        """The schema within `room` bytes: the nearest definitions, those that are required first; others are
-        `{}`. And whether properties had to go.
+    def _pruned(self, schema: Json, room: int, *, keep: int) -> tuple[Json, bool]:
+        """Return the schema in at most `room` bytes, with the nearest definitions, the required ones first,
+        and `{}` for the others; and whether properties were dropped.
         """
         root, defs = _split(schema)
-        opening = _Opening(self._forms, defs, room - _BRACKETS)
-        # A root takes at most three quarters where definitions stand behind it.
-        made = opening.root(measured(formed(root, _LAST, keep)))
-        kept = opening.definitions()
-        return ({**made, "$defs": kept} if kept else made), opening.dropped
+        pruning = _Pruning(self._forms, defs, room - _BRACKETS)
+        # A root with definitions takes at most three quarters.
+        made = pruning.root(with_size(slimmed(root, _LAST_LEVEL, keep)))
+        retained = pruning.definitions()
+        return ({**made, "$defs": retained} if retained else made), pruning.dropped
 
 
 @dataclass(slots=True)
-class _Opening:
-    """Takes definitions in as long as there is room; a name that is referred to has its place kept."""
+class _Pruning:
+    """Adds definitions as long as there is room, with room reserved for each name that is referred to."""
 
-    forms: Forms
+    forms: SlimSchemas
     defs: Json
     left: int
     dropped: bool = False
     seen: set[str] = field(default_factory=set)
     queue: deque[tuple[str, bool]] = field(default_factory=deque)
 
-    def root(self, form: Form) -> Json:
+    def root(self, form: SizedSchema) -> Json:
         limit = self.left * 3 // 4 if self.defs else self.left
         made, size = form
-        while limit >= _LEAST:
-            if self._take(made, size, limit, optional=False):
+        while limit >= _MIN_ROOT:
+            if self._charge(made, size, limit, optional=False):
                 return made
-            # What it refers to needs room, too: less of it each time.
+            # The definitions that it refers to also need room: try again with a smaller root.
             limit = limit if made is form[0] else limit * 3 // 4
-            made, size, less = fitted(form[0], limit)
+            made, size, less = cut_to_size(form[0], limit)
             self.dropped = self.dropped or less
         self.dropped = True
         return {"type": "object"}
 
     def definitions(self) -> Json:
-        kept: Json = {}
+        retained: Json = {}
         while self.queue:
             name, optional = self.queue.popleft()
-            kept[name] = self._one(self.forms.of(self.defs[name], _LAST), optional)
-        return kept
+            retained[name] = self._one(self.forms.of(self.defs[name], _LAST_LEVEL), optional)
+        return retained
 
-    def _one(self, form: Form, optional: bool) -> Json:
-        if self._take(*form, self.left, optional=optional, edges=self.forms.edges(form[0])):
+    def _one(self, form: SizedSchema, optional: bool) -> Json:
+        if self._charge(*form, self.left, optional=optional, refs=self.forms.refs(form[0])):
             return form[0]
         if not optional:
-            # Half, because what remains of it may refer to others.
-            made, size, less = fitted(form[0], max(0, self.left // 2))
-            if self._take(made, size, self.left, optional=False):
+            # Half, because the rest may be needed by definitions that it refers to.
+            made, size, less = cut_to_size(form[0], max(0, self.left // 2))
+            if self._charge(made, size, self.left, optional=False):
                 self.dropped = self.dropped or less
                 return made
         return {}
 
-    def _take(
-        self, made: Json, size: int, limit: int, *, optional: bool, edges: dict[str, bool] | None = None
+    def _charge(
+        self, made: Json, size: int, limit: int, *, optional: bool, refs: dict[str, bool] | None = None
     ) -> bool:
-        """Pays for a schema, and for the names that it is the first to refer to; False if it cannot."""
-        refers = joined(made) if edges is None else edges
-        found = {name: may for name, may in refers.items() if name in self.defs and name not in self.seen}
+        """Subtract the size of a schema, and of the names that it is the first to refer to; return False if
+        they do not fit.
+        """
+        names = definition_refs(made) if refs is None else refs
+        found = {name: may for name, may in names.items() if name in self.defs and name not in self.seen}
         need = size + sum(len(orjson.dumps(name)) + _OPEN for name in found)
         if (size > limit or need > self.left) and made:
             return False
@@ -197,8 +210,8 @@ class _Opening:
 def _split(schema: Json) -> tuple[Json, Json]:
     defs = schema.get("$defs")
     if not isinstance(defs, dict):
-        return schema, _NOTHING
+        return schema, _NO_DEFINITIONS
     return {key: value for key, value in schema.items() if key != "$defs"}, defs
 
 
-_NOTHING: Final[Json] = {}
+_NO_DEFINITIONS: Final[Json] = {}

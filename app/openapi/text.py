@@ -1,10 +1,10 @@
-"""Texts of a document that a model will read: cleaned of what hides in them, and bounded in length."""
+"""Cleans texts of a document that a model will read: removes hidden characters, and bounds their length."""
 
 import re
 from typing import Any
 
 #: Controls (but tab and newline), zero-width and soft hyphens, bidirectional overrides, tag characters and
-#: variation selectors, lone surrogates: what a person does not see and a model does (OWASP MCP03).
+#: variation selectors, lone surrogates: characters that people do not see and models read (OWASP MCP03).
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
@@ -17,19 +17,21 @@ SCHEMA_TEXT = 2_000
 LABEL = 200
 
 
-def clean(value: Any, *, longest: int) -> tuple[str, bool]:
-    """The text of `value` (a non-string gives "") in at most `longest` characters, and whether it was cut."""
+def clean(value: Any, *, max_length: int) -> tuple[str, bool]:
+    """Return the text of `value` ("" if not a string) in at most `max_length` characters, and whether it
+    was cut.
+    """
     if not isinstance(value, str):
         return "", False
     # Cutting before cleaning bounds the work on a text that many operations share.
-    text = _HIDDEN.sub("", _LINES.sub("\n", value[: 4 * longest + 1_000])).strip()
-    if len(text) <= longest:
-        return text, len(value) > 4 * longest + 1_000
-    return text[: longest - 1].rstrip() + "…", True
+    text = _HIDDEN.sub("", _LINES.sub("\n", value[: 4 * max_length + 1_000])).strip()
+    if len(text) <= max_length:
+        return text, len(value) > 4 * max_length + 1_000
+    return text[: max_length - 1].rstrip() + "…", True
 
 
 def label(value: Any) -> str:
-    """A short text on one line: a title, a tag, a version. Numbers are taken as YAML authors mean them."""
+    """Return a short text on one line: a title, a tag, a version. A number becomes its text, as in YAML."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
-    return " ".join(clean(value, longest=LABEL)[0].split())
+    return " ".join(clean(value, max_length=LABEL)[0].split())

@@ -1,11 +1,13 @@
-"""The child process of `child.py`: limits itself, converts one document from stdin, answers on stdout.
+"""The child process of `child.py`: limits itself, converts one document from stdin, writes the result to
+stdout.
 
 In:  one line of JSON ({"options", "memory", "seconds"}), then the document to the end of the stream.
 Out: JSON lines, so that the parent never parses a large one: {"error": {...}}, or {"head": {...}} followed by
      {"shared": [...]}, {"tools": [...]} and {"operations": [...]} in batches. Only standard output is used.
 
-Tools share most of their definitions, so each is sent once: `$defs` of a tool maps names to indices of what
-was sent as `shared`. For Microsoft Graph beta that halves the time, and the parent's memory (3.7 to 2.1 GB).
+Tools share most of their definitions, so each is sent once: `$defs` of a tool maps names to indices into all
+that was sent as `shared`. For Microsoft Graph beta this halves the time, and the parent's memory (3.7 to 2.1
+GB).
 """
 
 import gc
@@ -21,23 +23,23 @@ from app.openapi.convert import convert
 from app.openapi.model import Conversion, ConvertOptions, Json
 
 _BATCH = 128 * 2**10
-# The worst that a document can do to the parser's stack stays far below this.
+# The deepest recursion that a document can cause in the parser is far below this.
 _RECURSION = 2_000
 
 
 def restrict(*, memory: int, seconds: int) -> None:
-    """Bound this process: address space in bytes, CPU seconds, no core dump, no files written."""
+    """Limit this process: address space in bytes, CPU time in seconds, no core dump, no files written."""
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     sys.setrecursionlimit(_RECURSION)
-    # The process lives for one document, most of which stays in use: collecting finds nothing to free.
+    # The process converts one document, most of which stays in use: garbage collection finds nothing to free.
     gc.disable()
 
 
-def answer(document: bytes, *, options: ConvertOptions) -> Iterator[bytes]:
-    """The lines for the parent."""
+def convert_lines(document: bytes, *, options: ConvertOptions) -> Iterator[bytes]:
+    """Convert the document; yield the lines for the parent."""
     try:
         conversion = convert(document, options=options)
         yield from _lines(conversion)
@@ -52,24 +54,26 @@ def _lines(conversion: Conversion) -> Iterator[bytes]:
     tools, operations = whole.pop("tools"), conversion.report["operations"]
     whole["report"] = {**conversion.report, "operations": []}
     yield _line(head=whole)
-    shared = _Shared()
+    shared = _SharedDefinitions()
     for batch in _batches("tools", map(shared.refer, tools)):
-        if shared.fresh:
-            yield _joined("shared", shared.fresh)
-            shared.fresh = []
+        if shared.unsent:
+            yield _joined("shared", shared.unsent)
+            shared.unsent = []
         yield batch
     yield from _batches("operations", operations)
 
 
-class _Shared:
-    """Numbers the definitions of all tools; `fresh` are those that the parent does not have yet."""
+class _SharedDefinitions:
+    """Numbers the definitions of all tools; `unsent` are those that were not yet sent to the parent."""
 
     def __init__(self) -> None:
-        self.fresh: list[bytes] = []
+        self.unsent: list[bytes] = []
         self._numbers: dict[int, int] = {}
 
     def refer(self, tool: Json) -> Json:
-        """The tool with numbers for its definitions; the conversion keeps those, and so their ids, alive."""
+        """Return the tool with numbers in place of its definitions. They are identified by `id()`, which is
+        safe because the conversion keeps them alive.
+        """
         return {**tool, "inputs": self._numbered(tool["inputs"]), "outputs": self._numbered(tool["outputs"])}
 
     def _numbered(self, schema: Json) -> Json:
@@ -81,7 +85,7 @@ class _Shared:
         number = self._numbers.get(id(definition))
         if number is None:
             number = self._numbers[id(definition)] = len(self._numbers)
-            self.fresh.append(orjson.dumps(definition))
+            self.unsent.append(orjson.dumps(definition))
         return number
 
 
@@ -107,21 +111,21 @@ def _line(**form: Any) -> bytes:
 
 
 def _error(error: GatewayError) -> Json:
-    faults = [_fault(fault) for fault in error.errors]
+    errors = [_field_error(error) for error in error.errors]
     kind = "too-large" if isinstance(error, TooLarge) else "invalid-document"
-    return {"kind": kind, "detail": error.detail, "errors": faults}
+    return {"kind": kind, "detail": error.detail, "errors": errors}
 
 
-def _fault(fault: Fault) -> Json:
-    return {"pointer": fault.pointer, "detail": fault.detail}
+def _field_error(error: Fault) -> Json:
+    return {"pointer": error.pointer, "detail": error.detail}
 
 
 def main(incoming: BinaryIO, outgoing: BinaryIO) -> None:
-    """Serve one document."""
-    order = orjson.loads(incoming.readline())
-    restrict(memory=order["memory"], seconds=order["seconds"])
-    options = ConvertOptions.from_json(order["options"])
-    outgoing.writelines(answer(incoming.read(), options=options))
+    """Convert the document of one request, and write the result."""
+    request = orjson.loads(incoming.readline())
+    restrict(memory=request["memory"], seconds=request["seconds"])
+    options = ConvertOptions.from_json(request["options"])
+    outgoing.writelines(convert_lines(incoming.read(), options=options))
     outgoing.flush()
 
 

@@ -1,9 +1,9 @@
-"""YAML 1.2 core schema, built straight from libyaml's events, so that a crossed limit stops the work.
+"""Loads the YAML 1.2 core schema directly from libyaml's events, so that loading stops at an exceeded limit.
 
 PyYAML's own loaders read YAML 1.1 (`NO` is false, `2024-01-01` a date, `1:30` ninety), accept duplicate keys,
-and hand out an alias bomb for free that costs gigabytes when it is written. Here every scalar is what
-YAML 1.2.2 section 10.3 says, mapping keys are their literal text (`200:` is "200"), tags are refused, and an
-alias counts as much as what it stands for.
+and load an alias bomb cheaply that takes gigabytes when it is serialised. Here every scalar is resolved as in
+YAML 1.2.2 section 10.3, mapping keys are their literal text (`200:` is "200"), tags are rejected, and an
+alias counts as much as its target.
 """
 
 import math
@@ -21,21 +21,23 @@ _LITERALS: dict[str, Any] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-# A leading zero is no number here: JSON has none, and who writes 0123 means an identifier.
+# Text with a leading zero is not a number here: JSON has no such numbers, and 0123 is usually an identifier.
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,307})", re.ASCII)
 _BASED = re.compile(r"0o[0-7]{1,21}|0x[0-9a-fA-F]{1,16}", re.ASCII)
 _FLOAT = re.compile(
     r"[-+]?(?:\.[0-9]{1,400}|(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{0,400})?)(?:[eE][-+]?[0-9]{1,5})?", re.ASCII
 )
 _NUMERIC = frozenset("+-.0123456789")
-# Lines that begin a list item or a mapping entry: at least one node each, unless they stand in a text block.
+# Lines that begin a list item or a mapping entry: at least one node each, unless they are in a text block.
 _NODE_LINE = re.compile(rb"^[ ]*(?:- |[\w\"'][^\n:]{0,200}:(?: |$))", re.MULTILINE)
 _STRING_TAG = "tag:yaml.org,2002:str"
 _MERGE = object()
 
 
 def _plain(text: str) -> Any:
-    """What an unquoted scalar means in the core schema; beyond 64 bits it is a float, as in JSON."""
+    """Return the value of an unquoted scalar in the core schema; an integer beyond 64 bits is a float, as
+    in JSON.
+    """
     if text in _LITERALS:
         return _LITERALS[text]
     if text[0] not in _NUMERIC:
@@ -52,7 +54,7 @@ def _plain(text: str) -> Any:
 
 
 class _Frame:
-    """A mapping or sequence that is still open, with the size of what it holds so far."""
+    """A mapping or sequence that is still open, with the size of its contents so far."""
 
     __slots__ = ("anchor", "height", "key", "merges", "nodes", "text", "value")
 
@@ -77,7 +79,7 @@ class _Builder:
         self.anchors: dict[str, tuple[Any, int, int, int]] = {}
         self.nodes = 0
         self.text = 0
-        self.steps: dict[type[yaml.Event], Callable[[Any], None]] = {
+        self.handlers: dict[type[yaml.Event], Callable[[Any], None]] = {
             yaml.ScalarEvent: self.scalar,
             yaml.AliasEvent: self.alias,
             yaml.MappingStartEvent: self.open,
@@ -90,7 +92,7 @@ class _Builder:
     def document(self, event: yaml.DocumentStartEvent) -> None:
         self.documents += 1
         if self.documents > 1:
-            raise _refused(event, "holds a second document; send one")
+            raise _invalid(event, "contains a second document; send one")
 
     def charge(self, nodes: int, text: int) -> None:
         self.nodes += nodes
@@ -104,7 +106,7 @@ class _Builder:
         text: str = event.value
         self.charge(1, len(text))
         if event.tag is not None and event.tag not in {"!", _STRING_TAG}:
-            raise _refused(event, "uses a tag; only plain YAML is read")
+            raise _invalid(event, "uses a tag; only plain YAML is read")
         if "\x00" in text:
             text = text.replace("\x00", "")
             self.warn("", "NUL characters were removed from its strings")
@@ -114,7 +116,7 @@ class _Builder:
             if text == "<<" and plain:
                 frame.key = _MERGE
             elif text in frame.value:
-                raise _refused(event, "has a mapping with the same key twice")
+                raise _invalid(event, "has a mapping with the same key twice")
             else:
                 frame.key = text
             return
@@ -128,23 +130,23 @@ class _Builder:
         if self.aliases > self.limits.aliases:
             raise TooLarge(f"The YAML document uses more than {self.limits.aliases} aliases")
         if event.anchor not in self.anchors:
-            raise _refused(event, "has an alias to something unknown, or to what contains it")
+            raise _invalid(event, "has an alias to something unknown, or to what contains it")
         value, nodes, text, height = self.anchors[event.anchor]
         self.charge(nodes, text)
         if len(self.frames) + height > self.limits.depth:
-            raise _refused(event, f"is nested deeper than {self.limits.depth} levels")
+            raise _invalid(event, f"is nested deeper than {self.limits.depth} levels")
         self.attach(event, value, nodes, text, height)
 
     def open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         self.charge(1, 0)
         if event.tag is not None and event.tag != "!":
-            raise _refused(event, "uses a tag; only plain YAML is read")
+            raise _invalid(event, "uses a tag; only plain YAML is read")
         if len(self.frames) >= self.limits.depth:
-            raise _refused(event, f"is nested deeper than {self.limits.depth} levels")
+            raise _invalid(event, f"is nested deeper than {self.limits.depth} levels")
         if self.frames and isinstance(self.frames[-1].value, dict) and self.frames[-1].key is None:
-            raise _refused(event, "has a mapping or a list as a key")
+            raise _invalid(event, "has a mapping or a list as a key")
         if event.anchor:
-            # While it is open, an alias to it would make a value that contains itself.
+            # While it is open, an alias to it would create a value that contains itself.
             self.anchors.pop(event.anchor, None)
         self.frames.append(_Frame({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
 
@@ -169,11 +171,11 @@ class _Builder:
         if isinstance(frame.value, list):
             frame.value.append(value)
         elif frame.key is None:
-            raise _refused(event, "has an alias as a key")
+            raise _invalid(event, "has an alias as a key")
         elif frame.key is _MERGE:
             merged = value if isinstance(value, list) else [value]
             if not all(isinstance(one, dict) for one in merged):
-                raise _refused(event, "merges something that is not a mapping")
+                raise _invalid(event, "merges something that is not a mapping")
             frame.merges.extend(merged)
             frame.key = None
         else:
@@ -181,7 +183,7 @@ class _Builder:
             frame.key = None
 
 
-def _refused(event: yaml.Event, what: str) -> InvalidDocument:
+def _invalid(event: yaml.Event, what: str) -> InvalidDocument:
     mark = event.start_mark
     if mark is None:
         return InvalidDocument(f"The document {what}")
@@ -189,9 +191,9 @@ def _refused(event: yaml.Event, what: str) -> InvalidDocument:
 
 
 def load_yaml(document: bytes, *, limits: DocumentLimits, warn: Callable[[str, str], None]) -> Any:
-    """The value of one UTF-8 YAML document.
+    """Load one UTF-8 YAML document and return its value; repairs are reported to `warn(pointer, detail)`.
 
-    Raises InvalidDocument with line and column, or TooLarge at the limit that was crossed.
+    Raises InvalidDocument with line and column, or TooLarge with the limit that was exceeded.
     """
     if len(document) > limits.yaml_size:
         raise TooLarge(f"A YAML document may have at most {limits.yaml_size} bytes; JSON may be larger")
@@ -201,9 +203,9 @@ def load_yaml(document: bytes, *, limits: DocumentLimits, warn: Callable[[str, s
     builder = _Builder(limits, warn)
     try:
         for event in yaml.parse(document, Loader=_LOADER):
-            step = builder.steps.get(type(event))
-            if step is not None:
-                step(event)
+            handler = builder.handlers.get(type(event))
+            if handler is not None:
+                handler(event)
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""

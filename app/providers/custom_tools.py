@@ -73,8 +73,8 @@ class CustomTools:
             if not is_new:
                 provider.options = with_tool_origin(provider, tool.origin, reach=reach)
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
-            _, refused = await insert_tools(session, provider, [tool], revision_id=None)
-            if refused:
+            _, rejected = await insert_tools(session, provider, [tool], revision_id=None)
+            if rejected:
                 raise InvalidInput("The tool contains a value that the database cannot store.")
             row = (await session.execute(tool_select().where(has_name(canonical)))).one()
             await record_event(

@@ -59,8 +59,8 @@ def inlined(model: type[BaseModel]) -> dict[str, Any]:
         if isinstance(reference, str):
             target = definitions[reference.rpartition("/")[2]]
             return {**written(target), **{key: node[key] for key in node if key != "$ref"}}
-        kept = {key: member for key, member in node.items() if key != "discriminator"}
-        return {key: written(member) for key, member in kept.items()}
+        members = {key: member for key, member in node.items() if key != "discriminator"}
+        return {key: written(member) for key, member in members.items()}
 
     result: dict[str, Any] = written(schema)
     return result

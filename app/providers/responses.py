@@ -80,7 +80,7 @@ def batch_result_of(verdicts: list[EntryVerdict]) -> BatchResult:
         registered=words.count("registered"),
         previewed=words.count("previewed"),
         unchanged=words.count("unchanged"),
-        refused=words.count("refused"),
+        failed=words.count("failed"),
     )
     return BatchResult(entries=[_entry(one) for one in verdicts], counts=counts)
 

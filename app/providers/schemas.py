@@ -302,7 +302,7 @@ class BatchEntry(BaseModel):
     """The result of one entry of a list."""
 
     name: str | None
-    verdict: Literal["registered", "previewed", "unchanged", "refused"]
+    verdict: Literal["registered", "previewed", "unchanged", "failed"]
     status: int = Field(description="The HTTP status that a request with this entry alone would have had.")
     tool_count: int | None = None
     report: ImportReport | None = None
@@ -316,7 +316,7 @@ class BatchCounts(BaseModel):
     registered: int
     previewed: int
     unchanged: int
-    refused: int
+    failed: int
 
 
 class BatchResult(BaseModel):

@@ -19,7 +19,7 @@ from app.registration.request_parser import read_registrations
 from app.registration.service import Registry
 from app.security.principal import Principal
 
-Verdict = Literal["registered", "previewed", "unchanged", "refused"]
+Verdict = Literal["registered", "previewed", "unchanged", "failed"]
 _CONCURRENCY: Final = 4
 _log = structlog.get_logger(__name__)
 
@@ -80,7 +80,7 @@ async def _one(
 
 
 async def _rejected(name: str | None, error: GatewayError) -> EntryVerdict:
-    return EntryVerdict(name, "refused", error.status, error=error)
+    return EntryVerdict(name, "failed", error.status, error=error)
 
 
 async def import_file(path: Path, *, registry: Registry, tenant: UUID = TENANT) -> list[EntryVerdict]:

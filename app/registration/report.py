@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from app.credentials.model import Json
 from app.openapi.judge import Judgement
-from app.openapi.lint import Finding
+from app.openapi.lint import LintFinding
 
 Outcome = Literal["accepted", "renamed", "skipped"]
 
@@ -41,7 +41,7 @@ class ToolVerdict:
     security: tuple[tuple[str, ...], ...] | None = None
     tokens: int | None = None
     slimmed: tuple[str, ...] | None = None
-    lint: tuple[Finding, ...] | None = None
+    lint: tuple[LintFinding, ...] | None = None
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class ToolVerdict:
             notes=tuple(form["notes"]),
             tokens=form.get("tokens"),
             slimmed=None if slimmed is None else tuple(slimmed),
-            lint=None if lint is None else tuple(Finding(**one) for one in lint),
+            lint=None if lint is None else tuple(LintFinding(**one) for one in lint),
         )
 
     def to_json(self) -> Json:

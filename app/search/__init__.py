@@ -172,14 +172,14 @@ class SearchIndex:
         single tools.
         """
         if scope.everything:
-            return {owner: dict(held) for owner, held in self._stamps.items() if held}
+            return {owner: dict(tool_stamps) for owner, tool_stamps in self._stamps.items() if tool_stamps}
         indexed_before = {
             owner: dict(self._stamps[owner]) for owner in scope.providers if self._stamps.get(owner)
         }
         for owner in owners - scope.providers:
-            held = self._stamps.get(owner, {})
-            indexed_before[owner] = {tool: held[tool] for tool in scope.tools if tool in held}
-        return {owner: held for owner, held in indexed_before.items() if held}
+            tool_stamps = self._stamps.get(owner, {})
+            indexed_before[owner] = {tool: tool_stamps[tool] for tool in scope.tools if tool in tool_stamps}
+        return {owner: tool_stamps for owner, tool_stamps in indexed_before.items() if tool_stamps}
 
     async def _write(
         self, session: AsyncSession, scope: Scope, indexed_before: dict[UUID, dict[UUID, str]]
@@ -191,12 +191,14 @@ class SearchIndex:
         found = await stamps(session, scope) if indexed_before else {}
         unchanged = {
             tool
-            for owner, held in indexed_before.items()
-            for tool, stamp in held.items()
+            for owner, tool_stamps in indexed_before.items()
+            for tool, stamp in tool_stamps.items()
             if found.get(owner, {}).get(tool) == stamp
         }
-        outdated = [tool for held in indexed_before.values() for tool in held if tool not in unchanged]
-        to_add = {tool for held in found.values() for tool in held if tool not in unchanged}
+        outdated = [
+            tool for tool_stamps in indexed_before.values() for tool in tool_stamps if tool not in unchanged
+        ]
+        to_add = {tool for tool_stamps in found.values() for tool in tool_stamps if tool not in unchanged}
         if indexed_before and not outdated and not to_add:
             return
         self._inconsistent = True
@@ -220,8 +222,8 @@ class SearchIndex:
             left = set(outdated)
             for owner in indexed_before:
                 self._stamps[owner] = {k: v for k, v in self._stamps[owner].items() if k not in left}
-        for owner, held in added.items():
-            self._stamps.setdefault(owner, {}).update(held)
+        for owner, tool_stamps in added.items():
+            self._stamps.setdefault(owner, {}).update(tool_stamps)
 
     async def _add_all(
         self, session: AsyncSession, scope: Scope, unchanged: Collection[UUID]

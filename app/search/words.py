@@ -86,8 +86,8 @@ def parameter_text(inputs: Mapping[str, Any]) -> str:
 def query_words(text: str, words: TextAnalyzer) -> list[str]:
     """Return the distinct stems of a query, at most 32; stop words only where it has no other words."""
     clean = text.encode("utf-8", "replace").decode()
-    kept = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
-    stems = dict.fromkeys(words.analyze(split(kept)) + words.analyze(kept))
+    significant = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
+    stems = dict.fromkeys(words.analyze(split(significant)) + words.analyze(significant))
     if not stems:
         stems = dict.fromkeys(words.analyze(split(clean)))
     return list(islice(stems, 32))

@@ -77,7 +77,7 @@ def compare(document: bytes, conversion: Conversion, made: Judged, *, url: str, 
     slots = {slot["slot"]: slot for slot in conversion.slots}
     remarks = " ".join(one["detail"] for one in conversion.report["warnings"])
     schemas, inputs = (
-        Schemas(reading, remarked="pattern" in remarks or "remarks are left out" in remarks),
+        Schemas(reading, remarked="pattern" in remarks or "warnings are left out" in remarks),
         Inputs(),
     )
     step = max(1, len(operations) // extent.executions)

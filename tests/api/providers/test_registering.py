@@ -174,8 +174,8 @@ async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, up
     assert made.status_code == 207, made.text
     body = made.json()
     verdicts = [(one["name"], one["verdict"], one["status"]) for one in body["entries"]]
-    assert verdicts == [("a", "registered", 201), ("b", "registered", 201), ("c", "refused", 422),
-                        ("d", "refused", 422), ("a", "refused", 409)]  # fmt: skip
+    assert verdicts == [("a", "registered", 201), ("b", "registered", 201), ("c", "failed", 422),
+                        ("d", "failed", 422), ("a", "failed", 409)]  # fmt: skip
     problem = body["entries"][2]["problem"]
     assert problem["detail"] == "The protocol is not known"
     assert problem["errors"][0]["pointer"] == "/2/provider_type"

@@ -112,9 +112,9 @@ def test_of_several_documents_one_must_be_named() -> None:
     with pytest.raises(InvalidDocument, match=r"admin\.yaml, openapi\.yaml"):
         bundled(files)
     assert bundled(files, root="admin.yaml").title == "Admin"
-    with pytest.raises(InvalidDocument, match="holds no file"):
+    with pytest.raises(InvalidDocument, match="contains no file"):
         bundled(files, root="absent.yaml")
-    with pytest.raises(InvalidDocument, match="says neither"):
+    with pytest.raises(InvalidDocument, match="has neither"):
         bundled(files, root="parameters.yaml")
     with pytest.raises(InvalidDocument, match="None of the files"):
         bundled({"a.yaml": b"a: 1"})

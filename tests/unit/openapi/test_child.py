@@ -17,6 +17,8 @@ from app.openapi import Conversion, ConvertOptions, DocumentLimits, convert
 from app.openapi.child import ChildLimits, convert_in_child
 from tests.unit.openapi.conftest import document
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).parents[3] / "openapi" / "samples"
 LONG = orjson.dumps(
     document(
@@ -66,7 +68,7 @@ async def test_errors_come_as_the_same_errors() -> None:
         (ChildLimits(wall_seconds=0.01), "0.01 seconds"),
         (ChildLimits(memory=150 * 2**20), "memory"),
         (ChildLimits(memory=220 * 2**20), "memory"),
-        (ChildLimits(answer=10_000), "too large together"),
+        (ChildLimits(output_bytes=10_000), "too large together"),
     ],
 )
 async def test_limits_end_the_process(limits: ChildLimits, words: str) -> None:

@@ -29,7 +29,7 @@ def test_every_unicode_encoding_is_read(encoding: str, text: str) -> None:
 def test_bytes_that_are_no_utf_8_are_replaced_with_a_remark() -> None:
     raw, warnings = read(HEAD + b', "x": "caf\xe9"}')
     assert raw["x"] == "caf�"
-    assert warnings == ["bytes that are no UTF-8 were replaced"]
+    assert warnings == ["bytes that are not valid UTF-8 were replaced"]
 
 
 def test_the_last_of_duplicate_keys_counts_and_is_remarked() -> None:

@@ -72,7 +72,7 @@ def test_actions_go_one_after_the_other() -> None:
 def test_what_finds_nothing_or_no_object_is_a_remark() -> None:
     _, remarks = laid({"a": 1}, {"target": "$.b", "remove": True}, {"target": "$.a", "update": {"x": 1}})
     assert remarks == [
-        "action 0 of the overlay finds nothing: $.b",
+        "action 0 of the overlay selects nothing: $.b",
         "action 1 of the overlay updates what is neither an object nor a list",
     ]
 
@@ -168,7 +168,7 @@ def test_pattern_that_is_no_i_regexp_matches_nothing_and_is_a_remark(pattern: st
     raw = {"paths": {"/a": {"x": "a"}, "/b": {"x": "aa"}}}
     found, remarks = laid(raw, {"target": f"$.paths[?search(@.x, '{pattern}')]", "remove": True})
     assert found == raw
-    assert "no I-Regexp" in remarks[0]
+    assert "not an I-Regexp" in remarks[0]
     assert len(remarks) == 2
 
 
@@ -177,7 +177,7 @@ def test_pattern_takes_time_linear_in_the_text(pattern: str) -> None:
     raw = {"paths": {"/a": {"x": "x" * 20_000}}}
     # With an engine that backtracks, this does not end.
     _, remarks = laid(raw, {"target": f"$.paths[?search(@.x, '{pattern}')]", "remove": True})
-    assert "finds nothing" in remarks[0]
+    assert "selects nothing" in remarks[0]
 
 
 def test_pattern_that_is_too_large_for_its_text_is_rejected() -> None:

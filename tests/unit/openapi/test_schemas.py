@@ -184,7 +184,7 @@ def test_siblings_of_references_count_in_3_1_and_not_before(tool: ConvertOne) ->
         ({"A": {"properties": {"x": {"$ref": "other.yaml#/X"}}}}, "another document"),
         ({"A": {"properties": {"x": {"$ref": "https://example.com/x.json"}}}}, "another document"),
         ({"A": {"items": {"$ref": "file:///etc/passwd"}}}, "another document"),
-        ({"A": {"items": {"$ref": "#anchor"}}}, "no JSON pointer"),
+        ({"A": {"items": {"$ref": "#anchor"}}}, "not a JSON pointer"),
         (
             {"A": {"$ref": "#/components/schemas/B0"}}
             | {f"B{i}": {"$ref": f"#/components/schemas/B{i + 1}"} for i in range(200)}

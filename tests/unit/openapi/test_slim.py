@@ -79,7 +79,7 @@ def test_the_branches_of_the_answer_are_opened_before_those_of_the_inputs() -> N
     inputs = filler(100)
     shown = slimmed(inputs, outputs)
     assert shown is not None
-    assert shown.steps[-1] == "optional branches of the answer left open"
+    assert shown.steps[-1] == "optional branches of the response left open"
     assert shown.inputs == inputs
     assert shown.outputs["$defs"] == {"A": closed(b={"$ref": "#/$defs/B"}), "B": {}}
 
@@ -90,7 +90,7 @@ def test_required_branches_of_the_inputs_stay_and_optional_ones_are_opened() -> 
               "$defs": {"Body": body, "May": filler(400), "Must": filler(300)}}  # fmt: skip
     shown = slimmed(inputs, filler(2_000))
     assert shown is not None
-    assert shown.steps[-2:] == ("schema of the answer left out", "optional branches left open")
+    assert shown.steps[-2:] == ("schema of the response left out", "optional branches left open")
     assert shown.inputs["$defs"]["Must"] == filler(300)
     assert shown.inputs["$defs"]["May"] == {}
     assert shown.outputs == {}
@@ -156,7 +156,7 @@ def test_what_is_accepted_in_full_is_accepted_by_what_is_shown(
     # `A: {$ref: A}` means nothing.
     defs = {"A": {"type": ["object", "null"], "properties": {"a": a}}, "B": {"properties": {"b": b}}}
     inputs = {"type": "object", "properties": {"body": root}, "$defs": defs}
-    shown = Slimmer(largest=room).slim(name="t", description="d", inputs=inputs, outputs={})
+    shown = Slimmer(max_bytes=room).slim(name="t", description="d", inputs=inputs, outputs={})
     assert inputs == {"type": "object", "properties": {"body": root}, "$defs": defs}
     if shown is not None and jsonschema_rs.is_valid(inputs, {"body": value}):
         assert jsonschema_rs.is_valid(shown.inputs, {"body": value})
