@@ -1,4 +1,4 @@
-"""The registration pipeline below the API: a real reader of sources, and what a registration is about."""
+"""The registration pipeline below the API: the reader of a gateway, and what a registration is about."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -6,50 +6,39 @@ from typing import Any
 import pytest
 
 from app.credentials.permissions import UNBOUNDED
+from app.database import Database
 from app.models import Variable, new_id
-from app.outbound.credentials import CredentialResolver
-from app.outbound.guard import Guard
-from app.outbound.http import Engine
-from app.outbound.oauth2 import TokenEndpoint
-from app.outbound.tokens import TokenCache
-from app.protocols.base import AdapterContext
-from app.protocols.registry import Adapters
-from app.redis_client import Cache, connect
+from app.providers.dependencies import registry_of
 from app.registration.context import ImportContext
-from app.registration.converter import Converter
-from app.registration.fetch import Fetcher
 from app.registration.source_reader import SourceReader
-from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
+from app.services import Services, open_services
 from app.settings import Settings
+from app.telemetry.metrics import Metrics
 
 
 @pytest.fixture(scope="module")
-def vault() -> Vault:
-    vault = Vault(KeyRing.parse(KeyRing.generate("k")))
-    vault.load([vault.new_data_key("data"), vault.new_data_key("digest")])
-    return vault
+async def services(database: Database, database_url: str, redis_url: str) -> AsyncIterator[Services]:
+    """The services of a gateway on the database of this module."""
+    settings = Settings(
+        _env_file=None,
+        database_url=database_url,
+        redis_url=redis_url,
+        sealing_keys=KeyRing.generate("test"),
+        log_level="error",
+    )
+    async with open_services(settings, Metrics()) as services:
+        yield services
 
 
 @pytest.fixture
-async def reader(vault: Vault, redis_url: str) -> AsyncIterator[SourceReader]:
-    """A reader that may fetch from loopback."""
-    settings = Settings(_env_file=None)
-    engine, masker, redis = (
-        Engine(Guard(allow_networks=["127.0.0.0/8"])),
-        Masker(),
-        connect(redis_url, timeout=2),
-    )
-    adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
-    tokens = TokenCache(vault, TokenEndpoint(engine), Cache(redis))
-    fetcher = Fetcher(adapters, CredentialResolver(vault, tokens, masker), 1 << 20)
-    converter = Converter(settings)
-    yield SourceReader(settings, vault, fetcher, converter)
-    await converter.aclose()
-    await tokens.aclose()
-    await adapters.aclose()
-    await redis.aclose()
-    await engine.aclose()
+def vault(services: Services) -> Vault:
+    return services.vault
+
+
+@pytest.fixture
+def reader(services: Services) -> SourceReader:
+    return registry_of(services).reader
 
 
 @pytest.fixture
