@@ -83,7 +83,7 @@ def ours(folder: Path) -> list[int]:
     return found
 
 
-def test_first_start_second_start_and_a_crash_between(tmp_path: Path) -> None:
+def test_second_start_and_start_after_a_crash_keep_key_and_providers(tmp_path: Path) -> None:
     with embedded(tmp_path) as first:
         key = admin_key(tmp_path)
         assert first.text.count(key) == 1
@@ -106,7 +106,7 @@ def test_first_start_second_start_and_a_crash_between(tmp_path: Path) -> None:
     assert ours(tmp_path) == []
 
 
-def test_secret_files_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_secret_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     with embedded(tmp_path):
         modes = {
             name: stat.S_IMODE((tmp_path / ".data" / name).stat().st_mode)
@@ -116,7 +116,7 @@ def test_secret_files_are_for_their_owner_only(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / ".data").stat().st_mode) == 0o700
 
 
-def test_no_folder_but_our_own_changes(tmp_path: Path) -> None:
+def test_serve_changes_no_folder_but_its_own(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "inner").mkdir(mode=0o711)
@@ -131,7 +131,7 @@ def test_no_folder_but_our_own_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["postgres", "valkey-server"])
-def test_a_server_that_is_lost_ends_the_gateway_with_a_sentence(tmp_path: Path, name: str) -> None:
+def test_exit_of_an_embedded_server_ends_the_gateway_with_a_sentence(tmp_path: Path, name: str) -> None:
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -144,14 +144,14 @@ def test_a_server_that_is_lost_ends_the_gateway_with_a_sentence(tmp_path: Path, 
     children = psutil.Process(process.pid).children(recursive=True)
     next(one for one in children if one.name() == name).kill()
     assert process.wait(45) == 1
-    told = log.read_text()
-    assert "has ended" in told
-    assert "Traceback" not in told
+    output_text = log.read_text()
+    assert "has exited" in output_text
+    assert "Traceback" not in output_text
     with embedded(tmp_path) as again:
         assert get(again, "/health/ready").status_code == 200
 
 
-def test_two_starts_on_one_folder(tmp_path: Path) -> None:
+def test_second_gateway_on_a_data_folder_is_rejected(tmp_path: Path) -> None:
     with embedded(tmp_path) as running:
         second = subprocess.run(
             [str(PROGRAM), "serve", "--port", "0"],
@@ -163,7 +163,7 @@ def test_two_starts_on_one_folder(tmp_path: Path) -> None:
         assert get(running, "/health/ready").status_code == 200
 
 
-def test_a_busy_port(tmp_path: Path) -> None:
+def test_busy_port_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run(
@@ -175,7 +175,7 @@ def test_a_busy_port(tmp_path: Path) -> None:
     assert not (tmp_path / ".data").exists()
 
 
-def test_two_workers_on_the_embedded_pair_see_each_others_changes(tmp_path: Path) -> None:
+def test_two_workers_see_each_others_changes(tmp_path: Path) -> None:
     with embedded(tmp_path, "--workers", "2") as running:
         key = admin_key(tmp_path)
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
@@ -209,7 +209,7 @@ def test_two_workers_on_the_embedded_pair_see_each_others_changes(tmp_path: Path
         ({"PORT": "notaport"}, "PORT"),
     ],
 )
-def test_what_is_missing_is_said_in_a_sentence(
+def test_missing_servers_and_settings_are_reported_in_a_sentence(
     settings: dict[str, str], words: str, servers: Pair, database_url: str, tmp_path: Path
 ) -> None:
     environment = environment_for(database_url, servers.redis_url) | {"PORT": "0"} | settings
@@ -222,7 +222,7 @@ def test_what_is_missing_is_said_in_a_sentence(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_redis_may_be_away_at_the_start(servers: Pair, tmp_path: Path, workers: int) -> None:
+def test_serve_starts_while_redis_is_unavailable(servers: Pair, tmp_path: Path, workers: int) -> None:
     with gateway(servers, tmp_path, workers=workers, REDIS_URL="redis://127.0.0.1:9/0") as running:
         assert "Redis is unavailable" in running.log.read_text()
         with running.client() as client:
@@ -234,7 +234,7 @@ def test_redis_may_be_away_at_the_start(servers: Pair, tmp_path: Path, workers: 
             assert client.get("/tools").status_code == 200
 
 
-def test_a_redis_that_refuses_the_password_is_said_in_a_sentence(
+def test_wrong_redis_password_is_reported_in_a_sentence(
     servers: Pair, database_url: str, tmp_path: Path
 ) -> None:
     with refusing_redis() as url:
@@ -261,7 +261,7 @@ def refusing_redis() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_schema_that_is_not_migrated_names_the_command(servers: Pair, tmp_path: Path) -> None:
+def test_schema_that_is_not_migrated_is_reported_with_the_command(servers: Pair, tmp_path: Path) -> None:
     empty = servers.create_database(migrated=False)
     try:
         environment = environment_for(empty, servers.redis_url) | {"PORT": "0"}
@@ -275,7 +275,7 @@ def test_a_schema_that_is_not_migrated_names_the_command(servers: Pair, tmp_path
         servers.drop_database(empty)
 
 
-def test_sealing_keys_are_rotated_and_the_old_one_can_go(servers: Pair, database_url: str) -> None:
+def test_sealing_keys_are_rotated_and_the_old_one_can_be_removed(servers: Pair, database_url: str) -> None:
     environment = environment_for(database_url, servers.redis_url)
     old = environment["SEALING_KEYS"]
     assert run_command("bootstrap", environment=environment).returncode == 0
