@@ -68,7 +68,7 @@ fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of made-up v
 	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz tests/api/test_egress.py tests/unit/openapi/test_fuzz.py $(ARGS)
 
 fuzz-slice: $(DEV) ## Run schemathesis with a few examples of each operation
-	$(BIN)/python -m pytest tests/fuzz $(ARGS)
+	$(BIN)/python -m pytest -n 2 tests/fuzz $(ARGS)
 
 faults: $(DEV) ## Break servers, links and processes under load, and say what was lost (ARGS: --only E,F, --redis PROGRAM)
 	@$(BIN)/python -m tests.faults $(ARGS)

@@ -8,8 +8,9 @@ from typing import Self
 import aiohttp
 import pytest
 
-from app.security.keys import _checksum, mint
+from app.security.keys import PREFIX, SECRET_LENGTH, _checksum, mint
 from tests.harness.gateway import RunningGateway, serve
+from tests.harness.keys import key_id_of
 from tests.harness.servers import Pair
 
 _CONNECTIONS = 300
@@ -91,7 +92,7 @@ async def test_cold_keys_are_served_while_a_known_id_is_tried_with_a_wrong_secre
     attacked: RunningGateway,
 ) -> None:
     keys = await asyncio.to_thread(made, attacked, _COLD + 1)
-    body = keys[0]["key"][:17] + mint().text.reveal()[17:49]
+    body = f"{PREFIX}_{key_id_of(keys[0]['key'])}_{'x' * SECRET_LENGTH}"
     async with Strangers(attacked, key=body + _checksum(body)) as strangers:
         statuses = Counter([await status_of(attacked, key["key"]) for key in keys[1:]])
     assert statuses == {404: _COLD}

@@ -1,4 +1,4 @@
-"""A seeded sample of the public corpus: 300 of 2,639 documents, judged on M1 to M18 on every run."""
+"""A seeded sample of the public corpus: 150 of 2,639 documents, judged on M1 to M18 on every run."""
 
 import os
 import statistics
@@ -15,7 +15,7 @@ from benchmarks.corpus.strata import judge_strata
 from benchmarks.corpus.tables import GRAPH, Total
 
 SEED = "2026"
-SIZE = 300
+SIZE = 150
 _METRICS = tuple(f"M{number}" for number in range(2, 17))
 
 

@@ -23,7 +23,7 @@ from app.security.vault import KeyRing
 from tests.harness.servers import Pair
 
 PROGRAM = Path(sys.executable).with_name("utcp-gateway")
-_START_SECONDS = 60
+_START_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from aiohttp import web
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.security.masking import Masker
+from tests.harness.beside import web_server
 from tests.protocols.kits.base import Kit, Upstream
 
 
@@ -28,21 +29,14 @@ def masker() -> Masker:
 @pytest.fixture
 async def serve() -> AsyncIterator[Callable[..., Awaitable[str]]]:
     """`await serve(handler)` answers every path with an aiohttp handler, and gives the base URL."""
-    runners: list[web.AppRunner] = []
+    async with contextlib.AsyncExitStack() as stack:
 
-    async def start(handler) -> str:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", handler)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        runners.append(runner)
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        return f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+        async def start(handler) -> str:
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", handler)
+            return await stack.enter_async_context(web_server(app))
 
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+        yield start
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ from app.protocols.base import Adapter
 from app.protocols.graphql.adapter import GraphqlAdapter
 from app.protocols.graphql.selections import MOST_FIELDS
 from app.security.secret import Secret
+from tests.harness.beside import web_server
 from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
-from tests.protocols.kits.http import web_site
 
 SECRET = "secret-of-a-graph"
 
@@ -184,7 +184,7 @@ async def site() -> AsyncIterator[Site]:
     found = Site()
     application = web.Application()
     application.router.add_route("*", "/{rest:.*}", found.handle)
-    async with web_site(application) as found.url:
+    async with web_server(application, handler_cancellation=True) as found.url:
         yield found
 
 

@@ -33,8 +33,8 @@ from app.protocols.manuals import read_manual
 from app.protocols.webrtc.adapter import WebrtcAdapter
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.harness.beside import web_server
 from tests.protocols.kits.base import free_port
-from tests.protocols.kits.http import web_site
 from tests.protocols.kits.webrtc import MANUAL, PeerSide, say
 from tests.protocols.test_contract import call_of, whole
 
@@ -104,7 +104,7 @@ async def peers() -> AsyncIterator[Peers]:
     made = Peers()
     application = web.Application()
     application.router.add_route("*", "/{rest:.*}", made.signal)
-    async with web_site(application) as made.url:
+    async with web_server(application, handler_cancellation=True) as made.url:
         yield made
         await made.side.aclose()
 

@@ -10,6 +10,7 @@ from aiohttp import web
 from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.harness.application import run_application
+from tests.harness.beside import web_server
 
 
 @dataclass
@@ -50,15 +51,8 @@ async def site():
 
     application = web.Application()
     application.router.add_route("*", "/{rest:.*}", answer)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    listener = web.TCPSite(runner, "127.0.0.1", 0)
-    await listener.start()
-    running.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with web_server(application) as running.url:
         yield running
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import ssl
 import pytest
 from aiohttp import web
 
+from tests.harness.beside import web_server
 from tests.harness.certificates import certificate
 
 from .documents import manual, openapi, tool
@@ -274,13 +275,8 @@ async def asking_for_certificates(authority, server):
     context.load_cert_chain(*server)
     application = web.Application()
     application.router.add_route("*", "/{rest:.*}", respond)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        yield f"https://127.0.0.1:{runner.addresses[0][1]}", seen
-    finally:
-        await runner.cleanup()
+    async with web_server(application, tls=context) as url:
+        yield url, seen
 
 
 async def test_a_client_certificate_is_not_presented_to_a_foreign_tools_origin(

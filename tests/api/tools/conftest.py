@@ -12,6 +12,7 @@ from app.security.credentials import SealedCredential, SealedVariable, seal_cred
 from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.harness.application import Application, run_application
+from tests.harness.beside import web_server
 from tests.stored import clear, store_provider, store_tool
 
 BASE_URL = "https://gateway.example"
@@ -236,10 +237,5 @@ async def upstream():
     application.router.add_post("/token", site.token)
     application.router.add_route("*", "/guarded", site.guarded)
     application.router.add_route("*", "/{rest:.*}", site.echo)
-    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    listener = web.TCPSite(runner, "127.0.0.1", 0)
-    await listener.start()
-    site.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield site
-    await runner.cleanup()
+    async with web_server(application, handler_cancellation=True) as site.url:
+        yield site

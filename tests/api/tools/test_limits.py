@@ -59,7 +59,7 @@ async def site():
     site = Site()
     application = web.Application()
     application.router.add_route("*", "/{rest:.*}", site.act)
-    async with web_server(application, shutdown_timeout=0.1) as site.url:
+    async with web_server(application) as site.url:
         yield site
 
 

@@ -9,6 +9,8 @@ import httpx2
 import pytest
 from aiohttp import web
 
+from tests.harness.beside import web_server
+
 SSE = {"Accept": "text/event-stream"}
 LINES = {"Accept": "application/x-ndjson"}
 TICKS = (b": hello\n\nevent: tick\nid: 1\ndata: 1\n\n", b"event: tick\nid: 2\nda", b"ta: 2\n\ndata: last\n\n")
@@ -55,12 +57,8 @@ async def source():
     application = web.Application()
     application.router.add_get("/stream", site.answer)
     application.router.add_get("/refuse", site.refuse)
-    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    site.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield site
-    await runner.cleanup()
+    async with web_server(application, handler_cancellation=True) as site.url:
+        yield site
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from aiohttp import web
 from strawberry.aiohttp.views import GraphQLView
 from strawberry.schema.config import StrawberryConfig
 
+from tests.harness.beside import web_server
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
-from tests.protocols.kits.http import answer, web_site
+from tests.protocols.kits.http import answer
 
 JSON = strawberry.scalar(name="JSON", serialize=lambda value: value, parse_value=lambda value: value)
 
@@ -105,7 +106,7 @@ class GraphqlKit(Kit):
 
         application = web.Application(client_max_size=HUGE)
         application.router.add_route("*", "/{case:.*}", handle)
-        async with web_site(application) as upstream.place:
+        async with web_server(application, handler_cancellation=True) as upstream.place:
             yield upstream
 
     def template(self, upstream: Upstream, case: str) -> Template:

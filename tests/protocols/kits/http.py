@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from tests.harness.beside import web_server
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
 
 
@@ -25,7 +26,7 @@ class HttpKit(Kit):
 
         application = web.Application(client_max_size=HUGE)
         application.router.add_route("*", "/{case:.*}", handle)
-        async with web_site(application) as upstream.place:
+        async with web_server(application, handler_cancellation=True) as upstream.place:
             yield upstream
 
     def template(self, upstream: Upstream, case: str) -> Template:
@@ -43,19 +44,6 @@ class HttpKit(Kit):
 
     def echoed(self, body: bytes) -> Any:
         return {"body": orjson.loads(body)}
-
-
-@contextlib.asynccontextmanager
-async def web_site(application: web.Application) -> AsyncIterator[str]:
-    """The base URL of an aiohttp application on loopback."""
-    runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
-    finally:
-        await runner.cleanup()
 
 
 async def answer(

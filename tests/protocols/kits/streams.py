@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from tests.harness.beside import web_server
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
-from tests.protocols.kits.http import HttpKit, answer, web_site
+from tests.protocols.kits.http import HttpKit, answer
 
 FOLDER = Path(tempfile.mkdtemp(prefix="opened-"))
 
@@ -58,7 +59,7 @@ class SseKit(Kit):
 
         application = web.Application(client_max_size=HUGE)
         application.router.add_route("*", "/{case:.*}", handle)
-        async with web_site(application) as upstream.place:
+        async with web_server(application, handler_cancellation=True) as upstream.place:
             yield upstream
 
     def template(self, upstream: Upstream, case: str) -> Template:

@@ -9,8 +9,8 @@ import orjson
 from aiohttp import web
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
+from tests.harness.beside import web_server
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
-from tests.protocols.kits.http import web_site
 
 MANUAL = {
     "utcp_version": "1.0.1", "manual_version": "1.0.0",
@@ -116,7 +116,7 @@ class WebrtcKit(Kit):
         side = PeerSide(answer)
         application = web.Application()
         application.router.add_post("/peers/{peer}", signal)
-        async with web_site(application) as upstream.place:
+        async with web_server(application, handler_cancellation=True) as upstream.place:
             yield upstream
             await side.aclose()
 

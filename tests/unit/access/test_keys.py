@@ -7,6 +7,7 @@ import pytest
 
 from app.security.keys import mint
 from app.security.rate_limit import RateLimit
+from tests.harness.keys import key_id_of
 
 
 async def create(gateway, admin, **body):
@@ -44,7 +45,7 @@ async def test_a_revoked_key_stops_at_once_and_is_not_found(gateway):
 
 async def test_a_key_cannot_revoke_itself(gateway):
     admin = await gateway.key()
-    assert (await gateway.ask("DELETE", f"/keys/{admin[4:16]}", admin)).status_code == 409
+    assert (await gateway.ask("DELETE", f"/keys/{key_id_of(admin)}", admin)).status_code == 409
     assert (await gateway.ask("GET", "/tools", admin)).status_code == 200
 
 
@@ -137,7 +138,7 @@ async def test_the_default_holds_for_keys_without_a_limit_and_binds_no_maker(gat
 
 async def test_a_lesser_key_cannot_revoke_a_greater_one(gateway):
     admin, lesser = await gateway.key(), await gateway.key("keys:manage")
-    response = await gateway.ask("DELETE", f"/keys/{admin[4:16]}", lesser)
+    response = await gateway.ask("DELETE", f"/keys/{key_id_of(admin)}", lesser)
     assert response.status_code == 403
     assert "admin" in response.json()["detail"]
     assert (await gateway.ask("GET", "/tools", admin)).status_code == 200
@@ -149,10 +150,10 @@ async def test_keys_beyond_ones_limits_are_invisible(gateway):
     inside = await gateway.key("tools:call", providers=["library"])
     outside = await gateway.key("tools:call", providers=["library", "shop"])
     listed = {key["id"] for key in (await gateway.ask("GET", "/keys", limited)).json()["items"]}
-    assert listed == {limited[4:16], inside[4:16]}
+    assert listed == {key_id_of(limited), key_id_of(inside)}
     for hidden in (admin, outside):
-        assert (await gateway.ask("GET", f"/keys/{hidden[4:16]}", limited)).status_code == 404
-        assert (await gateway.ask("DELETE", f"/keys/{hidden[4:16]}", limited)).status_code == 404
+        assert (await gateway.ask("GET", f"/keys/{key_id_of(hidden)}", limited)).status_code == 404
+        assert (await gateway.ask("DELETE", f"/keys/{key_id_of(hidden)}", limited)).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ async def test_pages_are_complete_and_stable(gateway):
         seen += [key["id"] for key in page["items"]]
         path = page["next_cursor"] and f"/keys?limit=3&cursor={page['next_cursor']}"
     assert len(seen) == 8
-    assert set(seen) == made | {admin[4:16]}
+    assert set(seen) == made | {key_id_of(admin)}
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "cursor=x", "include_revoked=maybe"])
@@ -264,8 +265,8 @@ async def test_events_tell_who_made_and_revoked_which_key(gateway):
     await gateway.ask("DELETE", f"/keys/{made['id']}", admin)
     page = (await gateway.ask("GET", f"/events?object_type=key&object_name={made['id']}", admin)).json()
     assert {(e["actor"], e["action"], e["object_name"]) for e in page["items"]} == {
-        (admin[4:16], "revoked", made["id"]),
-        (admin[4:16], "created", made["id"]),
+        (key_id_of(admin), "revoked", made["id"]),
+        (key_id_of(admin), "created", made["id"]),
     }
     created = next(event for event in page["items"] if event["action"] == "created")
     assert created["detail"]["scopes"] == ["tools:call"]
@@ -278,5 +279,5 @@ async def test_a_limited_key_sees_its_own_events_only(gateway):
     limited = await gateway.key("admin", providers=["library"])
     await create(gateway, limited, providers=["library"])
     page = (await gateway.ask("GET", "/events", limited)).json()
-    assert {event["actor"] for event in page["items"]} == {limited[4:16]}
-    assert (await gateway.ask("GET", f"/events?actor={admin[4:16]}", limited)).json()["items"] == []
+    assert {event["actor"] for event in page["items"]} == {key_id_of(limited)}
+    assert (await gateway.ask("GET", f"/events?actor={key_id_of(admin)}", limited)).json()["items"] == []

@@ -17,6 +17,7 @@ from app.errors import Unauthenticated, Unavailable
 from app.security.keys import _checksum, mint
 from app.security.rate_limit import RateLimit
 from tests.faults.proxy import Toxic, proxied
+from tests.harness.keys import key_id_of
 from tests.unit.database.test_presence import address_of
 
 _LIMIT = RateLimit.parse("1/60:3")
@@ -43,7 +44,7 @@ def statements(gateway):
 
 async def revoked(gateway, key):
     async with gateway.database.writing() as session:
-        await revoke_key(session, await find_key(session, key[4:16]), actor="test")
+        await revoke_key(session, await find_key(session, key_id_of(key)), actor="test")
 
 
 async def refused(keys, **options) -> Unauthenticated:
@@ -67,7 +68,7 @@ async def test_a_key_that_exists_overtakes_strangers(gateway, statements):
     strangers = [asyncio.create_task(refused(gateway.keys)) for _ in range(1000)]
     await asyncio.sleep(0)
     principals = await asyncio.gather(*(gateway.keys.verify(key) for key in keys))
-    assert [one.key_id for one in principals] == [key[4:16] for key in keys]
+    assert [one.key_id for one in principals] == [key_id_of(key) for key in keys]
     assert sum(task.done() for task in strangers) < 500
     for task in strangers:
         task.cancel()
@@ -277,8 +278,8 @@ class TestIds:
         made = KeyVerifier(gateway.database, gateway.vault)
         await made.start()
         assert made.known_ids == 2
-        assert keys[1][4:16] in made._ids
-        assert keys[0][4:16] not in made._ids
+        assert key_id_of(keys[1]) in made._ids
+        assert key_id_of(keys[0]) not in made._ids
         await made.aclose()
 
     async def test_they_are_read_by_pages(self, gateway, monkeypatch):
@@ -358,12 +359,12 @@ async def test_an_id_that_is_asked_for_again_is_found_for_both(gateway, statemen
         for number in range(2):
             others.append(asyncio.create_task(lookups.find(f"other-{number}", lane, seconds=60)))
             await asyncio.sleep(0.05)
-        both = [asyncio.create_task(lookups.find(key[4:16], lane, seconds=60)) for _ in range(2)]
+        both = [asyncio.create_task(lookups.find(key_id_of(key), lane, seconds=60)) for _ in range(2)]
         await asyncio.sleep(0)
-        lookups.promote(key[4:16])
+        lookups.promote(key_id_of(key))
         await asyncio.sleep(0)
     found = await asyncio.wait_for(asyncio.gather(*both, *others), 10)
-    assert [one.row and one.row.key_id for one in found[:2]] == [key[4:16]] * 2
+    assert [one.row and one.row.key_id for one in found[:2]] == [key_id_of(key)] * 2
     await lookups.aclose()
 
 

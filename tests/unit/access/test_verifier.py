@@ -15,6 +15,7 @@ from app.errors import Unauthenticated, Unavailable
 from app.models import TENANT, Key
 from app.security.keys import mint
 from app.security.principal import Grant
+from tests.harness.keys import key_id_of
 
 _END_WAITING = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -44,7 +45,7 @@ def verifier(gateway, **changed):
 
 async def revoke(gateway, text_of_key):
     async with gateway.database.writing() as session:
-        await revoke_key(session, await find_key(session, text_of_key[4:16]), actor="test")
+        await revoke_key(session, await find_key(session, key_id_of(text_of_key)), actor="test")
 
 
 @contextlib.asynccontextmanager
@@ -58,7 +59,7 @@ async def locked_keys(gateway):
 async def test_the_principal_has_what_was_granted(gateway):
     key = await gateway.key("tools:call", "tools:read", providers=["library"], tags=["safe"])
     principal = await gateway.keys.verify(key)
-    assert principal.key_id == key[4:16]
+    assert principal.key_id == key_id_of(key)
     assert principal.tenant_id == TENANT
     assert principal.scopes == {"tools:call", "tools:read"}
     assert (principal.providers, principal.tags) == ({"library"}, {"safe"})
@@ -90,7 +91,7 @@ async def test_the_right_id_with_another_secret_is_refused(gateway, counted):
     """Both keys have a right checksum; only the digest tells them apart."""
     key, other = await gateway.key(), mint()
     async with gateway.database.writing() as session:
-        await session.execute(update(Key).values(key_id=other.key_id).where(Key.key_id == key[4:16]))
+        await session.execute(update(Key).values(key_id=other.key_id).where(Key.key_id == key_id_of(key)))
     await asyncio.sleep(0)
     with pytest.raises(Unauthenticated):
         await gateway.keys.verify(other.text.reveal())
@@ -140,7 +141,7 @@ async def test_a_read_that_was_under_way_during_a_revocation_is_not_remembered(g
         await session.execute(text("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE"))
         reading = asyncio.create_task(gateway.keys.verify(key))
         await asyncio.sleep(0.2)
-        await gateway.keys.on_changes([Change("key", object_id=key[4:16])])
+        await gateway.keys.on_changes([Change("key", object_id=key_id_of(key))])
     assert await reading
     assert gateway.keys.verify_cached(key) is None
 
@@ -152,7 +153,7 @@ async def test_a_request_after_a_revocation_joins_no_read_from_before(gateway, k
     async with locked_keys(gateway) as session:
         before = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0.2)
-        await keys.on_changes([Change(kind, object_id=key[4:16])])
+        await keys.on_changes([Change(kind, object_id=key_id_of(key))])
         after = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0.2)
         assert not before.done()
@@ -160,7 +161,7 @@ async def test_a_request_after_a_revocation_joins_no_read_from_before(gateway, k
         # Who comes now joins the read from after the change.
         joined = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0)
-        await revoke_key(session, await find_key(session, key[4:16]), actor="test")
+        await revoke_key(session, await find_key(session, key_id_of(key)), actor="test")
     await asyncio.wait([before])
     for request in (after, joined):
         with pytest.raises(Unauthenticated):
@@ -180,7 +181,7 @@ async def test_a_key_whose_change_was_told_is_not_believed_while_the_database_is
     async with locked_keys(gateway) as session:
         verifying = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0.2)
-        await keys.on_changes([Change(kind, object_id=key[4:16])])
+        await keys.on_changes([Change(kind, object_id=key_id_of(key))])
         gateway.database.unplug()
         await session.execute(text(_END_WAITING))
         with pytest.raises(Unavailable):
@@ -197,7 +198,7 @@ async def test_reads_from_before_a_change_end_with_the_verifier(gateway):
         for kind in ("key", "all", "key"):
             waiting.append(asyncio.create_task(keys.verify(key)))
             await asyncio.sleep(0.1)
-            await keys.on_changes([Change(kind, object_id=key[4:16])])
+            await keys.on_changes([Change(kind, object_id=key_id_of(key))])
         await keys.aclose()
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "key-read"]
         await asyncio.wait(waiting, timeout=1)
@@ -329,7 +330,7 @@ async def test_the_last_use_is_written_later_and_never_backwards(gateway, counte
 
     async def last_used():
         async with gateway.database.reading() as session:
-            return (await find_key(session, key[4:16])).last_used_at
+            return (await find_key(session, key_id_of(key))).last_used_at
 
     assert await last_used() is None
     await keys.flush()
@@ -338,7 +339,7 @@ async def test_the_last_use_is_written_later_and_never_backwards(gateway, counte
     await keys.flush()
     assert counted.number == before
     newest = await last_used()
-    keys._used[key[4:16]] = began.timestamp() - 100
+    keys._used[key_id_of(key)] = began.timestamp() - 100
     await keys.flush()
     assert await last_used() == newest
 

@@ -15,6 +15,7 @@ from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenRequest
 from app.security.secret import Secret
 from app.security.vault import KeyRing, Vault
+from tests.harness.beside import web_server
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -66,21 +67,14 @@ async def raw() -> AsyncIterator[Callable[[Handler], Awaitable[RawUpstream]]]:
 @pytest.fixture
 async def serve() -> AsyncIterator[Callable[..., Awaitable[str]]]:
     """`await serve(routes...)` starts an aiohttp application and gives its base URL."""
-    runners: list[web.AppRunner] = []
+    async with AsyncExitStack() as stack:
 
-    async def start(*routes: web.RouteDef) -> str:
-        app = web.Application(client_max_size=64 * 2**20)
-        app.add_routes(routes)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        runners.append(runner)
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        return f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+        async def start(*routes: web.RouteDef) -> str:
+            app = web.Application(client_max_size=64 * 2**20)
+            app.add_routes(routes)
+            return await stack.enter_async_context(web_server(app))
 
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+        yield start
 
 
 @pytest.fixture

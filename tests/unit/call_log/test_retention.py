@@ -8,7 +8,7 @@ from sqlalchemy import text
 from app.call_log.batch_writer import CallWriter
 from app.call_log.retention import maintain, partition_name
 from app.models import TENANT, new_id
-from tests.unit.audit.test_calls import entry
+from tests.unit.call_log.test_calls import entry
 
 TODAY = date(2026, 11, 21)
 

@@ -13,7 +13,7 @@ from app.call_log.retention import maintain
 from app.call_log.strict import StrictRecorder
 from app.database import Database, asyncpg_dsn
 from app.errors import AuditUnavailable
-from tests.unit.audit.test_calls import AWAY, entry, stored
+from tests.unit.call_log.test_calls import AWAY, entry, stored
 
 
 def intent(**changed):
