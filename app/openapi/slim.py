@@ -170,7 +170,7 @@ class _Pruning:
         return {"type": "object"}
 
     def definitions(self) -> Json:
-        """Return the definitions that are referred to, in order of distance from the root."""
+        """Return the definitions that are referred to, the required ones first."""
         retained: Json = {}
         while self.queue:
             name, optional = self.queue.popleft()
