@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test test-fast check bench protocols scale corpus corpus-slice environments interop fuzz fuzz-slice faults faults-slice soak \
+.PHONY: help run test test-fast check bench journeys protocols scale corpus corpus-slice environments interop fuzz fuzz-slice faults faults-slice soak \
 	lock contract configuration changelog clean
 
 help: ## Say what can be made
@@ -41,6 +41,9 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 
 bench: $(DEV) ## Measure what a call costs, beside other proxies (ARGS: --only ROW..., --rounds)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+journeys: $(DEV) ## Count what a reader meets on two journeys through the code, and its shapes (ARGS: --names)
+	$(BIN)/python -m benchmarks.journeys $(ARGS)
 
 protocols: $(DEV) ## Measure what a call costs by each protocol, beside the plain library (ARGS: --only PROTOCOL..., --rounds)
 	$(BIN)/python -m benchmarks.protocols $(ARGS)

@@ -16,20 +16,20 @@ _Result = TypeVar("_Result")
 
 
 class Reports(NamedTuple):
-    """What is logged when a run of periodic work fails: `away` where PostgreSQL is unavailable."""
+    """What is logged when a run of periodic work fails: `unavailable` where PostgreSQL is unavailable."""
 
     failed: str
     away: str = ""
 
 
 async def repeat(
-    work: Callable[[], Awaitable[object]], *, every: float, reports: Reports, at_once: bool = False
+    work: Callable[[], Awaitable[object]], *, every: float, reports: Reports, run_immediately: bool = False
 ) -> None:
     """Run `work` every so many seconds until cancelled, whether it succeeds or raises; log what it raises.
 
-    The first run is after the first interval, or `at_once`.
+    The first run is after the first interval, or `run_immediately`.
     """
-    if not at_once:
+    if not run_immediately:
         await asyncio.sleep(every)
     while True:
         try:

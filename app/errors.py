@@ -77,7 +77,7 @@ class GatewayError(Exception):
     def as_problem(self, *, call_id: str | None = None, bare: bool = False) -> dict[str, Any]:
         """Return the problem document (RFC 9457), with `call_id` where the error belongs to a call.
 
-        `bare` leaves out `extra`, whose values may not be serialisable.
+        `without_extra` leaves out `extra`, whose values may not be serialisable.
         """
         body: dict[str, Any] = {
             "type": PROBLEM_TYPE + self.slug,
@@ -240,7 +240,7 @@ class UpstreamAnswer:
 class UpstreamError(GatewayError):
     """An error of the upstream or on the way to it.
 
-    `sent` is False only where it is certain that nothing of the call reached the upstream.
+    `request_sent` is False only where it is certain that nothing of the call reached the upstream.
     """
 
     status, slug, title = 502, "upstream-error", "The upstream failed"

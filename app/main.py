@@ -12,12 +12,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app import call_api, discovery, keys, providers, tools
 from app.errors import GatewayError, Overloaded
-from app.registration.providers_file import import_file
+from app.registration.batch import import_file
 from app.server import docs_page, gc_tuning, health, metrics_collectors, openapi_document
 from app.server.admission import Admission
-from app.server.call_route import Gateway, HotRoute
+from app.server.call_route import CallShortcut, GatewayApp
 from app.server.connections import Connections, EdgeLimits
-from app.server.middleware import AllowedHosts, BodyLimit, Observe
+from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
 from app.server.problems import Unhandled, cut, problem, respond
 from app.server.problems import install as install_problems
 from app.services import Services, open_services
@@ -63,7 +63,7 @@ def _start_failure(app: FastAPI) -> Iterator[None]:
     try:
         yield
     except GatewayError as error:
-        if isinstance(app, Gateway):
+        if isinstance(app, GatewayApp):
             app.start_failure = f"The gateway cannot start: {error.detail}"
         raise
 
@@ -106,7 +106,7 @@ def lifespan(
 def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
     """The layers around every route, the outermost first."""
     middleware = [
-        Middleware(Observe, metrics=metrics),
+        Middleware(RequestMetrics, metrics=metrics),
         Middleware(
             BodyLimit,
             small_bytes=settings.max_request_bytes,
@@ -135,7 +135,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     metrics = Metrics()
     admission = Admission(most=settings.max_calls, lag=settings.overload_lag)
-    app = Gateway(
+    app = GatewayApp(
         title="utcp-gateway",
         version=openapi_document.VERSION,
         description=openapi_document.DESCRIPTION,
@@ -153,14 +153,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     docs_page.install(app, is_open=settings.docs_open)
     openapi_document.install(app)
     app.admission = admission
-    app.hot = HotRoute(
+    app.call_shortcut = CallShortcut(
         call_api.CALL_ROUTE,
         endpoint=call_api.call_tool,
         metrics=metrics,
         body_bytes=settings.max_request_bytes,
-        overloaded=problem(Overloaded("The gateway has more calls than it can answer in time; try again.")),
+        overloaded=problem(Overloaded("The gateway has more calls than it can serve in time; try again.")),
         respond=respond,
         cut=cut,
-        replaces=frozenset({Unhandled, Observe, BodyLimit}),
+        replaces=frozenset({Unhandled, RequestMetrics, BodyLimit}),
     )
     return app

@@ -80,7 +80,7 @@ _CONNECTION_CLASSES = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketCo
 
 
 def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis":
-    """Return a client for Redis 7 or Valkey, with at most `connections`; `timeout` (seconds) bounds each
+    """Return a client for Redis 7 or Valkey, with at most `max_connections`; `timeout` (seconds) bounds each
     command.
 
     With redis-py's default retries, a command to a black-holed server takes 5.7 s; with `retry=None`, it
@@ -103,8 +103,8 @@ class Cache:
     """A Redis client behind a circuit breaker: an unavailable server costs its timeout once, not once per
     call.
 
-    The first failure opens the breaker for `off_seconds`; then one task at a time tries (half open), and the
-    first success closes it. `client` is None where there is no Redis. Use it in one event loop.
+    The first failure opens the breaker for `retry_seconds`; then one task at a time tries (half open), and
+    the first success closes it. `client` is None where there is no Redis. Use it in one event loop.
     """
 
     __slots__ = ("_client", "_retry_at", "_retry_seconds", "away", "busy", "failures")
@@ -123,7 +123,7 @@ class Cache:
     def redis(self) -> "Redis | None":
         """Return the client, or None while the breaker is open.
 
-        A probe without an outcome (its task was cancelled) is followed by another after `off_seconds`.
+        A probe without an outcome (its task was cancelled) is followed by another after `retry_seconds`.
         """
         if not self.away:
             return self._client

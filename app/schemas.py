@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
-from app.security.rate_limit import LONGEST_SECONDS, MOST, RateLimit
+from app.security.rate_limit import MAX_PERIOD_SECONDS, MAX_REQUESTS, RateLimit
 
 PROVIDER_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
 TOOL_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
@@ -51,11 +51,11 @@ class Closed(BaseModel):
 class RateInput(Closed):
     """How often tools may be called; further calls are rejected with 429."""
 
-    requests: Annotated[int, Field(ge=1, le=MOST, strict=True), WHOLE] = Field(
+    requests: Annotated[int, Field(ge=1, le=MAX_REQUESTS, strict=True), WHOLE] = Field(
         description="Calls in `per_seconds`, spread evenly."
     )
-    per_seconds: Annotated[int, Field(ge=1, le=LONGEST_SECONDS, strict=True), WHOLE]
-    burst: Annotated[int, Field(ge=1, le=MOST, strict=True), WHOLE] | None = Field(
+    per_seconds: Annotated[int, Field(ge=1, le=MAX_PERIOD_SECONDS, strict=True), WHOLE]
+    burst: Annotated[int, Field(ge=1, le=MAX_REQUESTS, strict=True), WHOLE] | None = Field(
         None, description="Calls that may be made at once. Default: `requests`."
     )
 
@@ -64,7 +64,7 @@ class RateInput(Closed):
         return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
 
 
-class FaultBody(BaseModel):
+class FieldErrorView(BaseModel):
     """One error in the input."""
 
     pointer: str = Field(description="RFC 6901 JSON pointer into the body, or #/query/..., #/path/...")
@@ -80,7 +80,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    errors: list[FaultBody] | None = None
+    errors: list[FieldErrorView] | None = None
     call_id: str | None = None
     upstream_status: int | None = None
 

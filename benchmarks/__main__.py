@@ -1,7 +1,7 @@
 """`python -m benchmarks`: CPU time, throughput and latency of a warm proxied call, and of HTTP clients.
 
-Everything calls the same upstream in the same run, in turn, several rounds; the median of the rounds counts.
-What cannot run is left out by name and with the reason.
+All rows call the same upstream in the same run, in turn, in several rounds, of which the median is shown. A
+row that cannot run is skipped, and its name and the reason are printed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import Load
-from benchmarks.rows import ROWS, Row, Setting, measured, opened, upstream
+from benchmarks.rows import ROWS, Row, RowContext, measure_rows, start_rows, upstream
 from benchmarks.utcp1 import VERSION, client, direct
 from benchmarks.venvs import NotInstalled
 
@@ -26,7 +26,7 @@ CLIENTS = ("aiohttp", "httpx2", "httpx")
 _ALONE = ("utcp", "clients")
 
 
-def options() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--calls", type=int, default=5_000, help="calls measured in each round")
@@ -51,7 +51,7 @@ def median(row: Row, member: str) -> float:
 
 
 def cost(row: Row) -> float:
-    """CPU microseconds of a call in the processes that do the work."""
+    """Return the CPU microseconds of a call in the processes that do the work."""
     return median(row, "own") + (median(row, "others") if row.forks else 0.0)
 
 
@@ -84,7 +84,7 @@ def show_calls(console: Console, rows: Sequence[Row], utcp: float | None) -> Non
 
 
 def show_clients(console: Console, target: str, load: Load, *, rounds: int) -> None:
-    """The table of HTTP clients; rounds in turn, as above."""
+    """Print the table of HTTP clients, measured in turn as the rows are."""
     measurements = [{name: client(name, target, load) for name in CLIENTS} for _ in range(rounds)]
     medians = {name: statistics.median(one[name] for one in measurements) for name in CLIENTS}
     table = Table(title="CPU per call of the HTTP client alone")
@@ -96,7 +96,7 @@ def show_clients(console: Console, target: str, load: Load, *, rounds: int) -> N
 
 
 def utcp_directly(target: str, load: Load) -> float | None:
-    """The UTCP client, or None where it cannot be installed or run."""
+    """Return the CPU microseconds of a call with the UTCP client, None where it cannot run."""
     try:
         return direct(target, load)
     except (NotInstalled, RuntimeError) as reason:
@@ -104,39 +104,39 @@ def utcp_directly(target: str, load: Load) -> float | None:
         return None
 
 
-def dearest(rows: Sequence[Row]) -> float:
-    """The highest ratio to the bare proxy of a gateway with API keys."""
+def max_ratio(rows: Sequence[Row]) -> float:
+    """Return the highest ratio to the bare proxy of a gateway with API keys."""
     bare = next((cost(row) for row in rows if row.name.startswith("bare")), None)
     ours = [cost(row) for row in rows if row.name.endswith(" tools")]
     return max(ours) / bare if bare and ours else 0.0
 
 
 def main() -> int:
-    """Measure and print; 1 when the gateway is dearer than --limit."""
-    given = options()
-    load = Load(given.calls, given.warm_up, given.connections, given.seconds)
+    """Measure and print; return 1 where the gateway costs more than --limit."""
+    options = parse_options()
+    load = Load(options.calls, options.warm_up, options.connections, options.seconds)
     console = Console(width=None if sys.stdout.isatty() else 130)
     console.print(
-        f"Python {platform.python_version()}, {os.cpu_count()} CPUs; {given.calls:,} calls after "
-        f"{given.warm_up:,}, {given.connections} at a time, then {given.seconds:g} s at half of that rate; "
-        f"median of {given.rounds} rounds",
+        f"Python {platform.python_version()}, {os.cpu_count()} CPUs; {options.calls:,} calls after "
+        f"{options.warm_up:,}, {options.connections} at once, then {options.seconds:g} s at half that rate; "
+        f"median of {options.rounds} rounds",
         highlight=False,
     )
     worst = 0.0
     with tempfile.TemporaryDirectory(prefix="bench") as name, ExitStack() as stack:
         folder = Path(name)
         target = stack.enter_context(upstream(folder)).url
-        names = [row for row in ROWS if row in given.only]
-        rows = measured(
-            opened(names, Setting(stack, folder, target, given.spread)), load, rounds=given.rounds
+        names = [row for row in ROWS if row in options.only]
+        rows = measure_rows(
+            start_rows(names, RowContext(stack, folder, target, options.spread)), load, rounds=options.rounds
         )
-        utcp = utcp_directly(target, load) if "utcp" in given.only else None
+        utcp = utcp_directly(target, load) if "utcp" in options.only else None
         if rows or utcp is not None:
             show_calls(console, rows, utcp)
-            worst = dearest(rows)
-        if "clients" in given.only:
-            show_clients(console, target, load, rounds=given.rounds)
-    return 1 if given.limit is not None and not 0 < worst <= given.limit else 0
+            worst = max_ratio(rows)
+        if "clients" in options.only:
+            show_clients(console, target, load, rounds=options.rounds)
+    return 1 if options.limit is not None and not 0 < worst <= options.limit else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The yardstick: the least that a proxy of this call can do with Starlette and aiohttp.
+"""The baseline: a minimal proxy of this call with Starlette and aiohttp.
 
 No key check, no validation, no records, no limits, no masking: JSON in, one upstream call, bytes out.
 `python -m benchmarks.bare PORT UPSTREAM`, with the uvicorn flags of `utcp-gateway serve`.
@@ -27,7 +27,7 @@ async def lifespan(_application: Starlette) -> AsyncIterator[dict[str, aiohttp.C
 
 
 async def call(request: Request) -> Response:
-    """One call passed on."""
+    """Pass one call on."""
     arguments = orjson.loads(await request.body())
     number = request.path_params["number"]
     url = f"{sys.argv[2]}/t{number}/items/{arguments.pop('id')}"

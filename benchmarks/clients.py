@@ -14,13 +14,13 @@ import httpx
 import httpx2
 import uvloop
 
-from benchmarks.shape import ANSWER, KEY, KEY_HEADER
+from benchmarks.shape import KEY, KEY_HEADER, RESPONSE_BODY
 
 _CONNECTIONS = 8
 Call = Callable[[], Awaitable[bytes]]
 
 
-async def opened(name: str, url: str, stack: AsyncExitStack) -> Call:
+async def create_call(name: str, url: str, stack: AsyncExitStack) -> Call:
     """A function that makes one call with the named client."""
     query, headers = {"q": "sea", "limit": "10"}, {KEY_HEADER: KEY}
     if name == "aiohttp":
@@ -46,7 +46,7 @@ async def drive(call: Call, calls: int) -> None:
 
     async def one_after_another() -> None:
         for _ in numbers:
-            if await call() != ANSWER:
+            if await call() != RESPONSE_BODY:
                 raise SystemExit("an unexpected answer")
 
     await asyncio.gather(*(one_after_another() for _ in range(_CONNECTIONS)))
@@ -63,7 +63,7 @@ async def main() -> None:
     name, upstream = sys.argv[1:3]
     calls, warm_up = map(int, sys.argv[3:5])
     async with AsyncExitStack() as stack:
-        call = await opened(name, f"{upstream}/t0/items/42", stack)
+        call = await create_call(name, f"{upstream}/t0/items/42", stack)
         await drive(call, warm_up)
         before = cpu_seconds()
         await drive(call, calls)

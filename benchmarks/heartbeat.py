@@ -1,9 +1,9 @@
-"""The gateway with a pulse: `python -m benchmarks.heartbeat serve ...` is `utcp-gateway serve ...`, observed.
+"""The gateway with a heartbeat: `python -m benchmarks.heartbeat serve ...` runs `utcp-gateway serve ...`.
 
-A task wakes up every two milliseconds. What it comes late is a stall of the event loop: the lateness, but no
-more than the CPU time that the process took meanwhile, so that a machine which is busy with others does not
-count (a thread that holds the interpreter's lock does). `GET /benchmark` answers with the longest one since
-it was last asked, in seconds, with the CPU seconds of the process so far and its resident bytes.
+A task wakes up every two milliseconds. Its delay is a stall of the event loop, but counts no more than the
+CPU time that the process took meanwhile, so that a machine that is busy with other work does not count (a
+thread that holds the interpreter's lock does). `GET /benchmark` returns the longest stall since the last such
+request in seconds, the CPU seconds of the process so far, and its resident bytes.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ PATH = "/benchmark"
 _EVERY = 0.002
 
 
-class Observed:
-    """An ASGI application beside a heartbeat."""
+class ObservedApplication:
+    """An ASGI application with a heartbeat beside it."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application
@@ -34,7 +34,7 @@ class Observed:
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat())
         if scope["type"] == "http" and scope["path"] == PATH:
-            await self._answer(send)
+            await self._respond(send)
         else:
             await self._application(scope, receive, send)
 
@@ -45,7 +45,7 @@ class Observed:
             late = time.perf_counter() - wall - _EVERY
             self._longest = max(self._longest, min(late, time.process_time() - cpu))
 
-    async def _answer(self, send: Send) -> None:
+    async def _respond(self, send: Send) -> None:
         longest, self._longest = self._longest, 0.0
         facts = {
             "stall": longest,
@@ -59,13 +59,13 @@ class Observed:
 
 
 def observe() -> None:
-    """From now on the gateway that `serve` starts has a pulse."""
+    """Give the gateway that `serve` starts a heartbeat."""
     plain = app.main.create_app
 
-    def observed(*arguments: Any) -> Observed:
-        return Observed(plain(*arguments))
+    def create_observed(*arguments: Any) -> ObservedApplication:
+        return ObservedApplication(plain(*arguments))
 
-    app.main.create_app = observed  # type: ignore[assignment]
+    app.main.create_app = create_observed  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""The load: HTTP/1.1 keep-alive connections in a process of its own, so that its cost is nobody else's.
+"""The load generator: HTTP/1.1 keep-alive connections, in a process of its own so that its cost is separate.
 
 The first line of standard input is {"port", "requests": [{"target", "headers", "body"}], "expect"}. A header
-that is @a-different-number@ gets one in each call. Each line after that is an order, answered
-with one line of JSON when it is done:
+value @a-different-number@ is replaced by a new number in each call. Each further line is an order, and when
+it is done one line of JSON is printed:
 
-{"calls", "connections"}: a closed loop, where each connection sends as soon as it has its answer; gives
+{"calls", "connections"}: a closed loop, where each connection sends as soon as it has its response; prints
 {"seconds"}.
 
 {"calls", "connections", "rate"}: an open loop, where calls are due at a constant rate, whatever the server
-does, and the time of each counts from when it was due (no coordinated omission); gives milliseconds: {"p50",
+does, and the time of each counts from when it was due (no coordinated omission); prints milliseconds: {"p50",
 "p99", "longest"}.
 """
 
@@ -27,12 +27,12 @@ _SWITCH_SECONDS = 0.0002
 _UNIQUE = b"@a-different-number@"
 
 
-class Failed(Exception):
-    """An answer that was not 200, or not the one that was expected."""
+class UnexpectedResponse(Exception):
+    """Raised for a response that was not 200, or not the expected one."""
 
 
 class Load:
-    """What is sent, and where to."""
+    """The requests to send, and the port to send them to."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._port = int(plan["port"])
@@ -41,22 +41,22 @@ class Load:
         self._unique = time.time_ns()
 
     async def closed(self, *, calls: int, connections: int) -> dict[str, float]:
-        """As fast as the server answers."""
+        """Run a closed loop: as fast as the server responds."""
         numbers = count()
         began = time.perf_counter()
-        await asyncio.gather(*(self._in_turn(numbers, calls) for _ in range(connections)))
+        await asyncio.gather(*(self._run_closed(numbers, calls) for _ in range(connections)))
         return {"seconds": time.perf_counter() - began}
 
     async def open(self, *, calls: int, connections: int, rate: float) -> dict[str, float]:
-        """At a rate."""
+        """Run an open loop at `rate` calls a second."""
         due: asyncio.Queue[tuple[int, float] | None] = asyncio.Queue()
         taken: list[float] = []
         loop = asyncio.get_running_loop()
-        workers = [asyncio.create_task(self._when_due(due, taken)) for _ in range(connections)]
+        workers = [asyncio.create_task(self._run_open(due, taken)) for _ in range(connections)]
         await asyncio.sleep(0.1)
 
         def pace() -> None:
-            # uvloop's timers know milliseconds only.
+            # uvloop's timers have a resolution of milliseconds.
             began = time.perf_counter()
             for number in range(calls):
                 at = began + number / rate
@@ -76,7 +76,7 @@ class Load:
             "longest": taken[-1] * 1e3,
         }
 
-    async def _in_turn(self, numbers: Any, calls: int) -> None:
+    async def _run_closed(self, numbers: Any, calls: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         for number in numbers:
             if number >= calls:
@@ -84,7 +84,7 @@ class Load:
             await self._call(reader, writer, number)
         writer.close()
 
-    async def _when_due(self, due: "asyncio.Queue[tuple[int, float] | None]", taken: list[float]) -> None:
+    async def _run_open(self, due: "asyncio.Queue[tuple[int, float] | None]", taken: list[float]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         while (one := await due.get()) is not None:
             number, at = one
@@ -98,13 +98,13 @@ class Load:
             self._unique += 1
             request = request.replace(_UNIQUE, b"%0*d" % (len(_UNIQUE), self._unique))
         writer.write(request)
-        head, body = await _answer(reader)
+        head, body = await _read_response(reader)
         if not head.startswith(b"http/1.1 200") or self._expect not in body:
-            raise Failed(f"{head.decode()}{body[:2000].decode(errors='replace')}")
+            raise UnexpectedResponse(f"{head.decode()}{body[:2000].decode(errors='replace')}")
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """One whole answer: its head in lower case, and its body."""
+async def _read_response(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Return a complete response: its head in lower case, and its body."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = head.find(b"content-length:")
     if length >= 0:
@@ -127,7 +127,7 @@ def _request(one: dict[str, Any]) -> bytes:
 
 
 async def main() -> None:
-    """Serve orders until standard input ends."""
+    """Carry out orders until standard input ends."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     load = Load(orjson.loads(sys.stdin.readline()))
     while line := await asyncio.to_thread(sys.stdin.readline):

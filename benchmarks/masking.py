@@ -1,8 +1,8 @@
 """What masking a response costs: `python -m benchmarks.masking` prints the table of docs/decisions/0040.
 
-Microseconds for a body in which nothing is found, a key of 40 characters, the median of rounds that take all
-rows and sizes in turn, so that whatever else the machine does meanwhile falls on all of them. The last
-row is there where ahocorasick_rs is installed, which the project does not need.
+Microseconds for a body without a match, for a key of 40 characters: the median of rounds that take all rows
+and sizes in turn, so that other work of the machine affects all of them. The last row is printed where
+ahocorasick_rs is installed, which the project does not need.
 """
 
 import importlib
@@ -24,7 +24,7 @@ _SHARE = 0.004
 
 
 def rows() -> dict[str, tuple[str, Callable[[bytes], Any]]]:
-    """By name: the kind of body, and what is measured with it."""
+    """Return, by name, the kind of body and the function that is measured with it."""
     masker = ResponseMasker([_KEY])
     forms = [form.encode() for form in secret_forms(_KEY)]
     regex = re.compile(b"|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
@@ -60,7 +60,7 @@ def body_of(size: int, kind: str) -> bytes:
 
 
 def timed(work: Callable[[bytes], Any], body: bytes) -> float:
-    """Microseconds of one, as the mean of as many as its share of time takes."""
+    """Return the microseconds of one run, as the mean of as many as fit into its share of time."""
     number = 0
     began = time.perf_counter()
     while (passed := time.perf_counter() - began) < _SHARE or not number:

@@ -1,4 +1,4 @@
-"""One measurement: driven by the load process, CPU time read from the serving process before and after."""
+"""One measurement: load from the load process, CPU time read from the serving process before and after."""
 
 import select
 import subprocess
@@ -10,18 +10,16 @@ from typing import Any
 
 import orjson
 
-from benchmarks.servers import Served
-from benchmarks.shape import ARGUMENTS, MARK
+from benchmarks.servers import ServerProcess
+from benchmarks.shape import ARGUMENTS, RESPONSE_MARKER
 
 _OPEN_CONNECTIONS = 64
-_LONGEST_ORDER = 120
+_MAX_ORDER_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much is driven: calls that are measured, calls before that, connections at a time, and the seconds
-    at half load (0: none).
-    """
+    """Calls to measure, calls of warm-up, concurrent connections, and seconds at half load (0: none)."""
 
     calls: int
     warm_up: int
@@ -39,7 +37,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """CPU microseconds of one call in the server and in its descendants, calls a second, resident bytes;
     milliseconds at half of that rate, and the calls made for these.
     """
@@ -54,7 +52,7 @@ class Measured:
 
 
 class LoadFailed(Exception):
-    """The load process gave up: an answer was not 200."""
+    """Raised where the load process gave up, because a response was not the expected one."""
 
 
 class Driver:
@@ -63,19 +61,19 @@ class Driver:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
-    def tell(self, order: Mapping[str, Any]) -> None:
-        """Sends one line."""
+    def send_line(self, order: Mapping[str, Any]) -> None:
+        """Send one line of JSON."""
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(dict(order)) + b"\n")
         self._process.stdin.flush()
 
     def drive(self, **order: float) -> dict[str, float]:
-        """Has an order done; raises LoadFailed with the last words of the load process."""
-        self.tell(order)
+        """Send an order and return its result. Raises LoadFailed with the output of the load process."""
+        self.send_line(order)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        if not select.select([self._process.stdout], [], [], _LONGEST_ORDER)[0]:
-            raise LoadFailed(f"not all calls were answered within {_LONGEST_ORDER} s")
+        if not select.select([self._process.stdout], [], [], _MAX_ORDER_SECONDS)[0]:
+            raise LoadFailed(f"not all calls were answered within {_MAX_ORDER_SECONDS} s")
         line = self._process.stdout.readline()
         if not line:
             words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
@@ -86,27 +84,27 @@ class Driver:
 
 @contextmanager
 def driver(port: int, requests: Sequence[Request]) -> Iterator[Driver]:
-    """A load process for these requests, in turn."""
+    """Run a load process that sends these requests in turn."""
     plan = {
         "port": port,
         "requests": [
             {"target": one.target, "headers": dict(one.headers), "body": one.body} for one in requests
         ],
-        "expect": MARK,
+        "expect": RESPONSE_MARKER,
     }
     command = [sys.executable, "-m", "benchmarks.load"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         started = Driver(process)
-        started.tell(plan)
+        started.send_line(plan)
         try:
             yield started
         finally:
             process.kill()
 
 
-def measure(server: Served, requests: Sequence[Request], load: Load) -> Measured:
+def measure(server: ServerProcess, requests: Sequence[Request], load: Load) -> Measurement:
     """Warm up, measure `load.calls` calls in a closed loop, then hold half of that rate in an open one."""
     try:
         with driver(server.port, requests) as process:
@@ -122,7 +120,7 @@ def measure(server: Served, requests: Sequence[Request], load: Load) -> Measured
     except LoadFailed as failed:
         words = server.log.read_text(errors="replace").splitlines()[-40:]
         raise LoadFailed("\n".join([str(failed), *words])) from None
-    return Measured(
+    return Measurement(
         own=(after.own - before.own) / load.calls * 1e6,
         others=(after.others - before.others) / load.calls * 1e6,
         rate=rate,

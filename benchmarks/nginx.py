@@ -1,11 +1,11 @@
-"""The floor: nginx, one worker, that turns the same POST into the same GET with the key added. In C."""
+"""The lower bound: nginx, one worker, which turns the same POST into the same GET with the key added."""
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.servers import NotStarted, Served, free_port, served
+from benchmarks.servers import NotStarted, ServerProcess, free_port, start_server
 from benchmarks.shape import KEY, KEY_HEADER
 
 _CONFIGURATION = """
@@ -40,7 +40,7 @@ http {{
 
 
 @contextmanager
-def nginx(upstream: str, folder: Path) -> Iterator[Served]:
+def nginx(upstream: str, folder: Path) -> Iterator[ServerProcess]:
     """nginx as found on PATH, as one process; raises NotStarted."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
@@ -51,5 +51,5 @@ def nginx(upstream: str, folder: Path) -> Iterator[Served]:
     )
     (folder / "nginx.conf").write_text(text)
     arguments = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
-    with served(arguments, port=port, folder=folder, program=program) as server:
+    with start_server(arguments, port=port, folder=folder, program=program) as server:
         yield server

@@ -1,4 +1,4 @@
-"""Gateways of other makers, serving the same call: IBM ContextForge and FastMCP."""
+"""Gateways of other projects with the same call: IBM ContextForge and FastMCP."""
 
 import http.client
 import subprocess
@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from benchmarks.gateway import Answer
+from benchmarks.gateway import HttpResponse
 from benchmarks.measure import Request
-from benchmarks.servers import NotStarted, Served, free_port, served
+from benchmarks.servers import NotStarted, ServerProcess, free_port, start_server
 from benchmarks.shape import ARGUMENTS, KEY, KEY_HEADER, document
 from benchmarks.venvs import Environment
 
-# Each release takes the newest of what it depends on, and breaks with newer majors of these.
+# Each release accepts any newer version of its dependencies, and fails with newer majors of these.
 _CONTEXTFORGE = {
     "1.1.0": Environment(
         "contextforge-1.1.0", ("mcp-contextforge-gateway==1.1.0",), "import mcpgateway, fastapi", at_least=12
@@ -33,7 +33,7 @@ _IDS = 1_000
 
 
 @contextmanager
-def contextforge(version: str, upstream: str, folder: Path) -> Iterator[tuple[Served, list[Request]]]:
+def contextforge(version: str, upstream: str, folder: Path) -> Iterator[tuple[ServerProcess, list[Request]]]:
     """ContextForge with SQLite, one worker, without plugins and pages; its tool is called by JSON-RPC.
 
     Its own REST tools take a URL without path parameters here, so the id stands in the path already.
@@ -60,7 +60,7 @@ def contextforge(version: str, upstream: str, folder: Path) -> Iterator[tuple[Se
     }
     program = str(python.with_name("mcpgateway"))
     arguments = ["--host", "127.0.0.1", "--port", str(port)]
-    with served(arguments, port=port, environment=settings, folder=folder, program=program) as server:
+    with start_server(arguments, port=port, environment=settings, folder=folder, program=program) as server:
         headers = {"Authorization": f"Bearer {_token(python, settings)}"}
         tool = {
             "name": "get0",
@@ -84,15 +84,15 @@ def contextforge(version: str, upstream: str, folder: Path) -> Iterator[tuple[Se
 
 
 @contextmanager
-def fastmcp(upstream: str, folder: Path) -> Iterator[tuple[Served, list[Request]]]:
-    """FastMCP, called by an MCP client that does no more than it must. Raises NotInstalled and NotStarted."""
+def fastmcp(upstream: str, folder: Path) -> Iterator[tuple[ServerProcess, list[Request]]]:
+    """FastMCP, called by a minimal MCP client. Raises NotInstalled and NotStarted."""
     python = _FASTMCP.python()
     port = free_port()
     text = folder / "document.json"
     text.write_bytes(document(1, server=upstream))
     script = Path(__file__).with_name("fastmcp_server.py")
     arguments = [str(script), str(port), str(text), KEY_HEADER, KEY]
-    with served(arguments, port=port, folder=folder, program=str(python)) as server:
+    with start_server(arguments, port=port, folder=folder, program=str(python)) as server:
         headers = {"Accept": "application/json, text/event-stream"}
         hello = {
             "protocolVersion": "2025-06-18",
@@ -111,7 +111,7 @@ def fastmcp(upstream: str, folder: Path) -> Iterator[tuple[Served, list[Request]
 
 
 def _rpc_requests(path: str, headers: Mapping[str, str]) -> list[Request]:
-    """Calls whose ids differ: within a session, answers find their way by them."""
+    """Return calls with different ids: within a session, responses are matched by them."""
     call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "get0", "arguments": ARGUMENTS}}
     return [Request(path, headers, {**call, "id": number}) for number in range(1, _IDS + 1)]
 
@@ -127,8 +127,8 @@ def _token(python: Path, settings: Mapping[str, str]) -> str:
     return words[-1]
 
 
-def _post(server: Served, path: str, body: Any, headers: Mapping[str, str]) -> Answer:
-    """One request, repeated while the server is starting; raises NotStarted."""
+def _post(server: ServerProcess, path: str, body: Any, headers: Mapping[str, str]) -> HttpResponse:
+    """Send a request, repeated while the server is starting. Raises NotStarted."""
     reason = ""
     for _ in range(_START_TRIES):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
@@ -137,7 +137,7 @@ def _post(server: Served, path: str, body: Any, headers: Mapping[str, str]) -> A
                 "POST", path, orjson.dumps(body), {"Content-Type": "application/json", **headers}
             )
             got = connection.getresponse()
-            answer = Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+            answer = HttpResponse(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
         except (OSError, http.client.HTTPException) as failed:
             reason = str(failed)
         else:

@@ -1,4 +1,4 @@
-"""Many tools that differ as those of real APIs do, for search and for manuals."""
+"""Many tools that vary as those of real APIs do, for search and manuals."""
 
 import random
 from typing import Any
@@ -22,7 +22,7 @@ def population(count: int, *, server: str, seed: int) -> bytes:
     """An OpenAPI document of `count` operations, the paths of `shape` with texts and a body of their own."""
     chance = random.Random(seed)
     vocabulary = words()
-    # Some words stand in every tenth tool, most in few: Zipf's law, as in prose.
+    # Some words occur in every tenth tool, most in few: Zipf's law, as in prose.
     weights = [1 / rank for rank in range(1, len(vocabulary) + 1)]
     paths: dict[str, Any] = {}
     for number in range(count):

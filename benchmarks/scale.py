@@ -21,10 +21,10 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import OBSERVED, Refused, Running, register, running, short_folder
+from benchmarks.gateway import OBSERVED, RequestFailed, RunningGateway, register, short_folder, start_gateway
 from benchmarks.heartbeat import PATH
 from benchmarks.population import manual, population, words
-from benchmarks.servers import free_port, served
+from benchmarks.servers import free_port, start_server
 from benchmarks.shape import ARGUMENTS
 
 STALL = 50.0
@@ -32,8 +32,8 @@ STALL = 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
-    """Facts of the serving process: milliseconds of the longest stall, CPU milliseconds, resident MB."""
+class ProcessStats:
+    """Figures of the serving process: milliseconds of the longest stall, CPU milliseconds, resident MB."""
 
     stall: float
     cpu: float
@@ -42,141 +42,145 @@ class Pulse:
 
 @dataclass(slots=True)
 class Report:
-    """The rows of the table: what, how much, and the most that it may be."""
+    """The rows of the table: what was measured, its value, its unit, and its target (a maximum) or None."""
 
     rows: list[tuple[str, float, str, float | None]] = field(default_factory=list)
 
-    def add(self, what: str, value: float, unit: str, most: float | None = None) -> None:
-        """One figure; it is told at once as well, because the whole takes minutes."""
-        self.rows.append((what, value, unit, most))
+    def add(self, what: str, value: float, unit: str, maximum: float | None = None) -> None:
+        """Add a figure, and print it at once, because the whole run takes minutes."""
+        self.rows.append((what, value, unit, maximum))
         print(f"  {what}: {value:,.2f} {unit}", file=sys.stderr, flush=True)
 
     def missed(self) -> list[str]:
-        """The figures beyond their targets."""
-        return [what for what, value, _, most in self.rows if most is not None and value > most]
+        """Return what exceeded its target."""
+        return [what for what, value, _, maximum in self.rows if maximum is not None and value > maximum]
 
     def show(self, console: Console) -> None:
-        """The table."""
+        """Print the table."""
         table = Table(title="Scale")
         for column in ("", "measured", "target"):
             table.add_column(column, justify="right" if column else "left")
-        for what, value, unit, most in self.rows:
-            target = "" if most is None else f"<= {most:g} {unit}{'' if value <= most else ' (missed)'}"
+        for what, value, unit, maximum in self.rows:
+            target = (
+                "" if maximum is None else f"<= {maximum:g} {unit}{'' if value <= maximum else ' (missed)'}"
+            )
             table.add_row(what, f"{value:,.1f} {unit}", target)
         console.print(table)
 
 
-def pulse(gateway: Running) -> Pulse:
-    """The facts, and forgets the longest stall."""
+def read_stats(gateway: RunningGateway) -> ProcessStats:
+    """Return the figures and reset the longest stall."""
     facts = orjson.loads(gateway.client.get(PATH).body)
-    return Pulse(facts["stall"] * 1e3, facts["cpu"] * 1e3, facts["resident"] / 1e6)
+    return ProcessStats(facts["stall"] * 1e3, facts["cpu"] * 1e3, facts["resident"] / 1e6)
 
 
 @contextmanager
-def observed(gateway: Running, report: Report, what: str) -> Iterator[None]:
-    """Adds the longest stall within the block."""
-    pulse(gateway)
+def record_stall(gateway: RunningGateway, report: Report, what: str) -> Iterator[None]:
+    """Add the longest stall within the block to the report."""
+    read_stats(gateway)
     yield
     time.sleep(0.02)
-    report.add(f"{what}: longest stall", pulse(gateway).stall, "ms", STALL)
+    report.add(f"{what}: longest stall", read_stats(gateway).stall, "ms", STALL)
 
 
-def await_search(gateway: Running) -> float:
-    """Seconds until the search index is whole."""
+def await_search(gateway: RunningGateway) -> float:
+    """Return the seconds until the search index is complete."""
     began = time.perf_counter()
     while True:
         try:
             gateway.client.get("/tools/search?q=anything")
             return time.perf_counter() - began
-        except Refused:
+        except RequestFailed:
             time.sleep(0.1)
 
 
-def measure_import(gateway: Running, report: Report, upstream: str, *, tools: int, providers: int) -> None:
-    """Registers everything."""
+def measure_import(
+    gateway: RunningGateway, report: Report, upstream: str, *, tools: int, providers: int
+) -> None:
+    """Measure the registration of all tools."""
     seconds = []
-    with observed(gateway, report, f"registering {tools:,} tools"):
+    with record_stall(gateway, report, f"registering {tools:,} tools"):
         for number in range(providers):
             text = population(tools // providers, server=upstream, seed=number)
             seconds.append(register(gateway.client, f"p{number}", text))
     report.add(f"registering {tools // providers:,} tools, median", statistics.median(seconds), "s")
 
 
-def measure_search(gateway: Running, report: Report, *, tools: int, times: int) -> None:
-    """Searches of two or three words, frequent and rare ones."""
+def measure_search(gateway: RunningGateway, report: Report, *, tools: int, times: int) -> None:
+    """Measure searches for two or three words, frequent and rare ones."""
     chance = random.Random(7)
     vocabulary = words()
     weights = [1 / rank for rank in range(1, len(vocabulary) + 1)]
     taken = []
-    before = pulse(gateway)
+    before = read_stats(gateway)
     for _ in range(times):
         asked = " ".join(chance.choices(vocabulary, weights, k=chance.randint(2, 3)))
         began = time.perf_counter()
         gateway.client.get(f"/tools/search?q={quote(asked)}")
         taken.append((time.perf_counter() - began) * 1e3)
-    after = pulse(gateway)
+    after = read_stats(gateway)
     report.add(f"/tools/search, {tools:,} tools: p50", statistics.median(taken), "ms", 5.0)
     report.add(f"/tools/search, {tools:,} tools: CPU", (after.cpu - before.cpu) / times, "ms")
     report.add(f"/tools/search, {tools:,} tools: longest stall", after.stall, "ms", STALL)
 
 
-def measure_manual(gateway: Running, report: Report, path: str, *, what: str, times: int) -> None:
-    """The first answer (rendered), the next (prepared), and 304s."""
-    before = pulse(gateway)
+def measure_manual(gateway: RunningGateway, report: Report, path: str, *, what: str, times: int) -> None:
+    """Measure the first response (rendered), the next (cached), and 304s."""
+    before = read_stats(gateway)
     first = gateway.client.get(path, **{"Accept-Encoding": "gzip"})
     time.sleep(0.02)
-    after = pulse(gateway)
+    after = read_stats(gateway)
     report.add(f"{what}: first answer, CPU", after.cpu - before.cpu, "ms")
     report.add(f"{what}: first answer, longest stall", after.stall, "ms", STALL)
-    before = pulse(gateway)
+    before = read_stats(gateway)
     for _ in range(times):
         answer = gateway.client.get(
             path, **{"Accept-Encoding": "gzip", "If-None-Match": first.headers["etag"]}
         )
         if answer.status != 304:
             raise RuntimeError(f"{what}: {answer.status} instead of 304")
-    report.add(f"{what}: 304, CPU", (pulse(gateway).cpu - before.cpu) / times, "ms", 1.0)
+    report.add(f"{what}: 304, CPU", (read_stats(gateway).cpu - before.cpu) / times, "ms", 1.0)
 
 
 def measure_change(
-    gateway: Running, report: Report, changed: tuple[str, str], path: str, *, what: str
+    gateway: RunningGateway, report: Report, changed: tuple[str, str], path: str, *, what: str
 ) -> None:
-    """A change of one thing (method and path), and the manual after it."""
-    before = pulse(gateway)
+    """Measure a change of one resource (method and path), and the manual after it."""
+    before = read_stats(gateway)
     for text in ("one", "another"):
         gateway.client.send("PATCH", changed[1], {changed[0]: f"Changed to {text}"})
         gateway.client.get(path, **{"Accept-Encoding": "gzip"})
     time.sleep(0.02)
-    after = pulse(gateway)
+    after = read_stats(gateway)
     report.add(f"{what}: CPU", (after.cpu - before.cpu) / 2, "ms")
     report.add(f"{what}: longest stall", after.stall, "ms", STALL)
 
 
 def measure_start(folder: Path, report: Report, *, tools: int) -> None:
-    """A start with everything in the database."""
+    """Measure a start with all tools in the database."""
     began = time.perf_counter()
-    with running(folder, command=OBSERVED) as gateway:
+    with start_gateway(folder, command=OBSERVED) as gateway:
         gateway.client.send("POST", "/tools/p0.get1/call", ARGUMENTS)
         report.add(f"start with {tools:,} tools to the first call", time.perf_counter() - began, "s", 15.0)
         await_search(gateway)
         report.add(f"start with {tools:,} tools to the first search", time.perf_counter() - began, "s")
-        found = pulse(gateway)
+        found = read_stats(gateway)
         report.add("start: longest stall", found.stall, "ms", STALL)
         report.add("start: CPU", found.cpu / 1e3, "s")
 
 
-def measure_large_manual(gateway: Running, report: Report, upstream: str, *, tools: int) -> None:
-    """A UTCP manual in one request."""
+def measure_large_manual(gateway: RunningGateway, report: Report, upstream: str, *, tools: int) -> None:
+    """Measure the registration of a UTCP manual in one request."""
     text = manual(tools, server=upstream)
     what = f"registering a manual of {tools:,} tools ({len(text) >> 20} MB)"
     began = time.perf_counter()
-    with observed(gateway, report, what):
+    with record_stall(gateway, report, what):
         gateway.client.send("POST", "/providers?name=large", text)
     report.add(what, time.perf_counter() - began, "s")
 
 
-def measure_control(gateway: Running, report: Report, upstream: str, *, operations: int) -> None:
-    """What people and programs do with one large document: the stalls of each request."""
+def measure_control(gateway: RunningGateway, report: Report, upstream: str, *, operations: int) -> None:
+    """Measure the stalls of the control plane's requests with one large document."""
     text = population(operations, server=upstream, seed=77)
     other = text.replace(b'"minimum":1', b'"minimum":2').replace(b"/items/", b"/things/")
     changed = {"description": "Changed"}
@@ -192,15 +196,15 @@ def measure_control(gateway: Running, report: Report, upstream: str, *, operatio
         ("export", "GET", "/export", None),
     )
     for what, method, path, body in requests:
-        with observed(gateway, report, f"{operations:,} operations, {what}"):
+        with record_stall(gateway, report, f"{operations:,} operations, {what}"):
             gateway.client.send(method, path, body)
     exported = gateway.client.get("/export").body
-    with observed(gateway, report, f"{operations:,} operations, deletion"):
+    with record_stall(gateway, report, f"{operations:,} operations, deletion"):
         gateway.client.send("DELETE", "/providers/control")
-    with observed(gateway, report, f"{operations:,} operations, import of an export"):
+    with record_stall(gateway, report, f"{operations:,} operations, import of an export"):
         gateway.client.send("POST", "/import", exported)
     gateway.client.send("DELETE", "/providers/control")
-    with observed(gateway, report, f"{operations:,} operations, background import"):
+    with record_stall(gateway, report, f"{operations:,} operations, background import"):
         headers = {"Prefer": "respond-async"}
         place = gateway.client.send("POST", "/providers?name=control", text, headers=headers).headers[
             "location"
@@ -212,12 +216,12 @@ def measure_control(gateway: Running, report: Report, upstream: str, *, operatio
 def run(
     report: Report, *, tools: int, providers: int, manual_tools: int, operations: int, times: int
 ) -> None:
-    """All measurements, in one gateway and its second start."""
+    """Take all measurements, in one gateway and its second start."""
     with short_folder() as folder, tempfile.TemporaryDirectory(prefix="bench") as logs:
         port = free_port()
         arguments = ["-m", "benchmarks.upstream", str(port)]
-        with served(arguments, port=port, folder=Path(logs)) as upstream:
-            with running(folder, command=OBSERVED) as gateway:
+        with start_server(arguments, port=port, folder=Path(logs)) as upstream:
+            with start_gateway(folder, command=OBSERVED) as gateway:
                 _filled(gateway, report, upstream.url, tools=tools, providers=providers, times=times)
                 if operations:
                     measure_control(gateway, report, upstream.url, operations=operations)
@@ -227,15 +231,15 @@ def run(
 
 
 def _filled(
-    gateway: Running, report: Report, upstream: str, *, tools: int, providers: int, times: int
+    gateway: RunningGateway, report: Report, upstream: str, *, tools: int, providers: int, times: int
 ) -> None:
-    empty = pulse(gateway).resident
+    empty = read_stats(gateway).resident
     report.add("start without tools to ready", gateway.seconds, "s")
     report.add("one worker without tools, resident", empty, "MB", 220.0)
     measure_import(gateway, report, upstream, tools=tools, providers=providers)
     await_search(gateway)
     measure_search(gateway, report, tools=tools, times=times)
-    grown = pulse(gateway).resident - empty
+    grown = read_stats(gateway).resident - empty
     report.add("each further tool, resident", grown * 1e3 / tools, "kB", 30.0)
     each = tools // providers
     one = f"/utcp of {each:,} tools"
@@ -259,7 +263,7 @@ def _filled(
         "/utcp",
         what=f"{whole}: a provider changed",
     )
-    grown = pulse(gateway).resident - empty
+    grown = read_stats(gateway).resident - empty
     report.add("each further tool with manuals, resident", grown * 1e3 / tools, "kB", 30.0)
 
 
@@ -272,18 +276,18 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=10_000, help="of one large document; 0: none")
     parser.add_argument("--times", type=int, default=300, help="searches, and 304s")
     parser.add_argument("--strict", action="store_true", help="fail when a target is missed")
-    given = parser.parse_args()
+    options = parser.parse_args()
     report = Report()
     run(
         report,
-        tools=given.tools,
-        providers=given.providers,
-        manual_tools=given.manual_tools,
-        operations=given.operations,
-        times=given.times,
+        tools=options.tools,
+        providers=options.providers,
+        manual_tools=options.manual_tools,
+        operations=options.operations,
+        times=options.times,
     )
     report.show(Console(width=None if sys.stdout.isatty() else 120))
-    return 1 if given.strict and report.missed() else 0
+    return 1 if options.strict and report.missed() else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Processes that are measured: started on a free port of 127.0.0.1, waited for, and ended."""
+"""Server processes to measure: started on a free port of 127.0.0.1, waited for, and stopped."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ _START_SECONDS = 60
 
 
 class NotStarted(Exception):
-    """A process ended, or did not listen in time; the text holds its last words."""
+    """Raised where a process exited, or did not listen in time; the text ends with its last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a process used so far: CPU seconds of itself and of its descendants, its resident bytes."""
+    """What a process has used: CPU seconds of itself and of its descendants, and its resident bytes."""
 
     own: float
     others: float
@@ -30,7 +30,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServerProcess:
     """A running server."""
 
     port: int
@@ -43,7 +43,7 @@ class Served:
         return f"http://127.0.0.1:{self.port}"
 
     def cost(self) -> Cost:
-        """User and system time so far, and resident memory."""
+        """Return the user and system time so far, and the resident memory."""
         own = self.process.cpu_times()
         others = 0.0
         for child in self.process.children(recursive=True):
@@ -52,28 +52,28 @@ class Served:
             except psutil.Error:
                 continue
             others += times.user + times.system
-        # Children that have ended are counted in their parent.
+        # Children that have exited are counted in their parent.
         others += own.children_user + own.children_system
         return Cost(own.user + own.system, others, self.process.memory_info().rss)
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """Return a port on which no process listens at the moment."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         return int(held.getsockname()[1])
 
 
 @contextmanager
-def served(
+def start_server(
     arguments: Sequence[str],
     *,
     port: int,
     environment: Mapping[str, str] | None = None,
     folder: Path,
     program: str = sys.executable,
-) -> Iterator[Served]:
-    """`PROGRAM ARGUMENTS...` until the block ends, this Python by default; raises NotStarted."""
+) -> Iterator[ServerProcess]:
+    """Run `PROGRAM ARGUMENTS...` until the block ends, this Python by default. Raises NotStarted."""
     log = folder / f"{port}.log"
     command = [program, *arguments]
     with log.open("wb") as sink:
@@ -82,7 +82,7 @@ def served(
         )
     try:
         _await_port(process, port, log)
-        yield Served(port, psutil.Process(process.pid), log)
+        yield ServerProcess(port, psutil.Process(process.pid), log)
     finally:
         process.send_signal(signal.SIGTERM)
         try:

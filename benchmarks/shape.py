@@ -1,4 +1,4 @@
-"""The one call that everything here makes, so that all figures are of the same work.
+"""The one call that all benchmarks make, so that their figures are for the same work.
 
 Arguments {"id": 42, "q": "sea", "limit": 10} become GET /t<n>/items/42?q=sea&limit=10 with an API key in a
 header; the answer is some 330 bytes of JSON.
@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-MARK = "Iris Murdoch"
-"""Stands in every right answer, however it is wrapped."""
+RESPONSE_MARKER = "Iris Murdoch"
+"""Contained in every correct response, however it is wrapped."""
 KEY_HEADER, KEY = "X-Api-Key", "benchmark-key"
 ARGUMENTS: dict[str, Any] = {"id": 42, "q": "sea", "limit": 10}
-ANSWER = orjson.dumps(
+RESPONSE_BODY = orjson.dumps(
     {
         "id": 42,
         "title": "The Sea, the Sea",

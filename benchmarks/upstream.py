@@ -5,7 +5,7 @@ import sys
 import uvloop
 from aiohttp import web
 
-from benchmarks.shape import ANSWER, KEY, KEY_HEADER, TOKEN, manual
+from benchmarks.shape import KEY, KEY_HEADER, RESPONSE_BODY, TOKEN, manual
 
 
 async def answer(request: web.Request) -> web.Response:
@@ -14,7 +14,7 @@ async def answer(request: web.Request) -> web.Response:
         return web.Response(status=401)
     if request.can_read_body:
         await request.read()
-    return web.Response(body=ANSWER, content_type="application/json")
+    return web.Response(body=RESPONSE_BODY, content_type="application/json")
 
 
 async def utcp(request: web.Request) -> web.Response:

@@ -11,14 +11,14 @@ _INSTALL_SECONDS = 600
 
 
 class NotInstalled(Exception):
-    """pip could not install it, or there is no Python that it runs on."""
+    """Raised where pip could not install a program, or there is no Python that it supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A folder below .venvs with packages; `probe` is a program that works where they are installed.
+    """A folder in .venvs with packages; `probe` is Python code that runs only where they are installed.
 
-    `at_least` is the oldest Python 3 that they run on.
+    `at_least` is the oldest Python 3 that they support.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Environment:
     at_least: int = 11
 
     def python(self) -> Path:
-        """The environment's interpreter; made and filled when there is none. Raises NotInstalled."""
+        """Return the environment's interpreter, which is created if necessary. Raises NotInstalled."""
         python = _FOLDER.absolute() / self.name / "bin" / "python"
         if python.exists() and self._works(python):
             return python
@@ -45,7 +45,7 @@ class Environment:
         if sys.version_info >= (3, self.at_least):
             return sys.executable
         newer = (shutil.which(f"python3.{minor}") for minor in range(self.at_least, self.at_least + 4))
-        # What is on PATH may be a stub of a version manager that has no such Python.
+        # The command on PATH may be a stub of a version manager without that Python.
         found = next((path for path in newer if path and _runs(path)), None)
         if found is None:
             raise NotInstalled(f"it needs Python 3.{self.at_least}, which is not on PATH")

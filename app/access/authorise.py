@@ -120,7 +120,7 @@ class Requires(SecurityBase):
         return await authorise(connection, self.scope)
 
 
-class Openly:
+class PublicRoute:
     """The dependency of a public route, which needs no key."""
 
     scope = OPEN
@@ -129,7 +129,7 @@ class Openly:
         """Do nothing: every request is admitted."""
 
 
-openly = Openly()
+openly = PublicRoute()
 
 
 def requires(scope: Scope) -> Requires:
@@ -153,7 +153,7 @@ def declared_scope(route: BaseRoute) -> str | None:
 def _scope_of_dependencies(dependant: Any) -> str | None:
     if dependant is None:
         return None
-    if isinstance(dependant.call, Requires | Openly):
+    if isinstance(dependant.call, Requires | PublicRoute):
         return dependant.call.scope
     return next((found for sub in dependant.dependencies if (found := _scope_of_dependencies(sub))), None)
 

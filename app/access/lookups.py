@@ -135,7 +135,7 @@ class _LookupQueue:
 
 
 class KeyLookups:
-    """The look-ups of a worker. Since the start, `asked` counts ids by priority, and `rejected` counts
+    """The look-ups of a worker. Since the start, `requested` counts ids by priority, and `rejected` counts
     unknown ids that were rejected because too many were waiting.
     """
 
@@ -165,7 +165,7 @@ class KeyLookups:
         """Return the row of an id, or None in its place; concurrent look-ups of an id share a statement.
 
         Raise Unavailable where PostgreSQL is unavailable: it could not be connected to, a connection was lost
-        twice, or a statement that was sent had no response. Raise LookupTimeout after `seconds`, or when too
+        twice, or a statement that was sent had no response. Raise LookupTimeout after `timeout`, or when too
         many unknown ids wait, and DatabasePoolExhausted; after these two, PostgreSQL may be available.
         """
         queue = self._queues[lane]

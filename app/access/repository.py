@@ -112,7 +112,7 @@ async def find_keys(session: AsyncSession, key_ids: Sequence[str]) -> dict[str, 
     return {key.key_id: key for key in (await session.scalars(query)).all()}
 
 
-async def page_of_ids(session: AsyncSession, *, after: UUID | None, limit: int) -> list[tuple[UUID, str]]:
+async def list_key_ids(session: AsyncSession, *, after: UUID | None, limit: int) -> list[tuple[UUID, str]]:
     """Return (row id, key id) of at most `limit` unrevoked, unexpired keys after row id `after`, in that
     order.
     """

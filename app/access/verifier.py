@@ -35,13 +35,13 @@ import structlog
 from app.access.failures import FailureLimit
 from app.access.key_ids import KeyIds
 from app.access.lookups import KeyLookups, Lane, LookupTimeout
-from app.access.repository import page_of_ids, touch
+from app.access.repository import list_key_ids, touch
 from app.background import Reports, end_tasks, repeat
 from app.catalog.feed import Change, Feed
 from app.database import Database, PoolBusy
 from app.errors import Overloaded, Unauthenticated, Unavailable
 from app.models import Key
-from app.security.keys import ID_PLACE, KEY_LENGTH, digest, parse
+from app.security.keys import ID_SLICE, KEY_LENGTH, digest, parse
 from app.security.principal import Principal
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
@@ -147,7 +147,7 @@ class KeyVerifier:
         """Return the principal if the key is cached, correct and not expired; None where `verify` must
         decide.
         """
-        known = self._cached.get(text[ID_PLACE])
+        known = self._cached.get(text[ID_SLICE])
         if known is None or len(text) != KEY_LENGTH:
             return None
         if not self._is_usable(known, time.monotonic()):
@@ -418,7 +418,7 @@ class KeyVerifier:
         self._ids.is_complete = False
         for task in self._loading:
             task.cancel()
-        loading = repeat(self._reload_missed, every=_RELOAD_SECONDS, reports=_LOADING, at_once=True)
+        loading = repeat(self._reload_missed, every=_RELOAD_SECONDS, reports=_LOADING, run_immediately=True)
         self._loading = [asyncio.create_task(loading, name="key-ids")]
 
     async def _reload_missed(self) -> None:
@@ -429,7 +429,7 @@ class KeyVerifier:
         after = None
         while True:
             async with self._database.reading() as session:
-                page = await page_of_ids(session, after=after, limit=_ID_PAGE_SIZE)
+                page = await list_key_ids(session, after=after, limit=_ID_PAGE_SIZE)
             for _, key_id in page:
                 self._ids.add(key_id)
             if len(page) < _ID_PAGE_SIZE:

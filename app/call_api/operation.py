@@ -1,119 +1,248 @@
-"""The call route as an OpenAPI operation; a plain Starlette route has nobody else to describe it."""
+"""The call route as an OpenAPI 3.1 operation, generated from models of its parameters, headers and bodies.
 
-from typing import Any, Final
+The route itself is plain Starlette and reads its request without models (`endpoint.py`), so FastAPI cannot
+describe it.
+"""
 
-from app.call_api.operation_headers import ANSWER_HEADERS, IDEMPOTENCY_KEY, REFUSED_HEADERS
-from app.schemas import TOOL_NAME, problems
+from typing import Any, Final, Generic, Literal, TypeVar
+from uuid import UUID
 
-_STATUSES: Final = (400, 404, 409, 413, 415, 424, 502, 504, 508)
-_ANY_JSON: Final = {"description": "The upstream's JSON; text as a string, an empty answer as null."}
-_EVENTS: Final = {
-    "type": "string",
-    "description": (
-        "An upstream's own events with their names and ids; JSON (a line, or the whole answer) as `data` of "
-        "an event without a name; text as `gateway-text` (a JSON string), the rest as `gateway-bytes` (an "
-        "object with `media_type` and `base64`). Comments are heartbeats. The last event is `gateway-end` "
-        "(`call_id`, `upstream_status`, `events`, `bytes`, `duration_ms`) or `gateway-error` (a problem with "
-        "the same); without one the answer is not whole. `masked` in it says that a secret was masked. An "
-        "upstream's name that begins with `gateway-` gets `upstream-` in front."
-    ),
-}
-_EVENTS_EXAMPLE: Final = (
-    'event: price\nid: 7\ndata: {"gold": 41}\n\n: heartbeat\n\n'
-    'event: gateway-end\ndata: {"call_id":"...","upstream_status":200,"events":1,"bytes":12}\n\n'
-)
-_LINES: Final = {
-    "type": "string",
-    "description": (
-        "One JSON value a line: JSON of the upstream as it is; its server-sent events as `event`, `id`, "
-        "`retry` and `data`; text as a string; anything else as `media_type` and `base64`. Empty lines are "
-        'heartbeats. The last line is `{"$gateway": {"end": ...}}` or `{"$gateway": {"error": ...}}` with '
-        "what the last server-sent event has; without one the answer is not whole. An upstream's object "
-        'with the member `$gateway` is wrapped: `{"$upstream": ...}`. Also as `application/jsonl`.'
-    ),
-}
-_LINES_EXAMPLE: Final = (
-    '{"event":"price","id":"7","data":{"gold":41}}\n\n'
-    '{"$gateway":{"end":{"call_id":"...","upstream_status":200,"events":1,"bytes":12}}}\n'
-)
+from pydantic import BaseModel, Field, RootModel
 
-CALL_OPERATION: Final[dict[str, Any]] = {
-    "operationId": "callTool",
-    "summary": "Call Tool",
-    "description": (
-        "Call a tool. The body is the object of its arguments, as `inputs` of the tool describes them; an "
-        "empty body means `{}`. The answer has the upstream's own body and media type; a caller that accepts "
-        "only `application/json` always gets JSON: text as a string, binary as an object with `media_type` "
-        "and `base64`, an empty answer as null (JSON of more than 64 KiB is passed on as it arrives, "
-        "unchecked). An upstream's own 4xx keeps its status; problems that come from upstream carry "
-        "`X-Error-Source: upstream`. With `Accept: text/event-stream` or `application/x-ndjson` the answer "
-        "comes as events, each as soon as the upstream sends it; the last one tells how it ended. Keys and "
-        "providers may have rate limits: 429 with `Retry-After`. With `Cache-Control: no-cache` a caller "
-        "gets no answer from memory, where a provider lets answers be kept. Secrets that the gateway sent "
-        "with the call stand as `***` in the response (`X-Masked`)."
-    ),
-    "tags": ["tools"],
-    "security": [{"apiKey": []}],
-    "parameters": [
-        {
-            "name": "name",
-            "in": "path",
-            "required": True,
-            "description": "Canonical name (`provider.tool`) or alias.",
-            "schema": {"type": "string", "pattern": TOOL_NAME, "title": "Name"},
-            "example": "library.searchBooks",
-        },
-        {
-            "name": "dry_run",
-            "in": "query",
+from app.schemas import TOOL_NAME, Problem, problems
+
+OPERATION_ID: Final = "callTool"
+_ERROR_STATUSES: Final = (400, 404, 409, 413, 415, 424, 502, 504, 508)
+_DESCRIPTION: Final = """\
+Call a tool. The body is the object of its arguments, as `inputs` of the tool describes them; an empty body
+means `{}`.
+
+The response has the upstream's own body and media type. A client that accepts only `application/json` always
+gets JSON: text as a string, binary as an object with `media_type` and `base64`, an empty response as null
+(JSON of more than 64 KiB is passed on as it arrives, unchecked). With `Accept: text/event-stream` or
+`application/x-ndjson` the response consists of events, each sent as soon as the upstream sends it; the last
+one says how the call ended.
+
+An upstream's own 4xx keeps its status; problems that come from upstream carry `X-Error-Source: upstream`.
+Keys and providers may have rate limits: 429 with `Retry-After`. Where a provider allows caching,
+`Cache-Control: no-cache` requests a response that is not cached. Secrets that the gateway sent with the call
+are masked as `***` in the response (`X-Masked`)."""
+
+
+class CallPathParameters(BaseModel):
+    """The path parameters of a call."""
+
+    name: str = Field(
+        pattern=TOOL_NAME,
+        description="Canonical name (`provider.tool`) or alias.",
+        examples=["library.searchBooks"],
+    )
+
+
+class CallQueryParameters(BaseModel):
+    """The query parameters of a call."""
+
+    dry_run: bool = Field(
+        False,
+        description="Respond with the exact upstream request, secrets masked, and send nothing.",
+    )
+
+
+class CallRequestHeaders(BaseModel):
+    """The request headers of a call, besides those of HTTP itself."""
+
+    # On the wire it is text, and "1.0" is no number of milliseconds.
+    timeout_ms: str = Field(
+        "",
+        alias="X-Timeout-Ms",
+        pattern="^0*[1-9][0-9]{0,8}$",
+        description="Deadline of the call, with all retries, in milliseconds. It can only shorten what the "
+        "gateway's settings and the provider's limits allow.",
+        examples=["2000"],
+    )
+    idempotency_key: str = Field(
+        "",
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern="^[!#-~][!-~]*$",
+        description="A name for this call, 1 to 255 visible ASCII characters, in double quotes or without. "
+        "The call is executed once: the same name with the same tool and arguments gets the same response "
+        "again, with `Idempotency-Replayed: true` and the first `X-Call-Id`; 409 while it runs, "
+        "`idempotency-unknown` where its outcome is not known, 422 with another tool or other arguments.",
+    )
+
+
+Count = TypeVar("Count", int, str)
+
+
+class RateLimitHeaders(BaseModel, Generic[Count]):
+    """The state of rate limits: draft-ietf-httpapi-ratelimit-headers, and the three older headers."""
+
+    policy: str = Field(
+        alias="RateLimit-Policy",
+        description="The limits of the key and of the provider (draft-ietf-httpapi-ratelimit-headers).",
+        examples=['"key";q=100;w=60'],
+    )
+    state: str = Field(
+        alias="RateLimit",
+        description="The calls that remain of each limit, and the seconds until all are available again.",
+        examples=['"key";r=19;t=1'],
+    )
+    limit: Count = Field(
+        alias="RateLimit-Limit", description="Of the limit with the least calls remaining: its calls, ..."
+    )
+    remaining: Count = Field(alias="RateLimit-Remaining", description="... how many remain, ...")
+    reset: Count = Field(
+        alias="RateLimit-Reset", description="... and the seconds until all are available again."
+    )
+
+
+# Where the gateway has no limit, an upstream's own headers are passed on: in whatever form it sends them.
+class CallResponseHeaders(RateLimitHeaders[str]):
+    """The headers of a successful response, besides those of the upstream."""
+
+    call_id: UUID = Field(alias="X-Call-Id", description="The id of the call's record.")
+    upstream_status: int = Field(alias="X-Upstream-Status", description="The upstream's own status.")
+    server_timing: str = Field(alias="Server-Timing", description="Durations in milliseconds.")
+    cache: Literal["hit", "miss", "revalidated", "bypass", "stale"] = Field(
+        alias="X-Cache", description="For tools whose responses are cached: where this one comes from."
+    )
+    masked: Literal["body", "headers", "body, headers"] = Field(
+        alias="X-Masked",
+        description="The parts of the response that contained a secret that the gateway had sent with the "
+        "call; `***` replaces it.",
+    )
+    age: int = Field(alias="Age", description="Seconds since a cached response was made.")
+    replayed: Literal["true"] = Field(
+        alias="Idempotency-Replayed",
+        description="The response is that of an earlier call with this Idempotency-Key.",
+    )
+
+
+class RateLimitedHeaders(RateLimitHeaders[int]):
+    """The headers of a response with 429."""
+
+    retry_after: int = Field(alias="Retry-After", ge=1, description="Whole seconds until a call is admitted.")
+
+
+class Arguments(RootModel[dict[str, Any]]):
+    """The arguments of the tool."""
+
+
+class JsonResponseBody(RootModel[Any]):
+    """The upstream's JSON; text as a string, an empty response as null."""
+
+
+class EventStreamBody(RootModel[str]):
+    """Server-sent events.
+
+    An upstream's own events have their names and ids; JSON (a line, or the whole response) is `data` of an
+    event without a name; text is `gateway-text` (a JSON string), the rest `gateway-bytes` (an object with
+    `media_type` and `base64`). Comments are heartbeats. The last event is `gateway-end` (`call_id`,
+    `upstream_status`, `events`, `bytes`, `duration_ms`) or `gateway-error` (a problem with the same); without
+    one the response is incomplete. `masked` in it says that a secret was masked. An upstream's name that
+    begins with `gateway-` gets the prefix `upstream-`.
+    """
+
+    root: str = Field(
+        examples=[
+            (
+                'event: price\nid: 7\ndata: {"gold": 41}\n\n: heartbeat\n\n'
+                'event: gateway-end\ndata: {"call_id":"...","upstream_status":200,"events":1,"bytes":12}\n\n'
+            )
+        ]
+    )
+
+
+class JsonLinesBody(RootModel[str]):
+    """One JSON value a line; also as `application/jsonl`.
+
+    JSON of the upstream is unchanged; its server-sent events are objects of `event`, `id`, `retry` and
+    `data`; text is a string; anything else has `media_type` and `base64`. Empty lines are heartbeats. The
+    last line is `{"$gateway": {"end": ...}}` or `{"$gateway": {"error": ...}}` with the members of the last
+    server-sent event; without one the response is incomplete. An upstream's object with the member `$gateway`
+    is wrapped: `{"$upstream": ...}`.
+    """
+
+    root: str = Field(
+        examples=[
+            (
+                '{"event":"price","id":"7","data":{"gold":41}}\n\n'
+                '{"$gateway":{"end":{"call_id":"...","upstream_status":200,"events":1,"bytes":12}}}\n'
+            )
+        ]
+    )
+
+
+def call_operation() -> dict[str, Any]:
+    """Return the operation as an OpenAPI 3.1 Operation Object; it refers to the component schema Problem."""
+    return {
+        "operationId": OPERATION_ID,
+        "summary": "Call Tool",
+        "description": _DESCRIPTION,
+        "tags": ["tools"],
+        "security": [{"apiKey": []}],
+        "parameters": [
+            *_parameters(CallPathParameters, "path"),
+            *_parameters(CallQueryParameters, "query"),
+            *_parameters(CallRequestHeaders, "header"),
+        ],
+        "requestBody": {
             "required": False,
-            "description": "Answer with the exact upstream request, secrets masked, and send nothing.",
-            "schema": {"type": "boolean", "default": False, "title": "Dry Run"},
-        },
-        {
-            "name": "X-Timeout-Ms",
-            "in": "header",
-            "required": False,
-            "description": (
-                "Milliseconds in which the call is to end, with all attempts. It can only shorten what the "
-                "gateway's settings and the provider's limits give."
-            ),
-            # As it is read: on the wire it is text, and "1.0" is no number of milliseconds.
-            "schema": {"type": "string", "pattern": "^0*[1-9][0-9]{0,8}$", "title": "Timeout"},
-            "example": "2000",
-        },
-        IDEMPOTENCY_KEY,
-    ],
-    "requestBody": {
-        "required": False,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object", "title": "Arguments"},
-                "examples": {"search": {"summary": "Of the sample API", "value": {"q": "history"}}},
-            }
-        },
-    },
-    "responses": {
-        "200": {
-            "description": "The upstream's answer, or with `dry_run` the request that would be sent.",
-            "headers": {
-                "X-Call-Id": {"schema": {"type": "string", "format": "uuid"}},
-                "X-Upstream-Status": {"schema": {"type": "integer"}},
-                "Server-Timing": {"schema": {"type": "string"}},
-                **ANSWER_HEADERS,
-            },
             "content": {
-                "application/json": {"schema": _ANY_JSON},
-                "text/event-stream": {"schema": _EVENTS, "example": _EVENTS_EXAMPLE},
-                "application/x-ndjson": {"schema": _LINES, "example": _LINES_EXAMPLE},
-                "*/*": {"schema": {}},
+                "application/json": {
+                    "schema": _schema(Arguments),
+                    "examples": {"search": {"summary": "Of the sample API", "value": {"q": "history"}}},
+                }
             },
         },
-        **{str(status): body for status, body in problems(*_STATUSES).items()},
-        "429": {**problems(429)[429], "headers": REFUSED_HEADERS},
-        "4XX": {
-            "description": "The upstream refused; it keeps its status.",
-            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        "responses": {
+            "200": {
+                "description": "The upstream's response, or with `dry_run` the request that would be sent.",
+                "headers": _headers(CallResponseHeaders),
+                "content": {
+                    "application/json": {"schema": _schema(JsonResponseBody)},
+                    "text/event-stream": {"schema": _schema(EventStreamBody)},
+                    "application/x-ndjson": {"schema": _schema(JsonLinesBody)},
+                    "*/*": {"schema": {}},
+                },
+            },
+            **{str(status): response for status, response in problems(*_ERROR_STATUSES).items()},
+            "429": {**problems(429)[429], "headers": _headers(RateLimitedHeaders)},
+            "4XX": {
+                "description": "The upstream rejected the request; its status is kept.",
+                "content": {
+                    "application/problem+json": {
+                        "schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}
+                    }
+                },
+            },
         },
-    },
-}
+    }
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
+
+
+def _parameters(model: type[BaseModel], location: Literal["path", "query", "header"]) -> list[dict[str, Any]]:
+    """Return the fields of a model as Parameter Objects; a field with a default is optional."""
+    schema = _schema(model)
+    required = schema.get("required", ())
+    return [
+        {"name": name, "in": location, "required": name in required, **_described(field)}
+        for name, field in schema["properties"].items()
+    ]
+
+
+def _headers(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a model as Header Objects; none of them is in every response."""
+    return {name: _described(field) for name, field in _schema(model)["properties"].items()}
+
+
+def _described(field: dict[str, Any]) -> dict[str, Any]:
+    schema = {key: value for key, value in field.items() if key != "title"}
+    if schema.get("default") == "":
+        del schema["default"]
+    return {"description": schema.pop("description"), "schema": schema}

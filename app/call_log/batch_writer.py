@@ -77,12 +77,12 @@ class CallWriter:
 
     async def start(self) -> None:
         """Start the background tasks."""
+        maintenance = repeat(
+            self._maintain, every=_MAINTENANCE_SECONDS, reports=_MAINTENANCE, run_immediately=True
+        )
         self._tasks = [
             asyncio.create_task(self._flush_loop(), name="call-records"),
-            asyncio.create_task(
-                repeat(self._maintain, every=_MAINTENANCE_SECONDS, reports=_MAINTENANCE, at_once=True),
-                name="call-partitions",
-            ),
+            asyncio.create_task(maintenance, name="call-partitions"),
         ]
 
     async def aclose(self) -> None:

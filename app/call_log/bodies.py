@@ -31,7 +31,7 @@ class Body:
 
 
 class BodyKeeper:
-    """Seals at most `most_bytes` of each body: of all calls, or (`errors`) of those that failed."""
+    """Seals at most `max_bytes` of each body: of all calls, or (`errors`) of those that failed."""
 
     def __init__(self, vault: Vault, *, which: Which, most_bytes: int) -> None:
         self._vault = vault

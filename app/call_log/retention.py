@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.database import Database, is_away
+from app.database import Database, is_unavailable
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ async def maintain(database: Database, *, retention_days: int, today: date | Non
     try:
         await _partition(database, today=today, oldest=oldest)
     except DBAPIError as error:
-        if is_away(error):
+        if is_unavailable(error):
             raise
         _log.warning("the partitions of calls cannot be changed; rows remain in the default one")
     await _delete_old(database, oldest=oldest)

@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.call_log.entries import RUNNING, CallEntry
 from app.call_log.retention import maintain
-from app.database import Database, is_away
+from app.database import Database, is_unavailable
 from app.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
@@ -79,12 +79,12 @@ class CallStore:
         self.lost = 0
         """Records that were dropped, since the start."""
 
-    async def store(self, batch: Sequence[CallEntry], *, mended: bool = False) -> bool:
+    async def store(self, batch: Sequence[CallEntry], *, partitions_ready: bool = False) -> bool:
         """Store a batch; return False when PostgreSQL is unavailable, else True: each row is stored or
         rejected.
 
-        After False, some rows may be stored; the whole batch can be passed again. `mended` says that the
-        partitions have just been maintained.
+        After False, some rows may be stored; the whole batch can be passed again. `partitions_ready` says
+        that the partitions have just been maintained.
         """
         pieces = [
             batch[start : start + _ROWS_PER_STATEMENT] for start in range(0, len(batch), _ROWS_PER_STATEMENT)
@@ -100,28 +100,30 @@ class CallStore:
             except (Unavailable, OSError, TimeoutError):
                 return False
             except DBAPIError as error:
-                if is_away(error):
+                if is_unavailable(error):
                     return False
                 if not _is_row_error(error):
                     raise
-                if not await self._store_valid_rows(pieces.pop(), error, mended=mended):
+                if not await self._store_valid_rows(pieces.pop(), error, partitions_ready=partitions_ready):
                     return False
         return True
 
-    async def _store_valid_rows(self, piece: Sequence[CallEntry], error: DBAPIError, *, mended: bool) -> bool:
-        if not mended and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
+    async def _store_valid_rows(
+        self, piece: Sequence[CallEntry], error: DBAPIError, *, partitions_ready: bool
+    ) -> bool:
+        if not partitions_ready and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
             # The day's partition was created while the row was being inserted into the default one.
             try:
                 await maintain(self.database, retention_days=self.retention_days)
             except Unavailable:
                 return False
-            return await self.store(piece, mended=True)
+            return await self.store(piece, partitions_ready=True)
         if len(piece) == 1:
             _log.error("a call record was rejected by the database")
             self.lose(1)
             return True
         # One row that PostgreSQL rejects must not prevent the others from being stored.
-        return all([await self.store([entry], mended=mended) for entry in piece])
+        return all([await self.store([entry], partitions_ready=partitions_ready) for entry in piece])
 
     def lose(self, number: int) -> None:
         """Count records that were dropped."""

@@ -4,7 +4,7 @@ The record of such a call is committed as `running` before the first byte is sen
 before the client has the whole response: two commits, shared by all calls in progress. Without PostgreSQL,
 such calls are rejected; calls without effects are recorded as in the fast mode.
 
-A call with an Idempotency-Key has its two records in the commits of its key (`app.calls`).
+A call with an Idempotency-Key has its two records in the commits of its key (`app.calls.idempotency_table`).
 """
 
 import asyncio

@@ -323,7 +323,7 @@ class IdempotencyTable:
 
 
 class _Acquired(NamedTuple):
-    """The calls that have their keys, and those whose keys could not be asked for."""
+    """The calls that have their keys, and those whose keys could not be acquired."""
 
     calls: set[UUID]
     failed: "frozenset[UUID] | set[UUID]"
@@ -334,4 +334,4 @@ def _bytes(lease_end: LeaseEnd) -> int:
 
 
 def _away() -> Unavailable:
-    return Unavailable("The database does not answer, so no call can be made only once.")
+    return Unavailable("The database does not respond, so no call can be made exactly once.")

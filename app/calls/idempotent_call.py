@@ -1,14 +1,14 @@
-"""A call with an idempotency key: carried out once, to its end, and answered again from what was stored.
+"""A call with an idempotency key: carried out once, to its end, and its outcome stored for repetitions.
 
     begin --> lease --> the call, in a task of its own --> stored --> returned
        |                     | nothing was sent
        |                     '--> key released --> error
        '--> stored already --> returned again, with the id of the first call
 
-A client that leaves does not end such a call: its outcome is what the client will ask for. The call's own
-deadline bounds it. Stored is whatever reached the upstream, errors too, but for 401 and 429, which say that
-nothing was carried out. The result is taken whole and never as events; one that is larger than `max_bytes` is
-passed on to the first client only.
+A client that leaves does not end such a call: its outcome is what the client will request again. The deadline
+of the call bounds it. Stored is whatever reached the upstream, errors too, but for 401 and 429, which say
+that nothing was carried out. The result is taken whole and never as events; one that is larger than
+`max_bytes` is passed on to the first client only.
 """
 
 import asyncio
@@ -136,12 +136,12 @@ class IdempotentCall:
                 await self._end(lease, None)
             recorder.stop_holding()
             raise
-        if whole:
+        if result.stream is None:
             body = result.body or b""
             recorder.add_result(body)
             context.complete(upstream_status=result.status, response_bytes=len(body))
-            if recorder.stored is not None:
-                await recorder.wait_recorded()
+            await recorder.wait_recorded()
+        if whole:
             await self._end(lease, _packed_result(result))
             recorder.stop_holding()
         return result
@@ -205,7 +205,7 @@ def _packed_error(error: GatewayError) -> bytes:
     try:
         return _packed(head)
     except TypeError:
-        # What an upstream said may hold numbers and text that no JSON of ours can.
+        # What an upstream sent may hold numbers and text that no JSON of ours can.
         return _packed({**head, "extra": {}, "errors": []})
 
 

@@ -52,7 +52,7 @@ _BEGINNING: Final = 4
 
 
 async def masked(sending: Awaitable[Result], call: Call) -> Result:
-    """The result, or the error, of an adapter's call without the call's secrets."""
+    """Return the result of an adapter's call, or raise its error, without the call's secrets."""
     try:
         result = await sending
     except GatewayError as error:
@@ -68,7 +68,7 @@ async def masked(sending: Awaitable[Result], call: Call) -> Result:
 
 
 def mask_result(result: Result, masker: ResponseMasker) -> None:
-    """Masks a result in place: its headers and body now, its stream and events as they come."""
+    """Mask a result in place: its headers and body now, its stream and events as they come."""
     if _is_clean(result, masker):
         return
     _mask_headers(result, masker)
@@ -81,7 +81,7 @@ def mask_result(result: Result, masker: ResponseMasker) -> None:
             of_json = is_json(_media(result.media_type))
             body = reader.mask_json(result.body) if of_json else reader.mask(result.body)
             if body is not result.body:
-                _changed(result, body)
+                _replace_body(result, body)
     elif result.stream is not None and not _is_binary(_media(result.media_type)):
         result.stream = _stream(result.stream, result, masker)
     if result.events is not None:
@@ -94,20 +94,20 @@ def _is_clean(result: Result, masker: ResponseMasker) -> bool:
     if body is None or len(body) > _SMALL or result.events is not None or result.media_type not in _UTF8:
         return False
     headers = result.headers
-    told = body + "\n".join([text for pair in headers for text in pair]).encode() if headers else body
-    return masker.is_clean(told)
+    text = body + "\n".join([part for pair in headers for part in pair]).encode() if headers else body
+    return masker.is_clean(text)
 
 
 def _mask_headers(result: Result, masker: ResponseMasker) -> None:
     headers = result.headers
     if headers and (changed := masker.mask_headers(headers)) is not headers:
         result.headers = changed
-        _say(result, "headers")
+        _note_masked(result, "headers")
     if result.media_type and result.media_type not in _UTF8:
         media_type = masker.mask_text(result.media_type)
         if media_type is not result.media_type:
             result.media_type = media_type
-            _say(result, "headers")
+            _note_masked(result, "headers")
 
 
 async def _mask_large(result: Result, masker: ResponseMasker) -> None:
@@ -123,30 +123,30 @@ async def _mask_large(result: Result, masker: ResponseMasker) -> None:
             await asyncio.sleep(0)
         pieces.append(stream.end())
         if stream.found:
-            _changed(result, b"".join(pieces))
+            _replace_body(result, b"".join(pieces))
             body = result.body or b""
     result.body = body
     if result.events is not None:
         result.events = _events(result.events, result, masker)
 
 
-def _changed(result: Result, body: bytes) -> None:
+def _replace_body(result: Result, body: bytes) -> None:
     result.body = body
-    _say(result, "body")
+    _note_masked(result, "body")
 
 
-def _say(result: Result, part: str) -> None:
-    """Puts down that a part was changed. It reaches the client as long as the head has not been sent."""
+def _note_masked(result: Result, part: str) -> None:
+    """Note that a part was changed. It reaches the client as long as the head has not been sent."""
     result.masked = True
-    said = {part}
+    parts = {part}
     dropped = DESCRIBING_HEADERS if part == "body" else frozenset()
     headers = []
     for name, value in result.headers:
         if name == MASKED_HEADER:
-            said |= set(value.split(", "))
+            parts |= set(value.split(", "))
         elif name.lower() not in dropped:
             headers.append((name, value))
-    headers.append((MASKED_HEADER, ", ".join(sorted(said))))
+    headers.append((MASKED_HEADER, ", ".join(sorted(parts))))
     result.headers = headers
 
 
@@ -176,7 +176,7 @@ async def _stream(
                     continue
                 passed = stream.feed(piece)
                 if stream.found and not result.masked:
-                    _say(result, "body")
+                    _note_masked(result, "body")
                 if passed:
                     yield passed
         except GatewayError as error:
@@ -187,7 +187,7 @@ async def _stream(
             yield begun
         if stream is not None and (rest := stream.end()):
             if stream.found:
-                _say(result, "body")
+                _note_masked(result, "body")
             yield rest
 
 

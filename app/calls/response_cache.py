@@ -159,7 +159,7 @@ class ResponseCache:
             with Bound(self._clock, deadline):
                 return await asyncio.shield(flight)
         except TimeoutError:
-            raise UpstreamTimeout("The upstream did not answer in time.", sent=False) from None
+            raise UpstreamTimeout("The upstream did not respond in time.", sent=False) from None
 
     async def _fetch(self, key: CacheKey, fetch: Fetch, verdict: Verdict) -> Result:
         """Send the call, conditionally where an older response is cached; cache the response if it may be."""

@@ -1,4 +1,4 @@
-"""`utcp-gateway bootstrap`: the first admin key, a lost one, and the rotation of sealing keys."""
+"""`utcp-gateway bootstrap`: creates an admin key in the database, and rotates sealing keys."""
 
 import asyncio
 import os
@@ -36,29 +36,33 @@ def bootstrap(
         typer.Option("--rotate", help="Wrap all data keys with the first key of SEALING_KEYS instead."),
     ] = False,
 ) -> None:
-    """Make an admin key right in the database: the first one, or another when it was lost.
+    """Create an admin key directly in the database: the first one, or another where it was lost.
 
-    The key alone goes to standard output. With --rotate, put the new sealing key in front of SEALING_KEYS on
-    every replica first; afterwards the old one may be removed. For the embedded database (no DATABASE_URL)
-    the new key is made and put into its file by itself; stop the gateway first.
+    Standard output is the key alone. Before --rotate, put the new sealing key in front of SEALING_KEYS on
+    every replica; afterwards the old one may be removed. For the embedded database (no DATABASE_URL) the new
+    key is created and written to its file; stop the gateway first.
     """
     if new_sealing_key:
         typer.echo(KeyRing.generate(f"k{int(time.time())}"))
         return
     settings = settings_with(database_url=database_url, data_dir=data_dir)
-    with operator_errors(), reachable(settings, rotate=rotate) as (dsn, ring):
+    with operator_errors(), database_access(settings, rotate=rotate) as (dsn, ring):
         if rotate:
             typer.echo(asyncio.run(_rotate(dsn, KeyRing.parse(ring))), err=True)
         else:
             text = asyncio.run(admin_key(dsn, KeyRing.parse(ring), name=name))
             if settings.database_url is None:
-                keep(settings.data_dir / "admin.key", text)
+                replace_file(settings.data_dir / "admin.key", text)
             typer.echo(text)
 
 
 @contextmanager
-def reachable(settings: Settings, *, rotate: bool) -> Iterator[tuple[str, str]]:
-    """The database's DSN and the key ring; the embedded database is started for as long as it is needed."""
+def database_access(settings: Settings, *, rotate: bool) -> Iterator[tuple[str, str]]:
+    """Yield the database's DSN and the key ring; an embedded database runs during the block.
+
+    With `rotate`, the key ring of an embedded database gets a new first key, which alone remains after the
+    block.
+    """
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value(), settings.key_ring()
         return
@@ -70,14 +74,14 @@ def reachable(settings: Settings, *, rotate: bool) -> Iterator[tuple[str, str]]:
             return
         path = settings.data_dir / SEALING_KEY_FILE
         fresh = KeyRing.generate(f"k{int(time.time())}")
-        # Both keys are on the disk before anything is rewrapped: a crash in between loses nothing.
-        keep(path, f"{fresh},{current}")
+        # Both keys are on disk before anything is rewrapped: a crash in between loses nothing.
+        replace_file(path, f"{fresh},{current}")
         yield running.database_url, f"{fresh},{current}"
-        keep(path, fresh)
+        replace_file(path, fresh)
 
 
-def keep(path: Path, text: str) -> None:
-    """Replaces a 0600 file as a whole: written beside, flushed, renamed."""
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file of mode 0600 atomically: write another, flush it, rename it."""
     draft = path.with_suffix(".new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -89,7 +93,7 @@ def keep(path: Path, text: str) -> None:
 
 
 async def admin_key(dsn: str, ring: KeyRing, *, name: str) -> str:
-    """Makes a key with the scope admin in a migrated database; gives its text."""
+    """Create a key with the scope admin in a migrated database and return its text."""
     database = Database(dsn, pool_size=1)
     try:
         vault = await open_vault(database, ring)

@@ -1,4 +1,4 @@
-"""The listening socket of `serve`: bound first of all, so that a busy port costs nothing else."""
+"""The listening socket of `serve`: bound before anything else starts, so that a busy port fails at once."""
 
 import socket
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ Listener = socket.socket
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[Listener]:
-    """A bound TCP socket that worker processes inherit; `OperatorError` when the port is busy."""
+    """Yield a bound TCP socket for worker processes; raise OperatorError where its port is busy."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""`utcp-gateway migrate`: brings the database's schema up to this version, or down."""
+"""`utcp-gateway migrate`: migrates the database's schema to this version, or down."""
 
 import asyncio
 import sys
@@ -23,10 +23,10 @@ def migrate(
         bool, typer.Option("--yes", help="Do not ask before columns and tables are dropped.")
     ] = False,
 ) -> None:
-    """Bring the database's schema to this version. Safe to run by several replicas at once.
+    """Migrate the database's schema to this version. Several replicas may run it at once.
 
-    A revision below the schema's own takes migrations back, which drops columns and tables with what they
-    hold: that is asked first, and without a terminal done with --yes only.
+    A revision below the schema's own reverts migrations, which drops columns and tables with their data: the
+    command asks first, and without a terminal does it with --yes only.
     """
     settings = settings_with(database_url=database_url)
     if settings.database_url is None:
@@ -37,14 +37,12 @@ def migrate(
         if planned.reverted and not yes:
             _confirm(planned)
         moved = asyncio.run(migrate_database(dsn, revision=revision, reverts=bool(planned.reverted)))
-    typer.echo(_told(moved), err=True)
+    typer.echo(_summary(moved), err=True)
 
 
 def _confirm(planned: SchemaMove) -> None:
-    """Ask; ends the command where the response is no, and where nobody is there to give one."""
-    typer.echo(
-        "This takes back these migrations, and drops their columns and tables with what they hold:", err=True
-    )
+    """Ask for confirmation; exit where it is not given, and where there is no terminal."""
+    typer.echo("This reverts these migrations, and drops their columns and tables with their data:", err=True)
     for text in planned.reverted:
         typer.echo(f"  {text}", err=True)
     if not sys.stdin.isatty():
@@ -52,10 +50,10 @@ def _confirm(planned: SchemaMove) -> None:
     typer.confirm("Go on?", abort=True, err=True)
 
 
-def _told(moved: SchemaMove) -> str:
+def _summary(moved: SchemaMove) -> str:
     at = moved.target or "base (empty)"
     if moved.reverted:
-        return f"The schema is at {at}: {len(moved.reverted)} migrations were taken back."
+        return f"The schema is at {at}: {len(moved.reverted)} migrations were reverted."
     if moved.applied:
         return f"The schema is at {at}: {len(moved.applied)} migrations were applied."
     return f"The schema is at {at}, as it was before."

@@ -1,8 +1,9 @@
-"""The HTTP server of one process: uvicorn's, with a stop that loses nothing.
+"""The HTTP server of one process: uvicorn's, with a graceful shutdown.
 
-A first signal: not ready at once, but accepting during the pause in which balancers notice; then no new
-connections, calls under way end, streams are told a moment before their time is over, the audit is stored. A
-second signal ends calls at once; what they did is still recorded.
+At the first signal the gateway is not ready, but accepts connections for the grace period, in which load
+balancers notice. Then it accepts no new connections, waits for calls in progress, lets streams send a last
+event shortly before the shutdown timeout, and stores the call log. A second signal cancels calls at once;
+they are still recorded.
 """
 
 import asyncio
@@ -20,17 +21,17 @@ from app.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_SECONDS = 0.05
-# What a stream gets for its last event, and a cancelled call for its record.
+_POLL_SECONDS = 0.05
+# For the last event of a stream, and for the record of a cancelled call.
 _LAST_EVENT_SECONDS = 5.0
 _CANCEL_SECONDS = 2.0
 _LAST_REQUEST_SECONDS = 0.5
 
 
 def server_config(application: Any, settings: Settings, **options: Any) -> uvicorn.Config:
-    """Return how `serve` serves an application (or its import string); tests and benchmarks use the same.
+    """Return the configuration with which `serve` runs an application (or its import string).
 
-    `options` are further ones of uvicorn.Config, or replace those given here.
+    `options` are further options of uvicorn.Config, or replace those given here.
     """
     given: dict[str, Any] = {
         "loop": "uvloop",
@@ -48,8 +49,10 @@ def server_config(application: Any, settings: Settings, **options: Any) -> uvico
 
 
 class Server(uvicorn.Server):
-    """`supervised` servers are stopped by their parent, who may be late: a terminal sends Ctrl-C to all
-    processes, a service manager SIGTERM, and neither counts as a second signal.
+    """A uvicorn server with a graceful shutdown.
+
+    A `supervised` server is stopped by its parent process, which may be late: a terminal sends Ctrl-C to all
+    processes, a service manager SIGTERM, and neither counts as a second signal. Times are in seconds.
     """
 
     def __init__(
@@ -66,60 +69,60 @@ class Server(uvicorn.Server):
         self._supervised = supervised
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal stops, a second one ends at once."""
+        """Start the graceful shutdown; at a second signal end at once."""
         if self._supervised and sig == signal.SIGINT:
             return
         if self.should_exit and not self._supervised:
-            self.end_now()
-        self._not_ready()
+            self.stop_now()
+        self._set_not_ready()
         super().handle_exit(sig, frame)
 
-    def end_now(self) -> None:
-        """Ends calls at once."""
+    def stop_now(self) -> None:
+        """Cancel calls at once."""
         self.should_exit = self.force_exit = True
 
     async def shutdown(self, sockets: list[Listener] | None = None) -> None:
-        """Everything between the signal and the end of the process; in place of uvicorn's own."""
-        self._not_ready()
+        """Shut down gracefully, in place of uvicorn's own shutdown."""
+        self._set_not_ready()
         state = self.server_state
-        # Connections of clients and balancers end with the next answer, not in the middle of one.
+        # Connections of clients and load balancers end with the next response, not in the middle of one.
         state.default_headers = [*state.default_headers, (b"connection", b"close")]
         for connection in state.connections:
             cycle = getattr(connection, "cycle", None)
             if cycle is not None:
-                # Its headers were chosen before; idle connections may be used once more.
+                # Its response headers were chosen before; idle connections may be used once more.
                 cycle.keep_alive = False
         await self._wait(self._grace_seconds)
         # Another descriptor, since a server may close the one that it was given.
-        waiting = [listener.dup() for listener in sockets or []]
+        duplicates = [listener.dup() for listener in sockets or []]
         for server in self.servers:
             server.close()
         for listener in sockets or []:
             listener.close()
-        for listener in waiting:
+        for listener in duplicates:
             with listener:
-                await self.take_rest(listener)
-        # A request may be on its way on a connection that a balancer has just opened or kept: it would not
-        # be sent anywhere else once it is lost.
+                await self.accept_queued(listener)
+        # A load balancer may be sending a request on a connection that it has just opened or kept alive; it
+        # would not send it again elsewhere.
         await self._wait(_LAST_REQUEST_SECONDS, while_busy=True)
         for connection in list(state.connections):
             connection.shutdown()
         await self._end_calls()
         await self.lifespan.shutdown()
 
-    async def take_rest(self, listener: Listener) -> None:
-        """Accepts what stands in the queue of a listener; closing it would reset those connections.
+    async def accept_queued(self, listener: Listener) -> None:
+        """Accept the connections in the queue of a listener, and close it: closing alone would reset them.
 
-        What a balancer has sent on one may not be sent again, and a busy event loop accepts late.
+        A load balancer may not send its request again, and a busy event loop accepts late.
         """
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
-        taken = []
+        accepted = []
         with contextlib.suppress(OSError):
             while True:
-                taken.append(listener.accept()[0])
+                accepted.append(listener.accept()[0])
         listener.close()
-        for connection in taken:
+        for connection in accepted:
             with contextlib.suppress(OSError):
                 await loop.connect_accepted_socket(self._protocol, connection)
 
@@ -135,13 +138,13 @@ class Server(uvicorn.Server):
         lifespan = getattr(self, "lifespan", None)
         return None if lifespan is None else lifespan.state.get("services")
 
-    def _not_ready(self) -> None:
+    def _set_not_ready(self) -> None:
         services = self._services()
         if services is not None:
             services.readiness.open = False
 
     async def _wait(self, seconds: float, *, while_busy: bool = False) -> None:
-        """For so long, or until a second signal or (`while_busy`) the end of the last call."""
+        """Wait so long, but no longer than to a second signal or (`while_busy`) the end of the last call."""
         state = self.server_state
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -149,7 +152,7 @@ class Server(uvicorn.Server):
                 while not self.force_exit and (  # noqa: ASYNC110
                     not while_busy or state.connections or state.tasks
                 ):
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
 
     async def _end_calls(self) -> None:
         last = min(_LAST_EVENT_SECONDS, self._shutdown_seconds / 2)
@@ -160,7 +163,7 @@ class Server(uvicorn.Server):
         await self._wait(last, while_busy=True)
         tasks = set(self.server_state.tasks)
         if tasks:
-            _log.warning("calls were cut off by the stop", number=len(tasks))
+            _log.warning("calls were cancelled by the shutdown", number=len(tasks))
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)

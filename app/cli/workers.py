@@ -1,6 +1,6 @@
-"""Several worker processes under one parent: uvicorn's supervisor, with the stop of `server.Server`.
+"""Several worker processes under one parent: uvicorn's supervisor, with the shutdown of `server.Server`.
 
-It imports little, since each worker loads this before it can say that it lives.
+It imports little, since each worker imports it before it can respond to a ping.
 """
 
 import contextlib
@@ -20,85 +20,86 @@ from app.security.dumps import disable_core_dumps
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_SECONDS = 0.1
-_ANSWER_SECONDS = 0.1
-_SILENT_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+_PONG_SECONDS = 0.1
+_UNRESPONSIVE_SECONDS = 10.0
 _START_SECONDS = 120.0
-_LONGEST_PAUSE = 30.0
-# For the last flush of the audit, which a worker bounds itself.
+_BACKOFF_MAX = 30.0
+# For the last flush of the call log, which a worker bounds itself.
 _LEEWAY_SECONDS = 15.0
 
 
 class Worker(Process):
-    """One worker process. SIGTERM stops it, SIGQUIT ends its calls at once."""
+    """One worker process. SIGTERM stops it gracefully, SIGQUIT cancels its calls at once."""
 
     def __init__(
         self, config: uvicorn.Config, sockets: list[Listener], *, grace: float, seconds: float
     ) -> None:
         self._seconds = (grace, seconds)
-        self._seen = time.monotonic()
-        self._asked = self._served = False
+        self._responded_at = time.monotonic()
+        self._ping_pending = self._was_ready = False
         super().__init__(config, sockets)
 
     @property
     def server(self) -> Server:
-        """The server, made in the worker itself."""
+        """The server, created in the worker process itself."""
         if not isinstance(self._server, Server):
             grace, seconds = self._seconds
             self._server = Server(self.config, grace_seconds=grace, shutdown_seconds=seconds, supervised=True)
         return self._server
 
     def target(self, sockets: list[Listener] | None = None) -> None:
-        """What the process does."""
+        """Run in the worker process: serve until a signal."""
         disable_core_dumps()
-        signal.signal(signal.SIGQUIT, lambda *_: self.server.end_now())
+        signal.signal(signal.SIGQUIT, lambda *_: self.server.stop_now())
         super().target(sockets)
 
-    def lives(self) -> bool:
-        """Whether it runs and answers. One that starts takes its time: on a busy machine its imports alone
-        take longer than the answer of one that is at work may.
+    def is_responsive(self) -> bool:
+        """Return whether the process runs and responds to pings.
+
+        A starting one gets more time: on a busy machine its imports alone take longer than a ping may take.
         """
         if not self.process.is_alive():
             return False
         now = time.monotonic()
         with contextlib.suppress(OSError, EOFError):
-            # One question at a time: the answers to those that were put while it started would all be late.
-            if not self._asked:
+            # One ping at a time: the responses to those sent while it started would all be late.
+            if not self._ping_pending:
                 self.parent_conn.send(b"ping")
-                self._asked = True
-            if self.parent_conn.poll(_ANSWER_SECONDS):
-                self._served = bool(self.parent_conn.recv()) or self._served
-                self._asked = False
-                self._seen = now
-        return now - self._seen < (_SILENT_SECONDS if self._served else _START_SECONDS)
+                self._ping_pending = True
+            if self.parent_conn.poll(_PONG_SECONDS):
+                self._was_ready = bool(self.parent_conn.recv()) or self._was_ready
+                self._ping_pending = False
+                self._responded_at = now
+        return now - self._responded_at < (_UNRESPONSIVE_SECONDS if self._was_ready else _START_SECONDS)
 
     @property
-    def served(self) -> bool:
+    def was_ready(self) -> bool:
         """Whether it was ever ready."""
-        return self._served
+        return self._was_ready
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal, if the process still runs."""
+        """Send a signal, if the process still runs."""
         if self.pid is not None and self.process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 @dataclass(slots=True)
-class _Restarts:
-    """Pauses before a worker is started again: one that cannot start must not take the others' time."""
+class _Backoff:
+    """The backoff of restarts, in seconds: a worker that cannot start must not take the others' time."""
 
-    pause: float = 0.0
-    due: float = 0.0
+    seconds: float = 0.0
+    next_restart: float = 0.0
     missing: set[int] = field(default_factory=set)
 
     def failed(self) -> None:
-        self.pause = min(max(self.pause * 2, 1.0), _LONGEST_PAUSE)
-        self.due = time.monotonic() + self.pause
+        self.seconds = min(max(self.seconds * 2, 1.0), _BACKOFF_MAX)
+        self.next_restart = time.monotonic() + self.seconds
 
 
 class Workers(Multiprocess):
-    """Starts the workers, starts a lost one again, and stops them together."""
+    """Starts the workers, restarts those that end, and stops all of them together."""
 
     def __init__(
         self, config: uvicorn.Config, sockets: list[Listener], *, grace: float, seconds: float
@@ -106,59 +107,59 @@ class Workers(Multiprocess):
         super().__init__(config, sockets)
         self._grace = grace
         self._seconds = seconds
-        self._restarts = _Restarts()
-        self._served = False
+        self._backoff = _Backoff()
+        self._was_ready = False
         self.started = True
         """Whether the first workers could start."""
 
     def init_processes(self) -> None:
-        """Starts all workers."""
+        """Start all workers."""
         self.processes = [self._new() for _ in range(self.processes_num)]
 
     def run(self) -> None:
-        """Returns when all workers have ended."""
+        """Run until all workers have ended."""
         self.init_processes()
-        looked = time.monotonic()
-        while not self.should_exit.wait(_LOOK_SECONDS):
+        checked_at = time.monotonic()
+        while not self.should_exit.wait(_POLL_SECONDS):
             self.handle_signals()
-            if time.monotonic() - looked >= 0.5:
+            if time.monotonic() - checked_at >= 0.5:
                 self.keep_subprocess_alive()
-                looked = time.monotonic()
+                checked_at = time.monotonic()
         self._stop()
 
     def keep_subprocess_alive(self) -> None:
-        """Starts workers again that have ended, or have not answered in time.
+        """Restart workers that have ended or do not respond.
 
-        When the first ones cannot start, all is over; later a server may be away that will come back.
+        Where the first ones cannot start, the gateway ends; later, a server that they need may come back.
         """
         for index, process in enumerate(self._workers()):
             if self.should_exit.is_set():
                 return
-            if index not in self._restarts.missing:
-                if process.lives():
-                    self._served = self._served or process.served
+            if index not in self._backoff.missing:
+                if process.is_responsive():
+                    self._was_ready = self._was_ready or process.was_ready
                     continue
-                self._bury(index)
-            if time.monotonic() >= self._restarts.due and not self.should_exit.is_set():
-                self._restarts.missing.discard(index)
+                self._reap(index)
+            if time.monotonic() >= self._backoff.next_restart and not self.should_exit.is_set():
+                self._backoff.missing.discard(index)
                 self.processes[index] = self._new()
 
-    def _bury(self, index: int) -> None:
+    def _reap(self, index: int) -> None:
         process = self.processes[index]
         process.kill()
         process.join()
-        _log.warning("a worker has ended; it is started again", process=process.pid, code=process.exitcode)
-        self._restarts.missing.add(index)
+        _log.warning("a worker has ended and is restarted", process=process.pid, code=process.exitcode)
+        self._backoff.missing.add(index)
         if process.exitcode != STARTUP_FAILURE:
-            self._restarts.pause = 0.0
-        elif self._served:
-            self._restarts.failed()
+            self._backoff.seconds = 0.0
+        elif self._was_ready:
+            self._backoff.failed()
         else:
             self.started = False
             self.should_exit.set()
 
     def handle_hup(self) -> None:
-        """Nothing: replicas are replaced one by one, workers are not."""
+        """Ignore SIGHUP: replicas are replaced one by one, workers are not."""
 
     handle_ttin = handle_ttou = handle_hup
 
@@ -171,14 +172,14 @@ class Workers(Multiprocess):
         self.signal_queue.clear()
         self._send(signal.SIGTERM)
         now = time.monotonic()
-        self._wait(until=now + self._grace)
-        # The workers have closed theirs: a connection must be refused now, not left in a queue.
+        self._wait(deadline=now + self._grace)
+        # The workers have closed theirs: the kernel must refuse connections now, not queue them.
         for listener in self.sockets:
             listener.close()
-        self._wait(until=now + self._grace + self._seconds + _LEEWAY_SECONDS)
+        self._wait(deadline=now + self._grace + self._seconds + _LEEWAY_SECONDS)
         for process in self.processes:
             if process.process.is_alive():
-                _log.warning("a worker did not end in its time; it is killed", process=process.pid)
+                _log.warning("a worker did not end in time and is killed", process=process.pid)
             process.kill()
             process.join()
 
@@ -189,10 +190,10 @@ class Workers(Multiprocess):
     def _workers(self) -> list[Worker]:
         return [process for process in self.processes if isinstance(process, Worker)]
 
-    def _wait(self, *, until: float) -> None:
-        """For the end of all workers; a second signal is passed on."""
-        while time.monotonic() < until and any(one.process.is_alive() for one in self.processes):
+    def _wait(self, *, deadline: float) -> None:
+        """Wait for the end of all workers, at most until `deadline`; pass on a second signal."""
+        while time.monotonic() < deadline and any(one.process.is_alive() for one in self.processes):
             if self.signal_queue:
                 self.signal_queue.clear()
                 self._send(signal.SIGQUIT)
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)

@@ -1,15 +1,91 @@
-"""The credentials that a registrar may send. Secrets go in here and never come out."""
+"""The credentials that a client may send, and the field types of names, origins and secrets.
 
-from typing import Annotated, Any, Literal
+Secrets go in here and never come out.
+"""
+
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from app.credentials.fields import NO_NUL, PRINTABLE, Origin, SecretText, clean_secret, stored_secret
-from app.credentials.model import GivenCredential
-from app.schemas import Closed, ShortText, UrlText
+from app.credentials.origins import checked_origin
+from app.schemas import Closed, ShortText, Tag, UrlText
+from app.security.credentials import CredentialDraft
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
 
-_USERINFO = ("username", "password")
+MASKS: Final = frozenset({"***", "****", "*****", "********", "<redacted>", "[redacted]", "••••••••"})
+
+SLOT: Final = r"^[A-Za-z0-9._-]{1,100}$"
+VARIABLE_NAME: Final = r"^[A-Za-z0-9_]{1,200}$"
+
+SlotName = Annotated[str, Field(pattern=SLOT, examples=["api_key"])]
+VariableName = Annotated[str, Field(pattern=VARIABLE_NAME, examples=["API_TOKEN"])]
+
+
+def secret_line(secret: SecretStr) -> SecretStr:
+    value = secret.get_secret_value()
+    if value.strip() in MASKS or (len(value) >= 3 and not value.strip("*")):
+        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
+        raise ValueError(msg)
+    if any(ord(char) < 0x20 or ord(char) == 0x7F or "\ud800" <= char <= "\udfff" for char in value):
+        msg = "must not contain control characters"
+        raise ValueError(msg)
+    return secret
+
+
+def secret_text(secret: SecretStr) -> SecretStr:
+    value = secret.get_secret_value()
+    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        msg = "must not contain NUL or lone surrogates"
+        raise ValueError(msg)
+    if value.strip() in MASKS:
+        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
+        raise ValueError(msg)
+    return secret
+
+
+def stored_text(value: str) -> str:
+    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        msg = "must not contain NUL or lone surrogates"
+        raise ValueError(msg)
+    return value
+
+
+def _origin(value: str) -> str:
+    origin = checked_origin(value)
+    if origin is None:
+        msg = "must be an origin such as https://api.example.com"
+        raise ValueError(msg)
+    return origin
+
+
+PRINTABLE: Final = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
+NO_NUL: Final = {"pattern": r"^[^\x00]*$"}
+# Beside the pattern of the names, which pydantic writes.
+NO_OTHER_KEYS: Final = {"additionalProperties": False}
+_PORT: Final = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|[1-9]\d{0,3})"
+# The spelling that is stored; others of the same origin (upper case, a trailing slash, IDN) are taken, too.
+_ORIGIN: Final = {
+    "pattern": rf"^(?:https?|wss?|tcp|udp|grpcs?)://[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?(?:\.[a-z]{{2,20}})*(?::{_PORT})?$"
+}
+
+SecretText = Annotated[
+    SecretStr,
+    Field(min_length=1, max_length=16_384, json_schema_extra=dict(PRINTABLE)),
+    AfterValidator(secret_line),
+]
+Origin = Annotated[
+    str,
+    Field(max_length=300, examples=["https://api.example.com"], json_schema_extra=dict(_ORIGIN)),
+    AfterValidator(_origin),
+]
+OverlayText = Annotated[
+    str,
+    Field(min_length=1, max_length=1 << 20, json_schema_extra=dict(NO_NUL)),
+    AfterValidator(stored_text),
+]
+Tags = Annotated[list[Tag], Field(max_length=64)]
+
+_USERINFO: Final = ("username", "password")
 
 
 class _CredentialInput(Closed):
@@ -32,10 +108,10 @@ class ApiKeyInput(_CredentialInput):
         default=None, description="Default: as the security scheme of the slot says, else X-Api-Key."
     )
 
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
+    def to_draft(self) -> CredentialDraft:
+        """Return the credential with its secrets apart from what may be shown."""
         public = {"location": self.location, "name": self.name}
-        return GivenCredential(
+        return CredentialDraft(
             "api_key", public, {"value": self.value.get_secret_value()}, _tuple(self.allowed_origins)
         )
 
@@ -46,7 +122,9 @@ class BasicInput(_CredentialInput):
     kind: Literal["basic"]
     username: Annotated[SecretText, Field(json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f:]+$"})]
     password: Annotated[
-        SecretStr, Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)), AfterValidator(clean_secret)
+        SecretStr,
+        Field(max_length=16_384, json_schema_extra=dict(PRINTABLE)),
+        AfterValidator(secret_line),
     ]
 
     @field_validator("username")
@@ -57,13 +135,13 @@ class BasicInput(_CredentialInput):
             raise ValueError(msg)
         return value
 
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
+    def to_draft(self) -> CredentialDraft:
+        """Return the credential with its secrets apart from what may be shown."""
         secrets = {
             "username": self.username.get_secret_value(),
             "password": self.password.get_secret_value(),
         }
-        return GivenCredential("basic", {}, secrets, _tuple(self.allowed_origins))
+        return CredentialDraft("basic", {}, secrets, _tuple(self.allowed_origins))
 
 
 class BearerInput(_CredentialInput):
@@ -72,9 +150,9 @@ class BearerInput(_CredentialInput):
     kind: Literal["bearer"]
     token: SecretText
 
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
-        return GivenCredential(
+    def to_draft(self) -> CredentialDraft:
+        """Return the credential with its secrets apart from what may be shown."""
+        return CredentialDraft(
             "bearer", {}, {"token": self.token.get_secret_value()}, _tuple(self.allowed_origins)
         )
 
@@ -96,14 +174,14 @@ class OAuth2Input(_CredentialInput):
     resource: ShortText | None = None
     token_endpoint_auth_method: Literal["auto", "client_secret_basic", "client_secret_post"] = "auto"
 
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
+    def to_draft(self) -> CredentialDraft:
+        """Return the credential with its secrets apart from what may be shown."""
         names = ("token_url", "scope", "audience", "resource", "token_endpoint_auth_method")
         secrets = {
             "client_id": self.client_id.get_secret_value(),
             "client_secret": self.client_secret.get_secret_value(),
         }
-        return GivenCredential(
+        return CredentialDraft(
             "oauth2", {name: getattr(self, name) for name in names}, secrets, _tuple(self.allowed_origins)
         )
 
@@ -118,13 +196,15 @@ class StaticValue(Closed):
         examples=["X-Key"],
     )
     value: Annotated[
-        SecretStr, Field(max_length=65_536, json_schema_extra=dict(NO_NUL)), AfterValidator(stored_secret)
+        SecretStr,
+        Field(max_length=65_536, json_schema_extra=dict(NO_NUL)),
+        AfterValidator(secret_text),
     ] = Field(description="Without control characters, but in a field.")
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> "StaticValue":
         if self.location != "field":
-            clean_secret(self.value)
+            secret_line(self.value)
         problem = header_problem(self.location, self.name)
         if self.location == "userinfo" and self.name not in _USERINFO:
             problem = "must be called username or password"
@@ -154,8 +234,8 @@ class StaticInput(_CredentialInput):
             raise ValueError(msg)
         return values
 
-    def given(self) -> GivenCredential:
-        """The credential with its secrets apart."""
+    def to_draft(self) -> CredentialDraft:
+        """Return the credential with its secrets apart from what may be shown."""
         query: dict[str, list[str]] = {}
         for one in self.values:
             if one.location == "query":
@@ -166,7 +246,7 @@ class StaticInput(_CredentialInput):
         secrets: dict[str, Any] = {"headers": headers, "query": query, "basic": basic}
         if fields := self._of("field"):
             secrets["fields"] = fields
-        return GivenCredential("static", {}, secrets, _tuple(self.allowed_origins))
+        return CredentialDraft("static", {}, secrets, _tuple(self.allowed_origins))
 
     def _of(self, location: str) -> dict[str, str]:
         return {one.name: one.value.get_secret_value() for one in self.values if one.location == location}

@@ -1,5 +1,4 @@
-"""How far a caller's key reaches into a registration: storing credentials, and naming what belongs to all.
-
+"""What an API key may do in a registration: store credentials, and name secrets that belong to all.
 
 One rule (decision 35): only a key with `credentials:write` changes where, or over what trust, a credential
 travels. Every option of a provider stands in exactly one of the three tables below; one that stands in none
@@ -38,7 +37,7 @@ HARMLESS_OPTIONS: Final = frozenset({"direct", "reuse"})
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """`seals`: the caller may store credentials. `shared`: its key is not limited to providers or tags.
+    """What one API key may do. `seals`: store credentials. `shared`: it is not limited to providers or tags.
 
     `used` are the names of variables that the provider uses already, which a refresh may repeat.
     """
@@ -48,7 +47,7 @@ class Reach:
     used: frozenset[str] = frozenset()
 
     def permit_sealing(self) -> None:
-        """Raises Forbidden for a caller that may not store credentials, in whatever place they stand."""
+        """Raise Forbidden for a key that may not store credentials, wherever they stand."""
         if not self.seals:
             raise Forbidden(
                 f"The API key lacks the scope `{_SCOPE}`, which credentials and variables need, "
@@ -59,7 +58,7 @@ class Reach:
     def permit_options(
         self, given: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None, at: str
     ) -> None:
-        """Raises Forbidden, with pointers below `at`, for options that take the scope and would change.
+        """Raise Forbidden, with pointers below `at`, for options that take the scope and would change.
 
         `stored` are the present ones; what equals them, or the default of a new provider, is no change.
         """
@@ -71,12 +70,12 @@ class Reach:
             raise denied([pointer(at, name) for name in changed])
 
     def permit_destination(self, at: str) -> None:
-        """Raises Forbidden, pointing `at` the field, for a caller that may not say where credentials go."""
+        """Raise Forbidden, pointing `at` the field, for a key that may not say where credentials go."""
         if not self.seals:
             raise denied([at])
 
     def permit_deleting(self, provider: str) -> None:
-        """Raises Forbidden for a caller that may not delete what is stored for a provider."""
+        """Raise Forbidden for a key that may not delete what is stored for a provider."""
         if not self.seals:
             raise Forbidden(
                 f"Credentials or secret variables of {provider!r} would be deleted with it, which takes the "
@@ -85,7 +84,7 @@ class Reach:
             )
 
     def permit_shared(self, name: str, *, environment: bool) -> None:
-        """Raises Forbidden where a limited key names a secret that belongs to all providers.
+        """Raise Forbidden where a limited key names a secret that belongs to all providers.
 
         To name one of the environment takes the scope, too: it may stand where it is shown.
         """
@@ -100,7 +99,7 @@ class Reach:
             )
 
     def using(self, names: Iterable[str]) -> "Reach":
-        """The same for a provider that uses these variables already."""
+        """Return the permissions for a provider that uses these variables already."""
         return replace(self, used=frozenset(names))
 
 
@@ -108,12 +107,12 @@ UNBOUNDED: Final = Reach(seals=True, shared=True)
 
 
 def reach_of(principal: Principal) -> Reach:
-    """What the caller's scopes and limits allow."""
+    """Return what the scopes and limits of the API key allow."""
     return Reach(seals=principal.has(_SCOPE), shared=principal.providers is None and principal.tags is None)
 
 
 def denied(pointers: Iterable[str]) -> Forbidden:
-    """The error for fields that move a credential, for a key without the scope."""
+    """Return the error for fields that decide where a credential goes, for a key without the scope."""
     faults = [Fault(at, f"To change this takes the scope `{_SCOPE}`.") for at in pointers]
     return Forbidden(
         f"The API key lacks the scope `{_SCOPE}`: without it, nothing is changed that decides where, or over "

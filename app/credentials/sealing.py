@@ -1,14 +1,14 @@
-"""Secrets into rows: credentials and variables are sealed here, and nowhere else on the control plane."""
+"""Sealing of credentials and variables into rows: here, and nowhere else on the control plane."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
 
-from app.catalog.loader import VariableFinder
-from app.credentials.model import GivenCredential, GivenVariable
-from app.credentials.template_secrets import static_places
+from app.catalog.loader import VariableFinder, stored_form
+from app.credentials.model import CredentialDraft, VariableDraft
+from app.credentials.template_secrets import static_locations
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, UnsetVariable
 from app.models import TENANT, Credential, Variable, new_id
@@ -21,24 +21,26 @@ from app.security.credentials import (
 from app.security.vault import Vault
 from app.utcp.variables import BRACED
 
+_NO_VARIABLES: Final = VariableFinder("", (), {})
 
-def fingerprint(given: GivenCredential, *, vault: Vault) -> str:
-    """16 hex digits of an HMAC over everything that makes the credential what it is, but where it may go."""
+
+def fingerprint(given: CredentialDraft, *, vault: Vault) -> str:
+    """Return 16 hex digits of an HMAC over the whole credential except its allowed origins."""
     parts = (given.kind, given.public, given.secrets)
     return vault.digest("credential", orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hex()[:16]
 
 
-def named_variables(secrets: Any) -> list[str]:
-    """The `${NAME}`s in sealed fields. A bare `$NAME` is none here: passwords hold dollar signs."""
+def variables_in(secrets: Any) -> list[str]:
+    """Return the `${NAME}`s in sealed fields. A bare `$NAME` is none here: passwords hold dollar signs."""
     if isinstance(secrets, str):
         return list(dict.fromkeys(BRACED.findall(secrets)))
     members: Iterable[Any] = secrets.values() if isinstance(secrets, Mapping) else secrets or ()
-    return list(dict.fromkeys(name for member in members for name in named_variables(member)))
+    return list(dict.fromkeys(name for member in members for name in variables_in(member)))
 
 
-def spelled_as_stored(given: GivenCredential, *, scope: VariableScope, at: str) -> GivenCredential:
-    """The credential whose `${NAME}`s are spelled as they are stored. Raises UnsetVariable, pointing `at`."""
-    missing = [name for name in named_variables(given.secrets) if scope.find(name) is None]
+def spelled_as_stored(given: CredentialDraft, *, scope: VariableScope, at: str) -> CredentialDraft:
+    """Return the credential with its `${NAME}`s spelled as they are stored; raise UnsetVariable at `at`."""
+    missing = [name for name in variables_in(given.secrets) if scope.find(name) is None]
     if missing:
         raise UnsetVariable(
             f"These variables have no value: {', '.join(missing)}",
@@ -53,7 +55,7 @@ def spelled_as_stored(given: GivenCredential, *, scope: VariableScope, at: str) 
             return {key: spelled(member) for key, member in value.items()}
         return [spelled(member) for member in value] if isinstance(value, list) else value
 
-    return GivenCredential(given.kind, given.public, spelled(given.secrets), given.allowed_origins)
+    return CredentialDraft(given.kind, given.public, spelled(given.secrets), given.allowed_origins)
 
 
 def _stored(scope: VariableScope, name: str) -> str:
@@ -61,11 +63,11 @@ def _stored(scope: VariableScope, name: str) -> str:
     return name if known is None else known.name
 
 
-def sealed_form(
-    given: GivenCredential, *, provider_id: UUID, slot: str, vault: Vault, finder: VariableFinder
+def sealed_credential(
+    given: CredentialDraft, *, provider_id: UUID, slot: str, vault: Vault, finder: VariableFinder
 ) -> SealedCredential:
-    """A credential that is not stored, in the form in which the resolver takes one: for a discovery."""
-    found = (finder.find(name) for name in named_variables(given.secrets))
+    """Return a credential that is not stored in the form in which the resolver takes one, for a discovery."""
+    found = (finder.find(name) for name in variables_in(given.secrets))
     credential = SealedCredential(
         id=new_id(),
         tenant_id=TENANT,
@@ -81,38 +83,28 @@ def sealed_form(
     return seal_credential(credential, vault=vault, fields=given.secrets)
 
 
-def fill_credential(row: Credential, given: GivenCredential, *, vault: Vault) -> Credential:
-    """Puts a credential into its row, sealed in the row's own context (id, slot, version, destinations)."""
+def fill_credential(row: Credential, given: CredentialDraft, *, vault: Vault) -> Credential:
+    """Seal a credential into its row, bound to id, slot, version and destinations of that; return the row."""
     row.kind = given.kind
     row.public = {key: value for key, value in given.public.items() if value is not None}
-    if places := static_places(given.secrets) if given.kind == "static" else []:
-        row.public["values"] = places
+    if given.kind == "static" and (places := static_locations(given.secrets)):
+        row.public["values"] = [place.to_json() for place in places]
     row.allowed_origins = list(given.allowed_origins or ())
-    row.variable_names = named_variables(given.secrets)
+    row.variable_names = variables_in(given.secrets)
     row.fingerprint = fingerprint(given, vault=vault)[:8]
-    bare = SealedCredential(
-        id=row.id,
-        tenant_id=row.tenant_id,
-        provider_id=row.provider_id,
-        slot=row.slot,
-        version=row.version,
-        kind=given.kind,
-        public=row.public,
-        allowed_origins=tuple(row.allowed_origins),
-        sealed=b"",
-    )
+    bare = stored_form(row, finder=_NO_VARIABLES)
     row.sealed = seal_credential(bare, vault=vault, fields=given.secrets).sealed
     return row
 
 
-def new_credential(provider_id: UUID, slot: str, given: GivenCredential, *, vault: Vault) -> Credential:
-    """A row for a credential that is stored for the first time."""
+def new_credential(provider_id: UUID, slot: str, given: CredentialDraft, *, vault: Vault) -> Credential:
+    """Return a row for a credential that is stored for the first time."""
     row = Credential(provider_id=provider_id, slot=slot, kind=given.kind, sealed=b"", fingerprint="")
     return fill_credential(row, given, vault=vault)
 
 
-def fill_variable(row: Variable, given: GivenVariable, *, vault: Vault) -> Variable:
-    """Puts a value into its row: sealed where it is secret."""
+def fill_variable(row: Variable, given: VariableDraft, *, vault: Vault) -> Variable:
+    """Put a value into its row, sealed where it is secret; return the row."""
     row.secret = given.secret
     bare = SealedVariable(
         id=row.id,
@@ -129,12 +121,12 @@ def fill_variable(row: Variable, given: GivenVariable, *, vault: Vault) -> Varia
     return row
 
 
-def new_variable(provider_id: UUID | None, name: str, given: GivenVariable, *, vault: Vault) -> Variable:
-    """A row for a variable that is stored for the first time."""
+def new_variable(provider_id: UUID | None, name: str, given: VariableDraft, *, vault: Vault) -> Variable:
+    """Return a row for a variable that is stored for the first time."""
     return fill_variable(Variable(provider_id=provider_id, name=name), given, vault=vault)
 
 
 def overlaid(rows: Iterable[Variable], given: Collection[Variable]) -> list[Variable]:
-    """The stored variables, where `given` ones of the same owner and name take their place."""
+    """Return the stored variables with the `given` ones in place of those of the same owner and name."""
     taken = {(row.provider_id, row.name) for row in given}
     return [*given, *(row for row in rows if (row.provider_id, row.name) not in taken)]

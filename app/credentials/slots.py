@@ -5,30 +5,39 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.credentials.input_models import header_problem
-from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential, Json, Security
+from app.credentials.model import (
+    DEFAULT_SLOT,
+    CredentialDraft,
+    CredentialSlot,
+    MissingConsent,
+    Needs,
+    SlotAssignment,
+    slot_names,
+)
 from app.credentials.origins import is_loopback, origin_of
 from app.errors import Fault, InvalidInput
 from app.text import pointer
 
-Fingerprint = Callable[[GivenCredential], str]
+Fingerprint = Callable[[CredentialDraft], str]
 
 
 class SecuredTool(Protocol):
-    """What is asked of a tool here: the origin of its calls, and the slots that they need."""
+    """The parts of a tool that decide over its credentials."""
 
     @property
     def origin(self) -> str:
         """`scheme://host[:port]`, "" where there is none."""
 
     @property
-    def security(self) -> Security:
-        """OR of ANDs of slots."""
+    def security(self) -> Needs:
+        """An OR of ANDs of slots."""
 
 
-class SlotBook:
+class SlotAllocator:
     """Gives each distinct credential of a manual a slot: `default`, `default-2`, ...; `static-1`, ...
 
-    `known` are the slots of an earlier import by fingerprint: a slot once given stays with its content.
+    `known` are the slots of an earlier import by fingerprint, which stay with their content; `taken` are
+    further names that mean something already.
     """
 
     def __init__(
@@ -37,29 +46,31 @@ class SlotBook:
         self._fingerprint = fingerprint
         self._known = dict(known or {})
         self._taken = {*taken, *self._known.values()}
-        self._placed: dict[str, InlineCredential] = {}
+        self._assigned: dict[str, SlotAssignment] = {}
 
-    def place(self, given: GivenCredential, *, origin: str = "") -> str:
-        """The slot of this credential, remembered together with the origin that it was written for.
+    def assign(self, credential: CredentialDraft, *, origin: str = "") -> str:
+        """Return the slot of this credential, after noting the origin of the tool that it stood at.
 
         Without an origin it is that of `auth_tools`.
         """
-        key = self._fingerprint(given)
-        found = self._placed.get(key)
+        key = self._fingerprint(credential)
+        found = self._assigned.get(key)
         if found is None:
-            slot = self._known.get(key) or self._free("static" if given.kind == "static" else DEFAULT_SLOT)
+            base = "static" if credential.kind == "static" else DEFAULT_SLOT
+            slot = self._known.get(key) or self._free(base)
             self._taken.add(slot)
-            found = InlineCredential(slot, given, key)
+            found = SlotAssignment(slot, credential, key)
         if not origin:
-            found = replace(found, shared=True)
+            found = replace(found, is_shared=True)
         elif origin not in found.origins:
             found = replace(found, origins=(*found.origins, origin))
-        self._placed[key] = found
+        self._assigned[key] = found
         return found.slot
 
-    def entries(self) -> tuple[InlineCredential, ...]:
-        """All that was placed, in order."""
-        return tuple(self._placed.values())
+    @property
+    def assignments(self) -> tuple[SlotAssignment, ...]:
+        """All credentials that were assigned a slot, in order."""
+        return tuple(self._assigned.values())
 
     def _free(self, base: str) -> str:
         if base == DEFAULT_SLOT and base not in self._taken:
@@ -82,30 +93,35 @@ class Binding:
     loopback_tokens: bool = False
 
 
-def complete(given: GivenCredential, *, slot: Json | None, binding: Binding, at: str) -> GivenCredential:
-    """The credential with location, name, token URL and allowed origins filled in.
+def complete(
+    given: CredentialDraft, *, slot: CredentialSlot | None, binding: Binding, at: str
+) -> CredentialDraft:
+    """Return the credential with location, name, token URL and allowed origins filled in.
 
-    Raises InvalidInput, below `at`, where these cannot be told without the owner's word.
+    `slot` is None for a credential that its owner wrote into a template. Raises InvalidInput, pointing below
+    `at`, where one of these cannot be told without the owner's word.
     """
-    scheme = slot or {}
-    if given.kind == "static" and slot is not None and slot["kind"] != "static":
+    if given.kind == "static" and slot is not None and slot.kind != "static":
         fault = Fault(pointer(at, "kind"), "This slot takes no values of a template.")
         raise InvalidInput("The credential is of a kind that does not fit.", errors=[fault])
     public = {key: value for key, value in given.public.items() if value is not None}
     if given.kind == "api_key":
-        same = scheme if scheme.get("kind") == "api_key" else {}
-        public.setdefault("location", same.get("location") or "header")
-        public.setdefault("name", same.get("name") or "X-Api-Key")
+        documented = slot if slot is not None and slot.kind == "api_key" else CredentialSlot("", "api_key")
+        public.setdefault("location", documented.location or "header")
+        public.setdefault("name", documented.parameter or "X-Api-Key")
         problem = header_problem(public["location"], public["name"])
         if problem:
             fault = Fault(pointer(at, "name"), problem)
             raise InvalidInput("The API key cannot be sent like this.", errors=[fault])
     if given.kind == "oauth2":
         public["token_url"] = _token_url(
-            public.get("token_url"), scheme, binding, at=pointer(at, "token_url")
+            public.get("token_url"),
+            None if slot is None else slot.token_url,
+            binding,
+            at=pointer(at, "token_url"),
         )
     origins = given.allowed_origins or _default_origins(binding, at=pointer(at, "allowed_origins"))
-    return GivenCredential(given.kind, public, given.secrets, origins)
+    return CredentialDraft(given.kind, public, given.secrets, origins)
 
 
 def _default_origins(binding: Binding, *, at: str) -> tuple[str, ...]:
@@ -122,10 +138,9 @@ def _default_origins(binding: Binding, *, at: str) -> tuple[str, ...]:
     raise InvalidInput("It is not clear where the credential may be sent.", errors=[fault])
 
 
-def _token_url(given: str | None, scheme: Json, binding: Binding, *, at: str) -> str:
+def _token_url(given: str | None, documented: str | None, binding: Binding, *, at: str) -> str:
     if given is None:
-        documented = scheme.get("token_url")
-        if not isinstance(documented, str):
+        if documented is None:
             fault = Fault(at, "Give the URL of the token endpoint.", expected="uri")
             raise InvalidInput("The token endpoint is not known.", errors=[fault])
         if origin_of(documented) not in binding.named:
@@ -144,68 +159,59 @@ def _token_url(given: str | None, scheme: Json, binding: Binding, *, at: str) ->
     return given
 
 
-def fill_matching(auth: GivenCredential, slots: Iterable[Json]) -> list[str]:
-    """The slots of an OpenAPI document that a template's `auth_tools` fits.
+def matching_slots(auth: CredentialDraft, slots: Iterable[CredentialSlot]) -> list[str]:
+    """Return the slots of an OpenAPI document that a template's `auth_tools` fits.
 
-    As UTCP's converter does: the same kind, and for keys the same place and name, whatever its case; a key
-    `Bearer ...` in the header Authorization fits a bearer scheme.
+    As UTCP's converter does: the same kind, and for keys the same location and name, whatever its case; a
+    key `Bearer ...` in the header Authorization fits a bearer scheme.
     """
-    return [str(slot["slot"]) for slot in slots if _fits(auth, slot)]
+    return [slot.name for slot in slots if _matches(auth, slot)]
 
 
-def _fits(auth: GivenCredential, slot: Json) -> bool:
-    kind = slot.get("kind")
+def _matches(auth: CredentialDraft, slot: CredentialSlot) -> bool:
     if auth.kind != "api_key":
-        return kind == auth.kind
-    place = (auth.public.get("location"), str(auth.public.get("name", "")).lower())
-    if kind in {"bearer", "oauth2"}:
+        return slot.kind == auth.kind
+    parameter = (auth.public.get("location"), str(auth.public.get("name", "")).lower())
+    if slot.kind in {"bearer", "oauth2"}:
         scheme = str(auth.secrets.get("value", "")).lower()
-        return place == ("header", "authorization") and scheme.startswith("bearer ")
-    wanted = (slot.get("location"), str(slot.get("name", "")).lower())
-    return kind == "api_key" and place == wanted
+        return parameter == ("header", "authorization") and scheme.startswith("bearer ")
+    return slot.kind == "api_key" and parameter == (slot.location, (slot.parameter or "").lower())
 
 
 def tool_origins(tools: Iterable[SecuredTool], slot: str) -> tuple[str, ...]:
-    """The origins of the tools that may use the slot."""
+    """Return the distinct origins of the tools that may use the slot."""
     return tuple(
-        dict.fromkeys(tool.origin for tool in tools if tool.origin and slot in slots_of(tool.security))
+        dict.fromkeys(tool.origin for tool in tools if tool.origin and slot in slot_names(tool.security))
     )
 
 
-def slots_of(security: Security) -> set[str]:
-    """All slots that a tool's security names."""
-    return {need["slot"] for alternative in security for need in alternative}
-
-
-def without_consent(
+def missing_consents(
     tools: Sequence[SecuredTool],
     *,
-    slots: Sequence[Json],
-    credentials: Mapping[str, GivenCredential],
+    slots: Sequence[CredentialSlot],
+    credentials: Mapping[str, CredentialDraft],
     named: tuple[str, ...],
-) -> list[Json]:
-    """What a credential does not do although the source asks for it: `{slot, origins, token_url?}` each.
+) -> list[MissingConsent]:
+    """Return what the source asks of credentials and these do not do, slot by slot.
 
-    `origins` are those of tools that need the slot and do not get its credential; `token_url` is one of the
-    source that differs from the credential's own.
+    `credentials` are those of the slots that have one, `named` the origins that the registrar named.
     """
-    found: list[Json] = []
-    known = {str(slot["slot"]): slot for slot in slots}
-    wanted: dict[str, dict[str, None]] = {slot: {} for slot in known}
+    found: list[MissingConsent] = []
+    documented_urls = {slot.name: slot.token_url for slot in slots}
+    needed: dict[str, dict[str, None]] = {slot: {} for slot in documented_urls}
     for tool in tools:
-        for slot in slots_of(tool.security):
-            wanted.setdefault(slot, {})[tool.origin] = None
-    for slot, origins in wanted.items():
+        for slot in slot_names(tool.security):
+            needed.setdefault(slot, {})[tool.origin] = None
+    for slot, origins in needed.items():
         stored = credentials.get(slot)
         allowed = named if stored is None else (stored.allowed_origins or ())
-        others = [origin for origin in origins if origin and allowed and origin not in allowed]
-        entry: Json = {"slot": slot, "origins": others}
-        documented = known.get(slot, {}).get("token_url")
-        if stored is not None and stored.kind == "oauth2" and documented:
-            if stored.public.get("token_url") != documented:
-                entry["token_url"] = documented
-        elif stored is None and documented and named and origin_of(documented) not in named:
-            entry["token_url"] = documented
-        if others or "token_url" in entry:
-            found.append(entry)
+        others = tuple(origin for origin in origins if origin and allowed and origin not in allowed)
+        documented = documented_urls.get(slot)
+        is_unused = documented is not None and (
+            origin_of(documented) not in named and bool(named)
+            if stored is None
+            else stored.kind == "oauth2" and stored.public.get("token_url") != documented
+        )
+        if others or is_unused:
+            found.append(MissingConsent(slot, others, documented if is_unused else None))
     return found

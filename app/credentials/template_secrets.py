@@ -1,4 +1,4 @@
-"""What of a hand-written call template is shown, and what is sealed.
+"""What of a call template is shown, and what is sealed.
 
 Header values, URL userinfo and query values are often keys, whatever they are called; so all of them become
 a credential of kind `static`, but for a few headers that never hold one. So do the environments of programs,
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
-from app.credentials.model import GivenCredential
+from app.credentials.model import CredentialDraft, ValueLocation
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
 from app.protocols.variables import places_of
@@ -30,13 +30,13 @@ class SplitTemplate:
     """A template's open part, and what was taken out of it to be sealed."""
 
     fields: dict[str, Any]
-    auth: GivenCredential | None = None
-    auth_tools: GivenCredential | None = None
-    static: GivenCredential | None = None
+    auth: CredentialDraft | None = None
+    auth_tools: CredentialDraft | None = None
+    static: CredentialDraft | None = None
 
 
 def split_template(template: CallTemplate, *, scope: VariableScope, at: str = "") -> SplitTemplate:
-    """Takes the secrets out of a call template.
+    """Return a call template with its secrets apart.
 
     Raises UnsetVariable for variables without a value, MisplacedSecret for a secret one in an open field and
     InvalidInput for what cannot be sent; pointers are below `at`.
@@ -57,17 +57,17 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
         secrets["fields"] = sealed
         stored = replaced(stored, dict.fromkeys(sealed, ""))
     stored.pop("name", None)
-    scope.refuse_secrets(stored, at=at)
+    scope.reject_secrets(stored, at=at)
     return SplitTemplate(
         fields={**stored, "headers": plain} if plain else stored,
         auth=_given(auths.get("auth"), scope=scope, at=pointer(at, "auth")),
         auth_tools=_given(auths.get("auth_tools"), scope=scope, at=pointer(at, "auth_tools")),
-        static=GivenCredential("static", {}, secrets) if any(secrets.values()) else None,
+        static=CredentialDraft("static", {}, secrets) if any(secrets.values()) else None,
     )
 
 
-def unsealed_secrets(template: CallTemplate) -> bool:
-    """Whether a template holds, in the open, what is never stored so: auth, keys in headers, environments."""
+def holds_secrets_in_the_open(template: CallTemplate) -> bool:
+    """Return whether a template holds what is stored sealed only: auth, keys in headers, environments."""
     headers = getattr(template, "headers", {})
     auths = (template.auth, getattr(template, "auth_tools", None))
     stored = template.stored()
@@ -79,44 +79,45 @@ def unsealed_secrets(template: CallTemplate) -> bool:
 
 
 def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope) -> dict[str, str]:
-    """By pointer: what is always a secret, and what names a secret variable where that may stand."""
+    """Return by pointer the texts that are always secret, and those that name a secret variable legally."""
     sealed = {at: text for at, text in texts_at(stored, model.sealed) if text}
     may_be = dict(texts_at(stored, model.may_be_secret))
     for at, name in places_of(stored) if may_be else ():
         known = scope.find(name) if at in may_be else None
-        if known is not None and not known.may_show(fetched=scope.fetched):
+        if known is not None and not known.may_be_shown(fetched=scope.fetched):
             sealed[at] = may_be[at]
     return sealed
 
 
-def given_auth(auth: Auth, *, scope: VariableScope, at: str) -> GivenCredential:
-    """A credential of an auth object, its variables spelled as they are stored."""
+def draft_from_auth(auth: Auth, *, scope: VariableScope, at: str) -> CredentialDraft:
+    """Return the credential of an auth object, with its variables spelled as they are stored."""
     given = _given(scope.rewritten(auth.model_dump(exclude_none=True), at=at), scope=scope, at=at)
     assert given is not None  # noqa: S101 - there was one
     return given
 
 
-def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> GivenCredential | None:
+def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> CredentialDraft | None:
     if auth is None:
         return None
     draft = credential_from_auth(auth, at=at)
-    scope.refuse_secrets(draft.public, at=at)
-    return GivenCredential(draft.kind, scope.resolved(draft.public), dict(draft.secrets))
+    scope.reject_secrets(draft.public, at=at)
+    return replace(draft, public=scope.resolved(draft.public))
 
 
-def static_places(secrets: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Where the values of a credential of kind `static` belong, and their names: what may be shown of it."""
+def static_locations(secrets: Mapping[str, Any]) -> tuple[ValueLocation, ...]:
+    """Return where the values of a credential of kind `static` belong: what may be shown of it."""
     query: Mapping[str, list[str]] = secrets.get("query") or {}
-    return [
-        *({"location": "header", "name": name} for name in secrets.get("headers") or ()),
-        *({"location": "query", "name": name} for name, values in query.items() for _ in values),
-        *({"location": "userinfo", "name": n} for n in ("username", "password") if secrets.get("basic")),
-        *({"location": "field", "name": at} for at in secrets.get("fields") or ()),
-    ]
+    userinfo = ("username", "password") if secrets.get("basic") else ()
+    return (
+        *(ValueLocation("header", name) for name in secrets.get("headers") or ()),
+        *(ValueLocation("query", name) for name, values in query.items() for _ in values),
+        *(ValueLocation("userinfo", name) for name in userinfo),
+        *(ValueLocation("field", at) for at in secrets.get("fields") or ()),
+    )
 
 
-def with_origins(given: GivenCredential, origins: tuple[str, ...]) -> GivenCredential:
-    """The credential bound to these origins, unless its owner named some."""
+def with_origins(given: CredentialDraft, origins: tuple[str, ...]) -> CredentialDraft:
+    """Return the credential with these allowed origins, unless its owner named some."""
     return given if given.allowed_origins is not None else replace(given, allowed_origins=origins)
 
 
@@ -136,25 +137,25 @@ def _split_headers(headers: Mapping[str, str], *, at: str) -> tuple[dict[str, st
 
 
 def _split_url(url: str, *, at: str) -> tuple[str, dict[str, list[str]], list[str] | None]:
-    """The URL without userinfo and query values, these values, and the userinfo."""
+    """Return the URL without userinfo and query values, these values, and the userinfo."""
     try:
         parts = urlsplit(url)
     except ValueError:
         raise InvalidInput("The URL cannot be read.", errors=[Fault(at, "Give a legal URL.")]) from None
-    kept, query = _split_query(parts.query)
+    rest, query = _split_query(parts.query)
     basic = None
     netloc = parts.netloc
     if "@" in netloc:
         userinfo, _, netloc = netloc.rpartition("@")
         username, _, password = userinfo.partition(":")
         basic = [unquote(username), unquote(password)]
-    bare = SplitResult(parts.scheme, netloc, parts.path, kept, "")
+    bare = SplitResult(parts.scheme, netloc, parts.path, rest, "")
     # A URL that a variable begins has no authority that could be told apart; its text stays as it is.
-    return (urlunsplit(bare) if parts.netloc else _without_query(url, parts.query, kept)), query, basic
+    return (urlunsplit(bare) if parts.netloc else _without_query(url, parts.query, rest)), query, basic
 
 
 def _split_query(query: str) -> tuple[str, dict[str, list[str]]]:
-    kept: list[str] = []
+    rest: list[str] = []
     sealed: dict[str, list[str]] = {}
     for pair in query.split("&"):
         name, equals, value = pair.partition("=")
@@ -162,12 +163,12 @@ def _split_query(query: str) -> tuple[str, dict[str, list[str]]]:
         # `{term}` is a path parameter of UTCP wherever it stands in the URL: it stays to be filled.
         filled = "{" in VARIABLE.sub("", pair)
         if not pair or not equals or filled:
-            kept += [pair] if pair else []
+            rest += [pair] if pair else []
         else:
             sealed.setdefault(key, []).append(unquote_plus(value))
-    return "&".join(kept), sealed
+    return "&".join(rest), sealed
 
 
-def _without_query(url: str, query: str, kept: str) -> str:
+def _without_query(url: str, query: str, rest: str) -> str:
     bare = url.partition("#")[0]
-    return bare if not query else bare.partition("?")[0] + (f"?{kept}" if kept else "")
+    return bare if not query else bare.partition("?")[0] + (f"?{rest}" if rest else "")

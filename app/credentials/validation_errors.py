@@ -1,4 +1,4 @@
-"""pydantic's findings as faults with pointers into what was sent."""
+"""Errors of pydantic as InvalidInput, with pointers into what was sent."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], value: Any, *, at: str = "") -> Model:
-    """The value as the model; InvalidInput with pointers below `at` and without any input value."""
+    """Return the value as the model; raise InvalidInput with pointers below `at`, without any input value."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -25,7 +25,7 @@ def validated(model: type[Model], value: Any, *, at: str = "") -> Model:
 
 
 def _place(location: Sequence[str | int], value: Any) -> list[str | int]:
-    """The path within `value`; what pydantic adds for a branch of a union is not part of it."""
+    """Return the path within `value`, without what pydantic adds for a member of a union."""
     place: list[str | int] = []
     for index, part in enumerate(location):
         inside, member = _member(value, part)

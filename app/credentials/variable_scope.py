@@ -1,10 +1,10 @@
 """Which variable a `${NAME}` means: the provider's own, then the tenant's, then those of the environment.
 
 A manual that was fetched is the upstream's text, not the registrar's: it may name the provider's own
-variables and those that carry its namespace (`my__gw_KEY`), but not reach for whatever else there is.
+variables and those with its namespace (`my__gw_KEY`), and no others.
 
-Nobody says of an environment value whether it is secret, so all are: they are opened at the call only, and
-masked. But the registrar, who knows what they hold, may name one in an open field, too (`${BASE_URL}/pets`).
+An environment value is not marked as secret or public, so all are secret: they are opened at the call only,
+and masked. But the registrar may name one in an open field, too (`${BASE_URL}/pets`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,8 +33,8 @@ class KnownVariable:
     secret: bool
     value: str | None = field(default=None, repr=False)
 
-    def may_show(self, *, fetched: bool) -> bool:
-        """Whether it may stand in a field that is shown, of a text that was fetched or not."""
+    def may_be_shown(self, *, fetched: bool) -> bool:
+        """Return whether it may stand in a field that is shown, of a text that was fetched or not."""
         return not self.secret or (self.value is not None and not fetched)
 
 
@@ -48,11 +48,14 @@ class VariableScope:
     fetched: bool = False
 
     def narrowed(self) -> "VariableScope":
-        """The scope for text that came from an upstream."""
+        """Return the scope for text that came from an upstream."""
         return replace(self, fetched=True)
 
     def find(self, name: str) -> KnownVariable | None:
-        """The variable that a name as written means; Forbidden for a secret that the caller may not lend."""
+        """Return the variable that a name as written means, if it has a value.
+
+        Raises Forbidden for a shared secret that the API key may not use.
+        """
         spellings = candidates(name, self.provider)
         for layer in ("provider", "tenant", "environment"):
             known = self.layers.get(layer, {})
@@ -66,7 +69,7 @@ class VariableScope:
         return None
 
     def rewritten(self, value: Any, *, at: str = "") -> Any:
-        """The value with each reference spelled `${NAME}` under the name that is stored.
+        """Return the value with each reference spelled `${NAME}` under the name that is stored.
 
         Raises UnsetVariable naming every one that has no value, with pointers below `at`.
         """
@@ -85,7 +88,7 @@ class VariableScope:
             ) from None
 
     def resolved(self, value: Any) -> Any:
-        """The value with the variables that are not secret written out; secret ones stay as `${NAME}`."""
+        """Return the value with variables that are not secret written out; secret ones stay `${NAME}`."""
 
         def shown(name: str) -> str:
             known = self.find(name)
@@ -93,12 +96,12 @@ class VariableScope:
 
         return with_variables(value, shown)
 
-    def refuse_secrets(self, value: Any, *, at: str) -> None:
-        """Raises MisplacedSecret where a secret variable stands in a field that is shown."""
+    def reject_secrets(self, value: Any, *, at: str) -> None:
+        """Raise MisplacedSecret where a secret variable stands in a field that is shown."""
         faults = [
             Fault(at + place, f"The variable {name} may be secret; here stand only variables that are not.")
             for place, name in places_of(value)
-            if (known := self.find(name)) is not None and not known.may_show(fetched=self.fetched)
+            if (known := self.find(name)) is not None and not known.may_be_shown(fetched=self.fetched)
         ]
         if faults:
             raise MisplacedSecret(
@@ -123,7 +126,7 @@ def scope_of(
     reach: Reach,
     fetched: bool = False,
 ) -> VariableScope:
-    """The scope over variables (stored or not yet); `environment` holds what the operator listed."""
+    """Return the scope over variables (stored or not yet); `environment` holds what the operator listed."""
     layers: dict[Layer, dict[str, KnownVariable]] = {"provider": {}, "tenant": {}}
     for row in rows:
         layer: Layer = "tenant" if row.provider_id is None else "provider"

@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.pool import QueuePool
 
 from app.database.dsn import asyncpg_dsn, check_dsn, sqlalchemy_url
-from app.database.presence import Presence
+from app.database.probe import DatabaseProbe
 from app.database.schema import SchemaError, SchemaMove, migrate, schema_move, schema_state
 from app.errors import Overloaded, Unavailable
 
@@ -36,8 +36,8 @@ __all__ = [
     "asyncpg_dsn",
     "check_dsn",
     "each_that_can",
-    "is_about_a_row",
-    "is_away",
+    "is_row_error",
+    "is_unavailable",
     "migrate",
     "schema_move",
     "schema_state",
@@ -64,7 +64,7 @@ def _json(value: Any) -> str:
         return json.dumps(value)
 
 
-def is_away(error: BaseException) -> bool:
+def is_unavailable(error: BaseException) -> bool:
     """Return whether an error means that PostgreSQL is unavailable.
 
     An error of a statement does not, nor does a timeout of the pool: its connections are in use.
@@ -101,11 +101,11 @@ class _ConnectionLost(Unavailable):
     """`Unavailable` because of a lost connection; the server may be available."""
 
 
-def is_about_a_row(error: DBAPIError) -> bool:
+def is_row_error(error: DBAPIError) -> bool:
     """Return whether a value was rejected: SQLSTATE classes 22 (data) and 54 (limits), or asyncpg could not
     encode it.
     """
-    if is_away(error):
+    if is_unavailable(error):
         return False
     state = getattr(error.orig, "sqlstate", None)
     return state is None or str(state).startswith(("22", "54"))
@@ -125,7 +125,7 @@ async def each_that_can(
         async with session.begin_nested():
             await store(rows)
     except DBAPIError as error:
-        if not is_about_a_row(error):
+        if not is_row_error(error):
             raise
         if len(rows) == 1:
             return [*rows]
@@ -149,7 +149,7 @@ class Database:
     engine: AsyncEngine = field(init=False)
     _sessions: async_sessionmaker[AsyncSession] = field(init=False)
     _committing: async_sessionmaker[AsyncSession] = field(init=False)
-    _probe: Presence = field(init=False)
+    _probe: DatabaseProbe = field(init=False)
     _has_connected: bool = field(init=False, default=False)
     _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
@@ -173,7 +173,7 @@ class Database:
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
         autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._committing = async_sessionmaker(autocommit, expire_on_commit=False)
-        self._probe = Presence(self.dsn)
+        self._probe = DatabaseProbe(self.dsn)
 
     def reading(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Return a session for reads, as a context manager."""
@@ -196,7 +196,7 @@ class Database:
         except (DBAPIError, OSError, TimeoutError) as error:
             if _sqlstate(error) == _TOO_MANY_CONNECTIONS:
                 raise PoolBusy from None
-            if is_away(error):
+            if is_unavailable(error):
                 raise _unavailable(lost=_is_lost(error)) from None
             raise
 

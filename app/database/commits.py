@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 class DatabaseAway(Exception):
-    """PostgreSQL cannot be written to. `sent` says that the statement may have been executed."""
+    """PostgreSQL cannot be written to. `maybe_committed` says that the statement may have been executed."""
 
     def __init__(self, *, sent: bool) -> None:
         super().__init__("PostgreSQL cannot be written to.")
@@ -50,8 +50,8 @@ class CommitConnection:
     """A connection in autocommit mode: each statement is one transaction and one round trip.
 
     It is opened at first use, to a server that accepts writes, with commits that are flushed to disk. While
-    PostgreSQL is unavailable, `run` raises at once, and a task reconnects. `seconds` is the timeout of a
-    statement, `purpose` is its name in the log.
+    PostgreSQL is unavailable, `run` raises at once, and a task reconnects. `statement_timeout` is in seconds,
+    `purpose` is its name in the log.
     """
 
     def __init__(self, dsn: str, *, seconds: float, purpose: str) -> None:
@@ -153,10 +153,10 @@ class CommitQueue(Generic[Item, Result]):
     """A queue of items to be committed: one batch at a time, in the order of arrival.
 
     `commit` takes a batch and returns a result for each item; where it raises, each gets `failed`. A batch
-    has at most `max_batch` items and, beyond the first, `max_bytes` as measured by `weigh`. While
+    has at most `max_batch` items and, beyond the first, `max_bytes` as measured by `size_of`. While
     `max_waiting` items wait, further ones with a time limit are rejected; `rejected` counts them since the
-    start. `abandoned` is called with an item and its result where its task stopped waiting while it was being
-    committed.
+    start. `on_abandoned` is called with an item and its result where its task stopped waiting while it was
+    being committed.
     """
 
     def __init__(
@@ -194,9 +194,10 @@ class CommitQueue(Generic[Item, Result]):
     def add(self, item: Item, *, seconds: float | None = None) -> "asyncio.Future[Result]":
         """Queue an item; return a future with its result once it is committed, which raises nothing.
 
-        `seconds` is how long the caller will wait: raise Overloaded where the expected wait is longer, or too
+        `max_wait` is how long the item may wait: raise Overloaded where the expected wait is longer, or too
         many items wait. Without it, an item is always accepted. To stop waiting, cancel the future: an item
-        that was not sent is then dropped. Where `abandoned` must be called for it, call `withdraw` instead.
+        that was not sent is then dropped. Where `on_abandoned` must be called for it, call `withdraw`
+        instead.
         """
         loop = asyncio.get_running_loop()
         if seconds is not None and self._task is not None:
@@ -213,7 +214,8 @@ class CommitQueue(Generic[Item, Result]):
         return future
 
     def withdraw(self, item: Item, future: "asyncio.Future[Result]") -> None:
-        """Stop waiting for an item: drop it if it was not sent; else `abandoned` is called with its result.
+        """Stop waiting for an item: drop it if it was not sent; else `on_abandoned` is called with its
+        result.
 
         A cancellation or timeout may occur after the result was set and before the waiting task resumes: the
         future is then done, though the task did not get its result.

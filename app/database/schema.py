@@ -36,7 +36,7 @@ class SchemaError(Exception):
 class SchemaMove:
     """The migrations from one revision to another, None being the empty schema.
 
-    `applied` are the upgrades, `reverted` the downgrades, in their order, each as `0007: What it does.`
+    `upgrades` are the upgrades, `downgrades` the downgrades, in their order, each as `0007: What it does.`
     """
 
     current: str | None
@@ -66,8 +66,8 @@ async def migrate(dsn: str, *, revision: str = "head", reverts: bool = False) ->
     """Migrate the schema to `revision` in one transaction, and return the migrations that were run.
 
     `revision` is `head`, `base`, an id or its beginning, or relative (`-1`, `+2`). Downgrades, which drop
-    columns and tables, need `reverts`: else raise SchemaError, as for revisions that this version does not
-    have.
+    columns and tables, need `allow_downgrade`: else raise SchemaError, as for revisions that this version
+    does not have.
 
     An advisory lock serialises replicas that start together.
     """

@@ -53,7 +53,7 @@ class KeyCreate(Closed):
         )
 
 
-class RateView(BaseModel):
+class RateLimitView(BaseModel):
     """How often tools may be called."""
 
     requests: int
@@ -69,7 +69,7 @@ class KeyView(BaseModel):
     scopes: list[Scope]
     providers: list[str] | None
     tags: list[str] | None
-    rate_limit: RateView | None = Field(description="Its own; null where the gateway's default applies.")
+    rate_limit: RateLimitView | None = Field(description="Its own; null where the gateway's default applies.")
     state: KeyState
     created_at: datetime
     expires_at: datetime | None

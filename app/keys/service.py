@@ -68,7 +68,7 @@ def _check(principal: Principal, grant: Grant) -> None:
         raise Forbidden(
             "Your key is restricted to providers or tags: give `providers` or `tags` within these."
         )
-    if not principal.outpaces(grant):
+    if not principal.covers_rate_limit(grant):
         raise Forbidden("Your key has a rate limit: give a `rate_limit` within it.")
     if not principal.outlives(grant):
         raise Forbidden("A key cannot outlive its creator: give an `expires_at` no later than your key's.")

@@ -1,18 +1,27 @@
 """All tables (SQLModel, PostgreSQL 15 and later).
 
-Every table carries `tenant_id`, and has it in each unique key. Deleting a provider takes everything that
-hangs on it along (`ON DELETE CASCADE`); only `calls` and `events`, the audit, have no foreign keys.
+Every table has a column `tenant_id`, which is part of each unique key. Deleting a provider deletes everything
+that refers to it (`ON DELETE CASCADE`); only `calls` and `events`, the audit, have no foreign keys.
 """
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, cascading_key, jsonb, new_id, now, text_array, timestamp
-from app.models.records import COUNTER_ROW, CallRecord, Change, ChangeCounter, Event
 
 __all__ = [
     "COUNTER_ROW",
@@ -50,7 +59,7 @@ class DataKeyRow(Row, table=True):
 
 
 class Provider(Row, table=True):
-    """A registered API. `version` is its ETag; `active_revision` is what its tools come from."""
+    """A registered API. `version` is its ETag; its tools are those of its active revision."""
 
     __tablename__ = "providers"
     __table_args__ = (UniqueConstraint("tenant_id", "name"),)
@@ -59,15 +68,17 @@ class Provider(Row, table=True):
     description: str = ""
     protocol: str
     kind: str
-    """Where its tools come from: openapi, manual (UTCP 0.x or 1.x) or hand."""
+    """The source of its tools: openapi, manual (UTCP 0.x or 1.x) or hand (custom tools)."""
     call_template: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     options: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     limits: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
-    """connect, first_byte, idle and total seconds, response_bytes; rate, cache, idempotency_header."""
+    """Members: connect, first_byte, idle and total (seconds), response_bytes, rate, cache,
+    idempotency_header.
+    """
     slots: list[dict[str, Any]] = Field(default_factory=list, sa_column=jsonb())
     origins: list[str] = Field(default_factory=list, sa_column=text_array())
     tags: list[str] = Field(default_factory=list, sa_column=text_array())
-    """Tags that the registrar set: only these count for the tag limit of a key."""
+    """Tags that the registrar set: only these count for a key's restriction to tags."""
     enabled: bool = True
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -75,7 +86,7 @@ class Provider(Row, table=True):
 
 
 class Source(Row, table=True):
-    """The very bytes that were registered, kept for refresh and for a newer converter."""
+    """The bytes of a registered source, stored for refreshes and for newer converters."""
 
     __tablename__ = "sources"
     provider_id: UUID = Field(sa_column=cascading_key("providers.id"))
@@ -85,10 +96,12 @@ class Source(Row, table=True):
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     sha256: str
     root: str | None = None
-    """The document's path, where `body` is an archive of several files and that had to be named."""
+    """The path of the root document, where `body` is an archive of several files and the path had to be
+    given.
+    """
     overlay: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
     follows: bool = False
-    """Whether files that the document refers to are fetched with it."""
+    """Whether external files that the document refers to are fetched with it."""
     converter: str
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
@@ -96,7 +109,7 @@ class Source(Row, table=True):
 class Revision(Row, table=True):
     """One import of a source: its report, and whether its tools are in use.
 
-    One whose state is pending holds what waits for approval: its report says what, `held` how it would be.
+    A revision in state pending waits for approval: `report` has its changes, `held` has the resulting tools.
     """
 
     __tablename__ = "revisions"
@@ -109,7 +122,7 @@ class Revision(Row, table=True):
 
 
 class Tool(Row, table=True):
-    """A callable operation as its source describes it; what a person changed lies in `overrides`."""
+    """A callable operation as its source describes it; changes by a person are in `overrides`."""
 
     __tablename__ = "tools"
     __table_args__ = (
@@ -121,9 +134,9 @@ class Tool(Row, table=True):
     revision_id: UUID | None = Field(default=None, sa_column=cascading_key("revisions.id", nullable=True))
     source_key: str
     name: str
-    """Canonical, `provider.tool`."""
+    """The canonical name, `provider.tool`."""
     alias: str
-    """`^[a-zA-Z0-9_-]{1,64}$`, for places where a dot is not allowed."""
+    """A name of the form `^[a-zA-Z0-9_-]{1,64}$`, for clients that do not allow a dot."""
     description: str = ""
     inputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     outputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
@@ -133,14 +146,15 @@ class Tool(Row, table=True):
     deprecated: bool = False
     average_response_size: int | None = Field(default=None, sa_column=Column(BigInteger))
     shown: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    """What a model sees of a large one: description, inputs, outputs and the steps that led there."""
+    """What a model is shown of a large tool: description, inputs, outputs, and the steps that reduced them.
+    """
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Override(SQLModel, table=True):
-    """What a person changed on a tool; null means: as the source says. Survives a re-import."""
+    """What a person changed of a tool; null means the value of the source. It is retained by a re-import."""
 
     __tablename__ = "overrides"
     tool_id: UUID = Field(
@@ -153,7 +167,7 @@ class Override(SQLModel, table=True):
 
 
 class KeptOverride(SQLModel, table=True):
-    """What a person changed on a tool that its source has no more, until the tool comes back."""
+    """What a person changed of a tool that its source no longer has, retained until the tool is back."""
 
     __tablename__ = "kept_overrides"
     provider_id: UUID = Field(
@@ -167,7 +181,7 @@ class KeptOverride(SQLModel, table=True):
 
 
 class Credential(Row, table=True):
-    """A sealed upstream credential; `security.credentials.SealedCredential` is its form in memory."""
+    """A sealed credential for an upstream; in memory it is a `security.credentials.SealedCredential`."""
 
     __tablename__ = "credentials"
     __table_args__ = (
@@ -181,7 +195,7 @@ class Credential(Row, table=True):
     allowed_origins: list[str] = Field(default_factory=list, sa_column=text_array())
     sealed: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     variable_names: list[str] = Field(default_factory=list, sa_column=text_array())
-    """`${NAME}`s that stand in the sealed fields, already without namespace."""
+    """Names of the variables (`${NAME}`) in the sealed fields, without namespace."""
     fingerprint: str
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -190,7 +204,7 @@ class Credential(Row, table=True):
 
 
 class Variable(Row, table=True):
-    """`${NAME}`: of one provider, or of the tenant when `provider_id` is null."""
+    """The value of `${NAME}`: for one provider, or for the whole tenant when `provider_id` is null."""
 
     __tablename__ = "variables"
     __table_args__ = (
@@ -206,7 +220,7 @@ class Variable(Row, table=True):
 
 
 class Key(Row, table=True):
-    """A caller's API key: only an HMAC of it is stored."""
+    """An API key of a client: only an HMAC of its text is stored."""
 
     __tablename__ = "keys"
     __table_args__ = (
@@ -220,7 +234,7 @@ class Key(Row, table=True):
     providers: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     rate_limit: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    """requests, per_seconds and burst; null: the gateway's default."""
+    """Members: requests, per_seconds and burst; null for the gateway's default."""
     expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
     revoked_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -228,7 +242,7 @@ class Key(Row, table=True):
 
 
 class IdempotencyKey(Row, table=True):
-    """A call that was made with an Idempotency-Key: that it runs, and how it ended (sealed)."""
+    """A call with an Idempotency-Key: its lease while it runs, and its sealed outcome."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (
@@ -236,22 +250,23 @@ class IdempotencyKey(Row, table=True):
         Index("idempotency_keys_expire", "expires_at"),
     )
     key_id: str
-    """Of the API key: two callers never meet in one row."""
+    """Id of the API key: different clients never share a row."""
     digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    """Of the caller's text, keyed."""
+    """Keyed digest of the client's Idempotency-Key."""
     fingerprint: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    """Of the tool and the arguments, keyed."""
+    """Keyed digest of the tool and the arguments."""
     call_id: UUID
     sealed: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
-    """The outcome; null while nobody knows it."""
+    """The sealed outcome; null while it is unknown."""
     leased_until: datetime = Field(sa_column=timestamp())
-    """Until when the call may run; a row without an outcome after that is of a process that has gone."""
+    """Until when the call may run; a row without an outcome after that belongs to a process that has ended.
+    """
     expires_at: datetime = Field(sa_column=timestamp())
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class Import(Row, table=True):
-    """An import that was asked for with `Prefer: respond-async`."""
+    """An import that was requested with `Prefer: respond-async`."""
 
     __tablename__ = "imports"
     state: str = "running"
@@ -260,3 +275,81 @@ class Import(Row, table=True):
     result: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
     finished_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+
+
+# Append-only tables: the change feed, and the audit, which has no foreign keys.
+
+
+class ChangeCounter(SQLModel, table=True):
+    """One row, locked by each writing transaction: changes are numbered without gaps, in commit order."""
+
+    __tablename__ = "change_counter"
+    id: int = Field(default=1, primary_key=True)
+    last: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+
+
+class Change(SQLModel, table=True):
+    """A change of the control plane, for the change feed: what every worker must drop from its caches or
+    reload.
+    """
+
+    __tablename__ = "changes"
+    __table_args__ = (Index("changes_at", "at"),)
+    seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    tenant_id: UUID = Field(default=TENANT, nullable=False)
+    kind: str
+    """provider, tool, credential, variable or key."""
+    provider_id: UUID | None = None
+    object_id: str = ""
+    at: datetime = Field(default_factory=now, sa_column=timestamp())
+
+
+class CallRecord(SQLModel, table=True):
+    """One tool call; partitioned by day, without foreign keys. Arguments and results are stored only where a
+    setting enables it, and sealed.
+    """
+
+    __tablename__ = "calls"
+    __table_args__ = (
+        Index("calls_by_tool", "tenant_id", "tool", "at"),
+        Index("calls_running", "deadline", postgresql_where=text("outcome = 'running'")),
+        {"postgresql_partition_by": "RANGE (at)"},
+    )
+    id: UUID = Field(default_factory=new_id, primary_key=True)
+    at: datetime = Field(default_factory=now, sa_column=Column(DateTime(timezone=True), primary_key=True))
+    tenant_id: UUID = Field(default=TENANT, nullable=False)
+    key_id: str
+    provider: str
+    tool: str
+    outcome: str
+    """`ok`, or the slug of the error; `running` before the end is known, `unknown` if it was never recorded.
+    """
+    status: int
+    upstream_status: int | None = None
+    duration_ms: float
+    request_bytes: int = 0
+    response_bytes: int = 0
+    attempts: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """Requests that were started to the upstream; also 0 in records of releases that did not count them."""
+    safe: bool | None = None
+    """Whether the tool's method is safe (RFC 9110 section 9.2.1); null where no tool was found."""
+    deadline: datetime | None = Field(default=None, sa_column=Column(DateTime(timezone=True), nullable=True))
+    """When a call that was recorded before it was made must have ended."""
+    arguments: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    result: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+
+
+class Event(Row, table=True):
+    """An audit event of the control plane: who changed what, and when."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("events_at", "tenant_id", "at"),)
+    at: datetime = Field(default_factory=now, sa_column=timestamp())
+    actor: str
+    action: str
+    object_type: str
+    object_name: str
+    detail: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
+
+
+COUNTER_ROW = text("INSERT INTO change_counter (id, last) VALUES (1, 0) ON CONFLICT DO NOTHING")

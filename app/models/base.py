@@ -1,4 +1,4 @@
-"""What every table has, and the kinds of columns."""
+"""The columns that every table has, and helpers for columns."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field, SQLModel
 
 TENANT = UUID("00000000-0000-7000-8000-000000000001")
-"""The one tenant of today; workspaces come later without a rewrite."""
+"""The only tenant so far; the schema is prepared for several."""
 
 
 def new_id() -> UUID:
@@ -23,32 +23,32 @@ def new_id() -> UUID:
 
 
 def now() -> datetime:
-    """Return the present, aware, UTC."""
+    """Return the current time, aware, UTC."""
     return datetime.now(UTC)
 
 
 def cascading_key(target: str, *, nullable: bool = False) -> Any:
-    """Return a foreign key whose row goes when its target goes."""
+    """Return an indexed foreign key column whose rows are deleted with their target."""
     return Column(ForeignKey(target, ondelete="CASCADE"), nullable=nullable, index=True)
 
 
 def jsonb(*, nullable: bool = False) -> Any:
-    """JSON, where None is null."""
+    """Return a JSONB column that stores None as NULL."""
     return Column(JSONB(none_as_null=True), nullable=nullable)
 
 
 def text_array(*, nullable: bool = False) -> Any:
-    """Return a list of text_array."""
+    """Return a column of type TEXT[]."""
     return Column(ARRAY(Text), nullable=nullable)
 
 
 def timestamp(*, nullable: bool = False) -> Any:
-    """Return a time with its zone."""
+    """Return a column of type TIMESTAMP WITH TIME ZONE."""
     return Column(DateTime(timezone=True), nullable=nullable)
 
 
 class Row(SQLModel):
-    """What every table has."""
+    """The base of most tables: a UUIDv7 as primary key, and the tenant."""
 
     id: UUID = Field(default_factory=new_id, primary_key=True)
     tenant_id: UUID = Field(default=TENANT, nullable=False)

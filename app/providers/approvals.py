@@ -9,7 +9,7 @@ from app.errors import Conflict
 from app.models import Provider, Revision
 from app.providers.provider_store import ProviderDetails, ProviderStore, require_version
 from app.registration.destinations import with_confirmed
-from app.registration.diff import stored_drafts
+from app.registration.diff import pending_drafts
 from app.registration.persist import touched
 from app.registration.repository import (
     active_revision,
@@ -58,7 +58,7 @@ class Approvals:
 
 async def _apply(session: AsyncSession, provider: Provider, pending: Revision, held: Json) -> Json:
     """Store the pending tools; return the slots, origins and options that the provider gets with them."""
-    drafts = stored_drafts(held)
+    drafts = pending_drafts(held)
     existing = {tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id}
     await update_tools(session, existing, [one for one in drafts if one.source_key in existing])
     revision = await active_revision(session, provider.id)

@@ -6,7 +6,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
-from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, EGRESS_SLOT, GivenCredential, Json
+from app.credentials.model import (
+    DISCOVERY_SLOTS,
+    DISCOVERY_STATIC,
+    EGRESS_SLOT,
+    CredentialDraft,
+    CredentialSlot,
+    Json,
+)
 from app.credentials.permissions import UNBOUNDED, Reach, reach_of
 from app.credentials.sealing import fill_credential, new_credential, spelled_as_stored
 from app.credentials.slots import complete
@@ -50,7 +57,7 @@ class CredentialStore:
         self,
         provider: str,
         slot: str,
-        given: GivenCredential,
+        given: CredentialDraft,
         *,
         if_match: str | None,
         principal: Principal,
@@ -109,13 +116,14 @@ class CredentialStore:
         session: AsyncSession,
         provider: Provider,
         slot: str,
-        given: GivenCredential,
+        given: CredentialDraft,
         *,
         reach: Reach,
-    ) -> GivenCredential:
-        entry = next((one for one in provider.slots if one["slot"] == slot), None)
+    ) -> CredentialDraft:
+        stored_slot = next((one for one in provider.slots if one["slot"] == slot), None)
+        entry = None if stored_slot is None else CredentialSlot.from_json(stored_slot)
         if entry is None and slot in DISCOVERY_SLOTS and provider.call_template:
-            entry = {"slot": slot, "kind": "static" if slot == DISCOVERY_STATIC else "any"}
+            entry = CredentialSlot(slot, "static" if slot == DISCOVERY_STATIC else "any")
         if entry is None:
             known = [str(one["slot"]) for one in provider.slots]
             error = Fault("#/path/slot", "The provider has no such slot.", expected=known)
@@ -131,7 +139,7 @@ class CredentialStore:
         return scope_of(provider.name, variables, environment=self.registry.environment, reach=reach)
 
 
-def _as_stored(given: GivenCredential, stored: Credential) -> GivenCredential:
+def _as_stored(given: CredentialDraft, stored: Credential) -> CredentialDraft:
     """Return the credential with the origins and token URL of the one it replaces, where it names none."""
     public = dict(given.public)
     if given.kind == stored.kind == "oauth2" and public.get("token_url") is None:

@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, has_name, tool_select, tool_view
-from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential
+from app.credentials.model import DEFAULT_SLOT, CredentialDraft, SlotAssignment
 from app.credentials.permissions import Reach, reach_of
 from app.credentials.sealing import fingerprint, new_credential, new_variable, overlaid
-from app.credentials.slots import SlotBook, complete
+from app.credentials.slots import SlotAllocator, complete
 from app.credentials.variable_scope import scope_of
 from app.errors import Conflict, Fault, Forbidden, InvalidInput
 from app.json_schema.normalize import normalise_inputs, normalise_schema
@@ -18,7 +18,7 @@ from app.models import Credential, Provider, Variable
 from app.protocols.call_templates import read_template, with_protocol
 from app.protocols.registry import DEFAULT
 from app.registration.destinations import with_tool_origin
-from app.registration.from_manual import closed_inputs, open_template, slot_entries, tool_security
+from app.registration.from_manual import closed_inputs, open_template, slots_of_tools, tool_security
 from app.registration.input_models import HandToolInput
 from app.registration.model import ToolDraft
 from app.registration.persist import touched
@@ -31,9 +31,9 @@ from app.registration.repository import (
     tools_of,
     variables_for,
 )
-from app.registration.request_parser import given_variable
+from app.registration.request_parser import variable_draft
 from app.registration.service import Registry
-from app.registration.tool_quality import judged_tool
+from app.registration.tool_checks import judged_tool
 from app.security.principal import Principal
 from app.text import refuse_unstorable
 from app.utcp.call_template import Template
@@ -65,10 +65,10 @@ class CustomTools:
             stored = await credentials_of(session, [provider.id])
             reach = reach_of(principal)
             drafted, book = self._draft(body, template, provider, variables, stored, reach=reach)
-            if body.variables or book.entries():
+            if body.variables or book.assignments:
                 reach.permit_sealing()
             tool = judged_tool(drafted)
-            self._store_credentials(session, provider, book.entries(), stored)
+            self._store_credentials(session, provider, book.assignments, stored)
             touched(provider, {"slots": _slots(provider, book, tool)})
             if not is_new:
                 provider.options = with_tool_origin(provider, tool.origin, reach=reach)
@@ -119,7 +119,7 @@ class CustomTools:
             ]
             raise InvalidInput("These variables already exist.", errors=errors)
         given = [
-            new_variable(provider.id, name, given_variable(value), vault=vault)
+            new_variable(provider.id, name, variable_draft(value), vault=vault)
             for name, value in body.variables.items()
         ]
         session.add_all(given)
@@ -134,7 +134,7 @@ class CustomTools:
         stored: list[Credential],
         *,
         reach: Reach,
-    ) -> tuple[ToolDraft, SlotBook]:
+    ) -> tuple[ToolDraft, SlotAllocator]:
         registry = self.registry
         refuse_unstorable({"inputs": body.inputs, "outputs": body.outputs})
         given_inputs, _ = normalise_inputs(body.inputs, at="/inputs")
@@ -142,7 +142,7 @@ class CustomTools:
         inputs = closed_inputs(given_inputs, template)
         known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
-        book = SlotBook(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
+        book = SlotAllocator(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
         scope = scope_of(provider.name, variables, environment=registry.environment, reach=reach)
         split, origin = open_template(
             template, scope=scope, prepare=registry.reader.prepare, at="/call_template"
@@ -157,7 +157,7 @@ class CustomTools:
             outputs=outputs,
             tags=tuple(dict.fromkeys(body.tags)),
             call_template=split.fields,
-            security=tool_security(split, origin, book=book, fallback=fallback, optional=True),
+            security=tool_security(split, origin, allocator=book, fallback=fallback, optional=True),
             origin=origin,
         )
         return tool, book
@@ -166,7 +166,7 @@ class CustomTools:
         self,
         session: AsyncSession,
         provider: Provider,
-        entries: tuple[InlineCredential, ...],
+        entries: tuple[SlotAssignment, ...],
         stored: list[Credential],
     ) -> None:
         """Store the credentials that the template contains, bound to its origin.
@@ -179,12 +179,12 @@ class CustomTools:
                 _refuse_other_origin(entry, have[entry.slot])
                 continue
             binding = self.registry.reader.binding(entry.origins)
-            ready = complete(entry.given, slot=None, binding=binding, at="/call_template/auth")
+            ready = complete(entry.credential, slot=None, binding=binding, at="/call_template/auth")
             ready = replace(ready, allowed_origins=entry.origins)
             session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
 
 
-def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> None:
+def _refuse_other_origin(entry: SlotAssignment, stored: CredentialDraft) -> None:
     others = [origin for origin in entry.origins if origin not in (stored.allowed_origins or ())]
     if others:
         error = Fault(
@@ -193,6 +193,7 @@ def _refuse_other_origin(entry: InlineCredential, stored: GivenCredential) -> No
         raise InvalidInput("The same credential is stored for another origin.", errors=[error])
 
 
-def _slots(provider: Provider, book: SlotBook, tool: ToolDraft) -> list[dict[str, object]]:
-    existing = {slot["slot"] for slot in provider.slots}
-    return [*provider.slots, *(slot for slot in slot_entries(book, (tool,)) if slot["slot"] not in existing)]
+def _slots(provider: Provider, book: SlotAllocator, tool: ToolDraft) -> list[dict[str, object]]:
+    kept = {slot["slot"] for slot in provider.slots}
+    more = (slot for slot in slots_of_tools(book, (tool,)) if slot.name not in kept)
+    return [*provider.slots, *(slot.to_json() for slot in more)]

@@ -22,7 +22,7 @@ def registry_of(services: Services) -> Registry:
     """Return the registry over these services."""
     settings = services.settings
     fetcher = Fetcher(services.adapters, services.resolver, settings.max_document_bytes)
-    reader = SourceReader.of(settings, services.vault, fetcher, services.converter)
+    reader = SourceReader(settings, services.vault, fetcher, services.converter)
     return Registry(settings, services.database, services.vault, services.feed, reader)
 
 

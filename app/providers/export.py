@@ -12,18 +12,23 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.tools import provider_filter
-from app.credentials.fields import OverlayText, Tags
+from app.credentials.input_models import OverlayText, Tags
 from app.credentials.model import DISCOVERY_SLOTS, Json
 from app.credentials.validation_errors import validated
 from app.errors import Fault, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
 from app.registration.destinations import confirmed_base_url, unconfirmed_origins
 from app.registration.input_models import LimitsInput, OptionsInput
-from app.registration.overrides import overrides_of
+from app.registration.model import (
+    DocumentOptions,
+    RegistrationBatch,
+    RegistrationRequest,
+    RegistrationSource,
+    RejectedEntry,
+)
 from app.registration.persist import HIDDEN, opened_body
-from app.registration.repository import credentials_of, source_of, tools_of
-from app.registration.request_model import DocumentOptions, RefusedEntry, Registration, Registrations, Source
-from app.registration.request_parser import MOST_ENTRIES, attempt
+from app.registration.repository import credentials_of, overrides_of, source_of, tools_of
+from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import Registry
 from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
 from app.security.principal import Principal
@@ -66,7 +71,7 @@ class ExportedProvider(Closed):
     variables: list[str] = Field(
         default_factory=list, description="Names only; set their values before the import."
     )
-    unconfirmed_origins: Annotated[list[UrlText], Field(max_length=MOST_ENTRIES)] = Field(
+    unconfirmed_origins: Annotated[list[UrlText], Field(max_length=MAX_ENTRIES)] = Field(
         default_factory=list,
         description="Origins of tools that only keys without `credentials:write` added; "
         "they stay unconfirmed.",
@@ -77,7 +82,7 @@ class ExportDocument(Closed):
     """The document that `GET /export` returns and `POST /import` accepts."""
 
     format: Literal["utcp-gateway/1"]
-    providers: Annotated[list[ExportedProvider], Field(max_length=MOST_ENTRIES)]
+    providers: Annotated[list[ExportedProvider], Field(max_length=MAX_ENTRIES)]
 
 
 def import_body() -> Json:
@@ -87,7 +92,7 @@ def import_body() -> Json:
     providers = {
         "type": "array",
         "items": {},
-        "maxItems": MOST_ENTRIES,
+        "maxItems": MAX_ENTRIES,
         "description": "Entries as `GET /export` writes them.",
     }
     schema = {
@@ -147,29 +152,29 @@ class Exporter:
         return form
 
 
-def read_export(raw: Any) -> Registrations:
+def read_export(raw: Any) -> RegistrationBatch:
     """Parse an export document into registrations; raise InvalidInput where it is not one.
 
-    An entry that is not valid becomes a RefusedEntry.
+    An entry that is not valid becomes a RejectedEntry.
     """
     entries = raw.get("providers") if isinstance(raw, Mapping) else None
     unknown = sorted(raw.keys() - {"format", "providers"}) if isinstance(raw, Mapping) else []
     if unknown:
         errors = [Fault(pointer("", key), "Unknown property.") for key in unknown[:10]]
         raise InvalidInput("The document is not an export.", errors=errors)
-    if not isinstance(entries, list) or raw.get("format") != FORMAT or len(entries) > MOST_ENTRIES:
-        error = Fault("", f"Send the response of GET /export, with at most {MOST_ENTRIES} providers.", FORMAT)
+    if not isinstance(entries, list) or raw.get("format") != FORMAT or len(entries) > MAX_ENTRIES:
+        error = Fault("", f"Send the response of GET /export, with at most {MAX_ENTRIES} providers.", FORMAT)
         raise InvalidInput("The document is not an export.", errors=[error])
-    read: list[Registration | RefusedEntry] = []
+    read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
-        read.append(attempt(partial(_registration, entry, pointer("/providers", index)), entry))
-    return Registrations(tuple(read), many=True)
+        read.append(read_or_reject(partial(_registration, entry, pointer("/providers", index)), entry))
+    return RegistrationBatch(tuple(read), is_list=True)
 
 
-def _registration(entry: Any, at: str) -> Registration:
+def _registration(entry: Any, at: str) -> RegistrationRequest:
     refuse_unstorable(entry, at=at)
     body = validated(ExportedProvider, entry, at=at)
-    return Registration(
+    return RegistrationRequest(
         name=body.name,
         source=_source(body, at),
         title=body.title,
@@ -198,7 +203,7 @@ def _options(stored: Mapping[str, Any]) -> Json:
     return shown
 
 
-def _source(body: ExportedProvider, at: str) -> Source:
+def _source(body: ExportedProvider, at: str) -> RegistrationSource:
     value = {"tools": body.tools, "slots": body.slots, "call_template": body.call_template}
     raw = b""
     if body.document is not None:
@@ -209,8 +214,10 @@ def _source(body: ExportedProvider, at: str) -> Source:
         except ValueError:
             error = Fault(pointer(at, "document_base64"), "The value is not base64.")
             raise InvalidInput("The document cannot be read.", errors=[error]) from None
-    how = DocumentOptions(body.root, body.overlay, body.follow_references)
-    return Source("tools", raw, body.media_type, value=value, at=at, url=body.url, how=how)
+    options = DocumentOptions(body.root, body.overlay, body.follow_references)
+    return RegistrationSource(
+        "tools", raw, body.media_type, value=value, at=at, url=body.url, options=options
+    )
 
 
 async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, Json]:

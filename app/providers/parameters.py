@@ -6,7 +6,7 @@ from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel
 
 from app.access import requires
-from app.credentials.fields import SLOT, VARIABLE_NAME
+from app.credentials.input_models import SLOT, VARIABLE_NAME
 from app.registration.input_models import CanonicalRegistration, Described, ReadingInput
 from app.schemas import PROVIDER_NAME
 from app.security.principal import Principal

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.loader import VariableFinder, stored_form
-from app.credentials.model import EGRESS_SLOT, GivenCredential, Json
+from app.credentials.model import EGRESS_SLOT, CredentialDraft, Json
 from app.credentials.permissions import Reach, reach_of
 from app.credentials.sealing import fill_credential, new_credential
 from app.errors import PreconditionFailed
@@ -164,7 +164,7 @@ async def _permit_options(
         reach.permit_destination("/options/base_url")
 
 
-def _given(secrets: Mapping[str, Any]) -> GivenCredential:
+def _given(secrets: Mapping[str, Any]) -> CredentialDraft:
     return egress_credential(secrets)
 
 

@@ -13,12 +13,11 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import GatewayError
 from app.providers.schemas import BatchCounts, BatchEntry, BatchResult, ImportView, RefreshedProvider
-from app.providers.views import preview_of, refreshed_of, registered_of, report_of
+from app.providers.views import consents_of, preview_of, refreshed_of, registered_of, report_of
 from app.registration.batch import EntryVerdict, register_all
 from app.registration.jobs import ImportJobs, Work, problem_of
+from app.registration.model import RegistrationBatch, RegistrationResult, RejectedEntry
 from app.registration.repository import source_facts
-from app.registration.request_model import RefusedEntry, Registrations
-from app.registration.result import Imported
 from app.registration.service import Registry
 from app.security.principal import Principal
 
@@ -37,21 +36,21 @@ class ImportRunner:
     registry: Registry
     principal: Principal
 
-    async def register(self, registrations: Registrations, *, preview: bool = False) -> StatusAndModel:
+    async def register(self, registrations: RegistrationBatch, *, preview: bool = False) -> StatusAndModel:
         """Register one provider or a list of them; with `preview`, store nothing.
 
         Return, for one provider, 201 and a RegisteredProvider (with `preview`: 200 and a Preview); for a list
         a BatchResult with 200 where every entry succeeded, else 207. The error of a single registration is
         raised as it is; those of a list are part of the result.
         """
-        if registrations.many:
+        if registrations.is_list:
             verdicts = await register_all(
                 registrations, registry=self.registry, principal=self.principal, preview=preview
             )
             status = 200 if all(one.error is None for one in verdicts) else 207
             return status, await asyncio.to_thread(batch_result_of, verdicts)
         only = registrations.entries[0]
-        if isinstance(only, RefusedEntry):
+        if isinstance(only, RejectedEntry):
             raise only.error
         if preview:
             seen = await self.registry.preview(only, principal=self.principal)
@@ -68,7 +67,7 @@ class ImportRunner:
         source = await self._source(imported)
         return 200, await asyncio.to_thread(refreshed_of, imported, source=source)
 
-    async def _source(self, imported: Imported) -> dict[str, Any] | None:
+    async def _source(self, imported: RegistrationResult) -> dict[str, Any] | None:
         key = imported.provider.id
         async with self.registry.database.reading() as session:
             return (await source_facts(session, [key])).get(key)
@@ -148,7 +147,7 @@ def import_view(row: Any) -> ImportView:
         id=UUID(str(row.id)),
         state=row.state,
         status=stored.get("status"),
-        result=stored.get("answer"),
+        result=stored.get("body"),
         created_at=row.created_at,
         finished_at=row.finished_at,
     )
@@ -168,14 +167,14 @@ def _json_form(model: BaseModel) -> dict[str, Any]:
 
 
 def _entry(one: EntryVerdict) -> BatchEntry:
-    imported = one.imported
+    imported = one.result
     return BatchEntry(
         name=one.name,
         verdict=one.verdict,
         status=one.status,
         tool_count=None if imported is None else imported.tool_count,
-        report=None if imported is None else report_of(imported.report),
-        needs_consent=[] if imported is None else list(imported.drafted.needs_consent),
+        report=None if imported is None else report_of(imported.report.to_json()),
+        needs_consent=[] if imported is None else consents_of(imported),
         problem=_problem(one.error),
     )
 

@@ -33,7 +33,7 @@ from app.providers.schemas import (
 )
 from app.providers.views import summary_of, view_of
 from app.registration.input_models import ProviderPatch
-from app.registration.request_body import read_request
+from app.registration.request_parser import read_request
 from app.schemas import problems
 
 router = APIRouter(tags=["providers"])
@@ -69,7 +69,7 @@ async def register_provider(
     document (JSON, YAML, multipart), a whole providers.json or a list of `manual_call_templates`; the gateway
     detects which.
     """
-    registrations = await read_request(request, name=name, largest=settings.max_document_bytes)
+    registrations = await read_request(request, name=name, max_bytes=settings.max_document_bytes)
     work = partial(ImportRunner(registry, principal).register, registrations)
     return await import_response(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
@@ -100,7 +100,7 @@ async def preview_provider(
     prefer: Prefer = None,
 ) -> Response:
     """Return what a registration with this body would do. Nothing is stored."""
-    registrations = await read_request(request, name=name, largest=settings.max_document_bytes)
+    registrations = await read_request(request, name=name, max_bytes=settings.max_document_bytes)
     work = partial(ImportRunner(registry, principal).register, registrations, preview=True)
     return await import_response(
         work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")

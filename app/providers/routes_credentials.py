@@ -51,7 +51,7 @@ async def put_credential(
 
     One that replaces another keeps its origins and token URL, unless it names others.
     """
-    row, is_new = await credentials.put(name, slot, body.given(), if_match=if_match, principal=principal)
+    row, is_new = await credentials.put(name, slot, body.to_draft(), if_match=if_match, principal=principal)
     return model_response(201 if is_new else 200, credential_of(row))
 
 

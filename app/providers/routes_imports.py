@@ -14,7 +14,7 @@ from app.providers.export import ExportDocument, import_body, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
 from app.providers.responses import ImportRunner, import_response, import_view
 from app.providers.schemas import BatchResult, ImportView
-from app.registration.request_body import read_json
+from app.registration.request_parser import read_json
 from app.schemas import problems
 
 router = APIRouter(tags=["providers"])
@@ -58,7 +58,7 @@ async def import_providers(
     prefer: Prefer = None,
 ) -> Response:
     """Import an export, with one verdict per provider. Importing it again changes nothing."""
-    raw = await read_json(request, largest=settings.max_document_bytes)
+    raw = await read_json(request, max_bytes=settings.max_document_bytes)
     registrations = await asyncio.to_thread(read_export, raw)
     work = partial(ImportRunner(registry, principal).register, registrations)
     return await import_response(

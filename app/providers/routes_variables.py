@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.credentials.model import GivenVariable
+from app.credentials.model import VariableDraft
 from app.dependencies import UsesSettings
 from app.errors import BadRequest, UnsupportedMediaType
 from app.pagination import Cursor, Limit, cursor_behind, name_before
@@ -15,8 +15,7 @@ from app.providers.schemas import VariablePage, VariablesImported, VariableView
 from app.providers.variable_store import VariableStore
 from app.providers.views import variable_of
 from app.registration.input_models import VariableInput
-from app.registration.request_body import read_body
-from app.registration.request_parser import given_variable
+from app.registration.request_parser import read_body, variable_draft
 from app.schemas import problems
 from app.security.principal import Principal
 from app.utcp.variables import parse_dotenv
@@ -80,14 +79,14 @@ async def import_variables(
     essence = request.headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
     if essence not in {"text/plain", ""}:
         raise UnsupportedMediaType("Send the .env file as text/plain.")
-    body = await read_body(request, largest=min(settings.max_request_bytes, 1 << 20))
+    body = await read_body(request, max_bytes=min(settings.max_request_bytes, 1 << 20))
     if not body.strip():
         raise BadRequest("The body is empty.")
     try:
         found = parse_dotenv(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise BadRequest("The file is not UTF-8.") from None
-    given = {name: GivenVariable(value) for name, value in found.items()}
+    given = {name: VariableDraft(value) for name, value in found.items()}
     rows, created = await variables.put(None, given, principal=principal)
     return VariablesImported(stored=[row.name for row in rows], created=created)
 
@@ -146,5 +145,5 @@ async def _page(
 async def _put(
     variables: VariableStore, provider: str | None, name: str, body: VariableInput, principal: Principal
 ) -> Response:
-    rows, created = await variables.put(provider, {name: given_variable(body)}, principal=principal)
+    rows, created = await variables.put(provider, {name: variable_draft(body)}, principal=principal)
     return model_response(201 if created else 200, variable_of(rows[0]))

@@ -11,7 +11,7 @@ from sqlmodel import col
 from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import provider_filter
-from app.credentials.model import GivenVariable
+from app.credentials.model import VariableDraft
 from app.credentials.permissions import reach_of
 from app.credentials.sealing import fill_variable, new_variable
 from app.errors import Conflict, Forbidden, NotFound
@@ -43,7 +43,7 @@ class VariableStore:
         return rows[:limit], rows[limit - 1].name if len(rows) > limit else None
 
     async def put(
-        self, provider: str | None, given: Mapping[str, GivenVariable], *, principal: Principal
+        self, provider: str | None, given: Mapping[str, VariableDraft], *, principal: Principal
     ) -> tuple[list[Variable], list[str]]:
         """Store variables or replace their values; return all rows, and the names that are new.
 

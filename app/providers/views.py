@@ -1,12 +1,13 @@
 """Builds the response models of the control plane from rows and import results."""
 
-from app.credentials.model import EGRESS_SLOT, Json
+from app.credentials.model import EGRESS_SLOT, Json, security_json
 from app.models import Credential, Provider, Revision, Variable
 from app.protocols.call_templates import protocol_of
 from app.providers.provider_store import ProviderDetails
 from app.providers.schemas import (
     CredentialView,
     ImportReport,
+    NeededConsent,
     OperationChange,
     OperationVerdict,
     Preview,
@@ -18,8 +19,8 @@ from app.providers.schemas import (
     ToolPreview,
     VariableView,
 )
+from app.registration.model import RegistrationResult
 from app.registration.persist import HIDDEN
-from app.registration.result import Imported
 
 
 def summary_of(facts: ProviderDetails) -> ProviderSummary:
@@ -35,23 +36,22 @@ def view_of(facts: ProviderDetails) -> ProviderView:
     return ProviderView(**view, source=facts.source, report=report, pending=pending)
 
 
-def registered_of(imported: Imported, *, source: Json | None) -> RegisteredProvider:
+def registered_of(imported: RegistrationResult, *, source: Json | None) -> RegisteredProvider:
     """Return the response to a registration."""
     return RegisteredProvider(**_registered(imported, source))
 
 
-def refreshed_of(imported: Imported, *, source: Json | None) -> RefreshedProvider:
+def refreshed_of(imported: RegistrationResult, *, source: Json | None) -> RefreshedProvider:
     """Return the response to a refresh."""
     view = _registered(imported, source)
     return RefreshedProvider(**view, difference=difference_of(imported), pending=pending_of(imported.pending))
 
 
-def difference_of(imported: Imported) -> Json:
+def difference_of(imported: RegistrationResult) -> Json:
     """Return the difference that a refresh or a preview found, as the members of a SourceDifference."""
-    compared = imported.comparison
-    found = dict(imported.difference or {})
-    operations = [OperationChange.model_validate(one) for one in compared.operations]
-    return {**found, "verdict": compared.verdict, "operations": operations}
+    diff = imported.diff
+    operations = [OperationChange.model_validate(one.to_json()) for one in diff.changes]
+    return {**diff.keys(), "verdict": diff.verdict, "operations": operations}
 
 
 def pending_of(row: Revision | None) -> Json | None:
@@ -59,7 +59,7 @@ def pending_of(row: Revision | None) -> Json | None:
     return None if row is None else {"since": row.created_at, "operations": row.report["operations"]}
 
 
-def preview_of(imported: Imported) -> Preview:
+def preview_of(imported: RegistrationResult) -> Preview:
     """Return the response to a preview."""
     provider = imported.provider
     tools = [
@@ -70,25 +70,30 @@ def preview_of(imported: Imported) -> Preview:
             method=str(tool.call_template.get("http_method") or protocol_of(tool.call_template)),
             url=str(tool.call_template.get("url") or tool.origin),
             inputs=tool.inputs,
-            security=tool.security,
+            security=security_json(tool.security),
         )
-        for tool in imported.drafted.tool_set.tools
+        for tool in imported.plan.parsed.tools
     ]
-    stored = set(imported.drafted.credentials)
+    stored = set(imported.plan.credentials)
     return Preview(
         name=provider.name,
         title=provider.title,
         description=provider.description,
         kind=provider.kind,
         protocol=provider.protocol,
-        exists=imported.exists,
+        exists=imported.provider_exists,
         origins=provider.origins,
         slots=[_slot(slot, stored) for slot in provider.slots],
         tools=tools,
         difference=difference_of(imported),
-        needs_consent=list(imported.drafted.needs_consent),
-        report=report_of(imported.report),
+        needs_consent=consents_of(imported),
+        report=report_of(imported.report.to_json()),
     )
+
+
+def consents_of(imported: RegistrationResult) -> list[NeededConsent]:
+    """Return what the source asks of credentials and these do not do until their owner consents."""
+    return [NeededConsent(**one.to_json()) for one in imported.plan.needs_consent]
 
 
 def report_of(form: Json) -> ImportReport:
@@ -145,15 +150,15 @@ def _view(provider: Provider, tool_count: int, credentials: list[Credential]) ->
     }
 
 
-def _registered(imported: Imported, source: Json | None) -> Json:
+def _registered(imported: RegistrationResult, source: Json | None) -> Json:
     credentials = list(imported.credentials)
     stored = {row.slot for row in credentials}
     return {
         **_view(imported.provider, imported.tool_count, credentials),
         "source": source,
-        "report": report_of(imported.report),
+        "report": report_of(imported.report.to_json()),
         "missing_slots": [slot["slot"] for slot in imported.provider.slots if slot["slot"] not in stored],
-        "needs_consent": list(imported.drafted.needs_consent),
+        "needs_consent": consents_of(imported),
     }
 
 

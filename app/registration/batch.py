@@ -1,76 +1,99 @@
-"""Lists of registrations: one verdict per entry, and one bad entry never loses the others."""
+"""Lists of registrations, of a request or of `PROVIDERS_FILE`: a verdict per entry, and one bad entry never
+loses the others.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
+from uuid import UUID
+
+import structlog
 
 from app.errors import Conflict, GatewayError
-from app.registration.request_model import RefusedEntry, Registration, Registrations
-from app.registration.result import Imported
+from app.models import TENANT
+from app.registration.json_yaml import parse_document
+from app.registration.model import RegistrationBatch, RegistrationRequest, RegistrationResult, RejectedEntry
+from app.registration.request_parser import read_registrations
 from app.registration.service import Registry
 from app.security.principal import Principal
 
 Verdict = Literal["registered", "previewed", "unchanged", "failed"]
-_AT_ONCE: Final = 4
+_CONCURRENCY: Final = 4
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class EntryVerdict:
-    """What became of one entry. `status` is the HTTP status that it alone would have had."""
+    """What became of one entry; `status` is the HTTP status that it alone would have had."""
 
     name: str | None
     verdict: Verdict
     status: int
-    imported: Imported | None = None
+    result: RegistrationResult | None = None
     error: GatewayError | None = None
 
 
 async def register_all(
-    registrations: Registrations, *, registry: Registry, principal: Principal, preview: bool = False
+    batch: RegistrationBatch, *, registry: Registry, principal: Principal, preview: bool = False
 ) -> list[EntryVerdict]:
-    """A verdict for each entry, in order. Sources are read four at a time.
+    """Register or preview each entry, four at a time, and return a verdict on each, in order.
 
-    An entry that made an existing provider earlier, and has not changed, is `unchanged`; one whose name an
-    entry before it has is refused.
+    An entry that made an existing provider earlier, and has not changed, is `unchanged`; one with the name of
+    an entry before it is rejected.
     """
-    places = asyncio.Semaphore(_AT_ONCE)
+    permits = asyncio.Semaphore(_CONCURRENCY)
     seen: set[str] = set()
     work: list[Awaitable[EntryVerdict]] = []
-    for entry in registrations.entries:
-        if isinstance(entry, RefusedEntry):
-            work.append(_refused(entry.name, entry.error))
+    for entry in batch.entries:
+        if isinstance(entry, RejectedEntry):
+            work.append(_rejected(entry.name, entry.error))
             continue
         if entry.name in seen:
-            work.append(_refused(entry.name, Conflict(f"{entry.name!r} stands earlier in this list.")))
+            work.append(_rejected(entry.name, Conflict(f"{entry.name!r} is earlier in this list, too.")))
             continue
         seen.add(entry.name)
-        work.append(_one(entry, registry=registry, principal=principal, preview=preview, places=places))
+        work.append(_one(entry, registry=registry, principal=principal, preview=preview, permits=permits))
     return list(await asyncio.gather(*work))
 
 
 async def _one(
-    entry: Registration,
+    entry: RegistrationRequest,
     *,
     registry: Registry,
     principal: Principal,
     preview: bool,
-    places: asyncio.Semaphore,
+    permits: asyncio.Semaphore,
 ) -> EntryVerdict:
-    act: Callable[..., Awaitable[Imported]] = registry.preview if preview else registry.register
+    act: Callable[..., Awaitable[RegistrationResult]] = registry.preview if preview else registry.register
     try:
-        async with places:
+        async with permits:
             registry.permit(entry, principal=principal)
             same = await registry.is_unchanged(entry, principal=principal)
             if same is not None:
                 return EntryVerdict(entry.name, "unchanged", 200)
-            imported = await act(entry, principal=principal)
+            result = await act(entry, principal=principal)
     except GatewayError as error:
-        return await _refused(entry.name, error)
-    return EntryVerdict(
-        entry.name, "previewed" if preview else "registered", 200 if preview else 201, imported
-    )
+        return await _rejected(entry.name, error)
+    return EntryVerdict(entry.name, "previewed" if preview else "registered", 200 if preview else 201, result)
 
 
-async def _refused(name: str | None, error: GatewayError) -> EntryVerdict:
+async def _rejected(name: str | None, error: GatewayError) -> EntryVerdict:
     return EntryVerdict(name, "failed", error.status, error=error)
+
+
+async def import_file(path: Path, *, registry: Registry, tenant: UUID = TENANT) -> list[EntryVerdict]:
+    """Register every entry of a providers.json (or .yaml) that does not exist yet, and log a verdict on each.
+
+    Doing it again is harmless. Raises OSError where the file cannot be read, InvalidInput where it is no list
+    of providers.
+    """
+    actor = Principal(key_id="providers-file", name=path.name, tenant_id=tenant, scopes=frozenset({"admin"}))
+    body = await asyncio.to_thread(path.read_bytes)
+    batch = read_registrations(await parse_document(body), name=path.stem or None, body=body)
+    verdicts = await register_all(batch, registry=registry, principal=actor)
+    for one in verdicts:
+        problem = None if one.error is None else one.error.detail
+        _log.info("providers file", provider=one.name, verdict=one.verdict, problem=problem)
+    return verdicts

@@ -1,4 +1,4 @@
-"""What runs beside the requests: conversions in child processes, and imports that nobody waits for."""
+"""Conversions of OpenAPI documents in child processes, and imports that no request waits for."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,18 +6,18 @@ from typing import Any
 
 from app.openapi.child import ChildLimits, convert_in_child
 from app.openapi.model import Conversion, ConvertOptions, DocumentLimits
-from app.registration.request_model import PLAIN, DocumentOptions
+from app.registration.model import RegistrationSource
 from app.settings import Settings
 
 VERSION = "1"
-"""Of the conversion: stored with each source, so that a newer one can tell what it would read anew."""
+"""Version of the conversion, stored with each source: a newer one can tell what it would convert anew."""
 
 
 class Converter:
     """A bounded number of child processes at a time, and the background imports of this worker."""
 
     def __init__(self, settings: Settings) -> None:
-        self._places = asyncio.Semaphore(settings.conversion_processes)
+        self._processes = asyncio.Semaphore(settings.conversion_processes)
         self._document = DocumentLimits(size=settings.max_document_bytes)
         self._limits = ChildLimits(
             memory=settings.conversion_memory_bytes,
@@ -27,39 +27,35 @@ class Converter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Nothing runs until it is asked for."""
+        """Do nothing: a process is started for each conversion."""
 
     async def convert(
-        self,
-        document: bytes,
-        *,
-        url: str | None,
-        base_url: str | None,
-        media_type: str,
-        how: DocumentOptions = PLAIN,
-        gathers: bool = False,
+        self, source: RegistrationSource, *, base_url: str | None, gathers: bool = False
     ) -> Conversion:
-        """The tools of an OpenAPI document, or of an archive; raises InvalidDocument or TooLarge."""
+        """Return the tools of an OpenAPI document, or of an archive; raise InvalidDocument or TooLarge.
+
+        `gathers`: the conversion names the files that the document refers to.
+        """
         options = ConvertOptions(
-            url=url,
+            url=source.url,
             base_url=base_url,
-            media_type=media_type or None,
-            root=how.root,
-            overlay=how.overlay,
+            media_type=source.media_type or None,
+            root=source.options.root,
+            overlay=source.options.overlay,
             gathers=gathers,
             limits=self._document,
         )
-        async with self._places:
-            return await convert_in_child(document, options=options, limits=self._limits)
+        async with self._processes:
+            return await convert_in_child(source.body, options=options, limits=self._limits)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs work that must outlive the request which asked for it."""
+        """Run work that must outlive the request that started it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def aclose(self) -> None:
-        """Ends what still runs."""
+        """Cancel what still runs, and wait for it."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

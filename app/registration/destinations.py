@@ -16,9 +16,10 @@ from app.catalog.loader import UNCONFIRMED_ORIGINS
 from app.credentials.model import Json
 from app.credentials.origins import named_origins, origin_of, origin_of_template, origins_of
 from app.credentials.permissions import Reach
-from app.credentials.slots import Binding, slots_of
+from app.credentials.slots import Binding
 from app.credentials.variable_scope import VariableScope
 from app.models import Credential, Provider, Tool, Variable
+from app.openapi.difference import slots_in
 
 CONFIRMED_BASE_URL: Final = "confirmed_base_url"
 """The member of a provider's options that holds the base URL from before a key without `credentials:write`
@@ -28,8 +29,10 @@ changed it, "" where there was none; never shown.
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the next credential of a slot goes unless it says otherwise: `origins`, empty where that must be
-    said. `registered` are the origins that the provider's source itself has.
+    """Where the next credential of a slot goes that is stored without `allowed_origins`.
+
+    `origins` is empty where these must be given; `registered` are the origins that the provider's source
+    itself has.
     """
 
     slot: str
@@ -48,12 +51,12 @@ class Destinations:
     tools: Sequence[tuple[Tool, str]]
 
     def binding(self, slot: str, *, loopback_tokens: bool) -> Binding:
-        """What `complete` makes the default of."""
+        """Return where a credential of the slot goes by default, for `complete`."""
         named = tuple(dict.fromkeys([*self.source, *self.base]))
         return Binding(named, () if named else self._of_tools(slot), loopback_tokens=loopback_tokens)
 
     def of(self, slot: str, stored: Credential | None) -> Destination:
-        """Where the next credential of the slot goes; one that is stored gives its place to the next."""
+        """Return where the next credential of the slot goes: where the stored one does, if there is one."""
         binding = self.binding(slot, loopback_tokens=False)
         default = binding.named or (binding.tools if len(binding.tools) == 1 else ())
         return Destination(
@@ -65,14 +68,14 @@ class Destinations:
         )
 
     def _of_tools(self, slot: str) -> tuple[str, ...]:
-        found = (origin for tool, origin in self.tools if slot in slots_of(tool.security))
+        found = (origin for tool, origin in self.tools if slot in slots_in(tool.security))
         return tuple(dict.fromkeys(found))
 
 
 def destinations_of(
     provider: Provider, *, source_url: str | None, scope: VariableScope, tools: Sequence[Tool] = ()
 ) -> Destinations:
-    """The confirmed origins of a stored provider, its variables written out."""
+    """Return the confirmed origins of a stored provider, its variables written out."""
     source = list(origins_of([str(scope.resolved(source_url))] if source_url else []))
     if provider.call_template:
         source += named_origins(scope.resolved(provider.call_template))
@@ -87,45 +90,45 @@ def destinations_of(
 
 
 async def holds_secrets(session: AsyncSession, provider: Provider) -> bool:
-    """Whether a credential (secret options included) or a secret variable of its own is stored for it."""
+    """Return whether a credential (or secret option) or a secret variable of its own is stored for it."""
     credential = exists().where(col(Credential.provider_id) == provider.id)
     variable = exists().where(col(Variable.provider_id) == provider.id, col(Variable.secret).is_(True))
     return bool((await session.execute(select(or_(credential, variable)))).scalar_one())
 
 
 def confirmed_base_url(options: Mapping[str, Any]) -> str | None:
-    """The base URL that may decide where credentials go, None where there is none."""
+    """Return the base URL that may decide where credentials go, None where there is none."""
     return options.get(CONFIRMED_BASE_URL, options.get("base_url")) or None
 
 
 def moves_base_url(options: Mapping[str, Any], given: str | None) -> bool:
-    """Whether another base URL is at another origin than the present one."""
+    """Return whether a new base URL has another origin than the present one."""
     return origin_of(str(options.get("base_url") or "")) != origin_of(given or "")
 
 
 def with_base_url(options: Mapping[str, Any], given: str | None, *, reach: Reach) -> Json:
-    """The registry's own members of the options once `base_url` is `given`."""
-    kept = {key: options[key] for key in (CONFIRMED_BASE_URL,) if key in options}
+    """Return the members of the options that are not the client's, once `base_url` is `given`."""
+    own = {key: options[key] for key in (CONFIRMED_BASE_URL,) if key in options}
     if reach.seals:
         return {}
     if moves_base_url(options, given):
-        kept.setdefault(CONFIRMED_BASE_URL, options.get("base_url") or "")
-    return kept
+        own.setdefault(CONFIRMED_BASE_URL, options.get("base_url") or "")
+    return own
 
 
 def unconfirmed_origins(provider: Provider) -> frozenset[str]:
-    """Origins that only keys without `credentials:write` have brought."""
+    """Return the origins that only keys without `credentials:write` have brought."""
     return frozenset(provider.options.get(UNCONFIRMED_ORIGINS, ()))
 
 
 def confirmed_origins(provider: Provider) -> list[str]:
-    """The origins of the provider without those."""
+    """Return the origins of the provider without the unconfirmed ones."""
     unconfirmed = unconfirmed_origins(provider)
     return [origin for origin in provider.origins if origin not in unconfirmed]
 
 
 def with_tool_origin(provider: Provider, origin: str, *, reach: Reach) -> Json:
-    """The options of a provider that gets one more hand-made tool, at this origin."""
+    """Return the options of a provider that gets one more custom tool, at this origin."""
     if reach.seals:
         return with_confirmed(provider.options, {origin})
     if not origin or origin in provider.origins:
@@ -137,7 +140,7 @@ def with_tool_origin(provider: Provider, origin: str, *, reach: Reach) -> Json:
 
 
 def with_confirmed(options: Mapping[str, Any], origins: Collection[str]) -> Json:
-    """The options after a key with `credentials:write` has let these origins in."""
+    """Return the options after a key with `credentials:write` has confirmed these origins."""
     unconfirmed = [one for one in options.get(UNCONFIRMED_ORIGINS, ()) if one not in origins]
     rest = {key: value for key, value in options.items() if key != UNCONFIRMED_ORIGINS}
     return {**rest, UNCONFIRMED_ORIGINS: unconfirmed} if unconfirmed else rest

@@ -1,4 +1,4 @@
-"""The outbound settings of a provider are tried before they are stored."""
+"""Outbound settings of a provider are tried before they are stored."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _NOTHING: Final = EgressSettings()
 
 
 async def refuse_unusable(options: Mapping[str, Any], secrets: Mapping[str, str], *, at: str) -> None:
-    """Raises InvalidInput, pointing below `at`, for settings with which no connection can be made."""
+    """Raise InvalidInput, pointing below `at`, for settings with which no connection can be made."""
     await asyncio.to_thread(_try_each, options, secrets, at)
 
 

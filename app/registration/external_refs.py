@@ -6,21 +6,20 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from app.credentials.model import Json
 from app.errors import GatewayError, TooLarge
 from app.openapi.archive import is_archive, may_be_packed, pack
 from app.openapi.model import Conversion
 from app.openapi.read import root_of
 from app.protocols.base import Discovered
-from app.registration.report import warning
+from app.registration.report import SourceWarning
 
-MOST_FILES: Final = 500
-SECONDS: Final = 120.0
-_AT_ONCE: Final = 4
+MAX_FILES: Final = 500
+MAX_SECONDS: Final = 120.0
+_CONCURRENCY: Final = 4
 # What an entry of an archive takes beside its content, with a name of 500 bytes twice.
 _ENTRY: Final = 1_100
 # RFC 3986: what may stand in a path and a query; `%` is part of what was written already.
-_KEPT: Final = "/%?=&:@!$'()*+,;~-._"
+_UNESCAPED: Final = "/%?=&:@!$'()*+,;~-._"
 
 Fetch = Callable[[str], Awaitable[Discovered]]
 Convert = Callable[[bytes, str | None, bool], Awaitable[Conversion]]
@@ -28,77 +27,79 @@ Convert = Callable[[bytes, str | None, bool], Awaitable[Conversion]]
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """The document, or an archive of it with its files and its `root` in there; `remarks` on what is not."""
+class CompleteDocument:
+    """The document, or an archive of it with its files and its `root` in there; `warnings` on what is not."""
 
     body: bytes
     conversion: Conversion
     root: str | None = None
-    remarks: tuple[Json, ...] = ()
+    warnings: tuple[SourceWarning, ...] = ()
 
 
-async def follow(body: bytes, *, url: str, fetch: Fetch, convert: Convert, largest: int) -> Followed:
-    """Converts, fetches what was missing, and converts again, until nothing new is missing.
+async def follow(
+    body: bytes, *, url: str, fetch: Fetch, convert: Convert, max_bytes: int
+) -> CompleteDocument:
+    """Convert, fetch what was missing, and convert again, until nothing new is missing.
 
-    Raises TooLarge beyond 500 files, `largest` bytes or two minutes. A file that cannot be fetched costs the
+    Raises TooLarge beyond 500 files, `max_bytes` or two minutes. A file that cannot be fetched costs the
     operations that need it.
     """
     conversion = await convert(body, None, True)
     if is_archive(body):
-        return Followed(body, conversion)
-    following = _Following(url, fetch, largest - len(body) - _ENTRY, {root_of(url): body})
+        return CompleteDocument(body, conversion)
+    fetched = _Files(url, fetch, max_bytes - len(body) - _ENTRY, {root_of(url): body})
     try:
-        async with asyncio.timeout(SECONDS):
-            while wanted := [path for path in conversion.missing if path not in following.asked]:
-                await following.more(wanted)
-                body = await asyncio.to_thread(pack, following.files)
+        async with asyncio.timeout(MAX_SECONDS):
+            while missing := [path for path in conversion.missing if path not in fetched.requested]:
+                await fetched.add(missing)
+                body = await asyncio.to_thread(pack, fetched.files)
                 conversion = await convert(body, root_of(url), False)
     except TimeoutError:
-        raise TooLarge(f"Following the references takes more than {SECONDS:g} seconds") from None
-    root = root_of(url) if len(following.files) > 1 else None
-    return Followed(
-        body if root else following.files[root_of(url)], conversion, root, tuple(following.remarks)
+        raise TooLarge(f"Following the references takes more than {MAX_SECONDS:g} seconds") from None
+    root = root_of(url) if len(fetched.files) > 1 else None
+    return CompleteDocument(
+        body if root else fetched.files[root_of(url)], conversion, root, tuple(fetched.warnings)
     )
 
 
 @dataclass(slots=True)
-class _Following:
+class _Files:
     url: str
     fetch: Fetch
     left: int
     files: dict[str, bytes]
-    asked: set[str] = field(default_factory=set)
-    remarks: list[Json] = field(default_factory=list)
-    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    requested: set[str] = field(default_factory=set)
+    warnings: list[SourceWarning] = field(default_factory=list)
+    permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CONCURRENCY))
 
-    async def more(self, wanted: list[str]) -> None:
-        """Fetches files; what is fetched stands in `files`, in the order in which it was asked for."""
-        self.asked.update(wanted)
-        if len(self.asked) > MOST_FILES:
-            raise TooLarge(f"The document refers to more than {MOST_FILES} files")
+    async def add(self, paths: list[str]) -> None:
+        """Fetch files into `files`, in the order of their paths."""
+        self.requested.update(paths)
+        if len(self.requested) > MAX_FILES:
+            raise TooLarge(f"The document refers to more than {MAX_FILES} files")
         async with asyncio.TaskGroup() as group:
-            tasks = {path: group.create_task(self._one(path)) for path in wanted}
-        self._keep({path: task.result() for path, task in tasks.items()})
+            tasks = {path: group.create_task(self._one(path)) for path in paths}
+        self._add_found({path: task.result() for path, task in tasks.items()})
 
-    def _keep(self, found: Mapping[str, bytes | str]) -> None:
+    def _add_found(self, found: Mapping[str, bytes | str]) -> None:
         for path, content in found.items():
             if isinstance(content, str):
-                self.remarks.append(warning(f"the file {path[:200]} is left out: {content}"))
+                self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: {content}"))
             elif not may_be_packed(path, content):
-                self.remarks.append(warning(f"the file {path[:200]} is left out: it is no document"))
+                self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: it is no document"))
             else:
                 self.files[path] = content
         if self.left < 0:
             raise TooLarge("The document and its files are too large together")
 
     async def _one(self, path: str) -> bytes | str:
-        """The file, or why there is none."""
+        """Return the file, or why there is none."""
         split = urlsplit(self.url)
-        async with self.places:
+        async with self.permits:
             if self.left < 0:
                 return "the others are too large"
             try:
-                found = await self.fetch(f"{split.scheme}://{split.netloc}/{quote(path, safe=_KEPT)}")
+                found = await self.fetch(f"{split.scheme}://{split.netloc}/{quote(path, safe=_UNESCAPED)}")
             except GatewayError as error:
                 return error.detail
             self.left -= len(found.raw) + _ENTRY

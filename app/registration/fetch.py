@@ -1,4 +1,4 @@
-"""Fetching what an upstream publishes about itself, through the adapter and with sealed credentials."""
+"""Fetching what an upstream publishes about itself, through its adapter and with sealed credentials."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ _TEMPLATES = frozenset({"tool_call_template", "tool_provider"})
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Asks upstreams for what they publish. `largest` is the most bytes that one may have."""
+    """Fetches what upstreams publish, up to `max_bytes` of each."""
 
     adapters: Adapters
     resolver: CredentialResolver
-    largest: int
+    max_bytes: int
 
     async def fetch(
         self,
@@ -39,16 +39,16 @@ class Fetcher:
         scope: bytes,
         reuse: bool = True,
     ) -> Discovered:
-        """What a template's upstream publishes; its variables are written out already.
+        """Return what a template's upstream publishes; its variables are written out already.
 
-        Raises BlockedAddress, UpstreamTimeout and UpstreamError (always 502: the answer of somebody else's
-        server is no answer about the request that was sent here).
+        Raises BlockedAddress, UpstreamTimeout and UpstreamError (always 502: the status of the upstream's
+        response says nothing about the client's request).
         """
         await self.adapters.ready(protocol_of(template))
         adapter = self.adapter(template)
         target = adapter.prepare(template)
         needs = (tuple(Need(slot) for slot in credentials),) if credentials else ()
-        # The time for getting a token is the fetch's own.
+        # Requesting a token counts against the time limit of the fetch.
         deadline = asyncio.get_running_loop().time() + limits.total
         wired = await self.resolver.resolve(
             needs, credentials, origin=adapter.origin(target), egress=egress, deadline=deadline
@@ -58,7 +58,7 @@ class Fetcher:
             arguments={},
             credentials=wired,
             deadline=deadline,
-            limits=replace(limits, response_bytes=self.largest),
+            limits=replace(limits, response_bytes=self.max_bytes),
             call_id=str(new_id()),
             egress=egress,
             scope=scope,
@@ -67,7 +67,7 @@ class Fetcher:
         try:
             found = await adapter.discover(call)
         except (UpstreamRejected, UpstreamUnauthorized) as error:
-            raise _not_served(_masked_error(error, wired.masker)) from None
+            raise _source_error(_masked_error(error, wired.masker)) from None
         except UpstreamError as error:
             raise _masked_error(error, wired.masker) from None
         # A short password may be the name of a tool or a value of an enumeration.
@@ -78,7 +78,7 @@ class Fetcher:
         return replace(found, raw=await asyncio.to_thread(_masked, found.raw, masker))
 
     def adapter(self, template: Mapping[str, Any]) -> Adapter[Any]:
-        """That of the template's protocol; InvalidInput where this gateway has none."""
+        """Return the adapter of the template's protocol; raise InvalidInput where there is none."""
         protocol = protocol_of(template)
         if protocol not in self.adapters:
             sentence = f"The protocol {protocol} is not served by this gateway."
@@ -87,7 +87,10 @@ class Fetcher:
         return self.adapters[protocol]
 
     def prepare(self, template: Mapping[str, Any]) -> str:
-        """The origin of a template, variables written out; InvalidInput for one that can never be called."""
+        """Return the origin of a template whose variables are written out.
+
+        Raises InvalidInput for one that can never be called.
+        """
         adapter = self.adapter(template)
         return adapter.origin(adapter.prepare(template))
 
@@ -99,9 +102,9 @@ def _masked_error(error: UpstreamError, masker: ResponseMasker | None) -> Upstre
 
 
 def _masked(raw: bytes, masker: ResponseMasker) -> bytes:
-    """A document without the secrets with which it was fetched, wherever they would be shown.
+    """Return a document with the secrets masked with which it was fetched, wherever they would be shown.
 
-    The call templates of a manual stay as they are: what they hold of secrets is sealed before it is stored.
+    The call templates of a manual stay as they are: secrets in them are sealed before they are stored.
     """
     try:
         document = orjson.loads(raw)
@@ -130,9 +133,9 @@ def _with_templates(masked: Any, tool: Any) -> Any:
     return {**masked, **{key: tool[key] for key in tool if key in _TEMPLATES}}
 
 
-def _not_served(error: UpstreamError) -> UpstreamError:
+def _source_error(error: UpstreamError) -> UpstreamError:
     status = error.answer.status if error.answer is not None else 0
-    refusal = UpstreamError(f"The source could not be read: {error.detail}", answer=error.answer)
+    failure = UpstreamError(f"The source could not be read: {error.detail}", answer=error.answer)
     if status == 401:
-        refusal.detail += " Give `auth` for the discovery."
-    return refusal
+        failure.detail += " Give `auth` for the discovery."
+    return failure

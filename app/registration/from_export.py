@@ -1,13 +1,13 @@
-"""The tools of an export -> a ToolSet. Nothing of it can hold a secret, and nothing is fetched."""
+"""The tools of an export -> a ParsedSource. Nothing of it can hold a secret, and nothing is fetched."""
 
 from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.credentials.fields import SlotName, Tags
-from app.credentials.model import Json
-from app.credentials.template_secrets import unsealed_secrets
+from app.credentials.input_models import SlotName, Tags
+from app.credentials.model import CredentialSlot, Json, Need
+from app.credentials.template_secrets import holds_secrets_in_the_open
 from app.credentials.validation_errors import validated
 from app.credentials.variable_scope import VariableScope
 from app.errors import Fault, InvalidInput
@@ -16,8 +16,8 @@ from app.protocols.call_templates import read_template
 from app.protocols.origins import template_origin
 from app.protocols.registry import DEFAULT
 from app.protocols.variables import variables_of, with_variables
-from app.registration.model import StoredSource, ToolDraft, ToolSet
-from app.registration.report import report, verdict, warning
+from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
+from app.registration.report import SourceReport, SourceWarning, ToolVerdict
 from app.schemas import Closed, ShortText, Text
 from app.text import pointer
 
@@ -65,37 +65,39 @@ class ToolForm(Closed):
     hand_made: bool = False
 
 
-def read_exported(value: Json, *, scope: VariableScope, at: str) -> ToolSet:
-    """The tools and slots of one provider; raises InvalidInput with pointers below `at`.
+def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
+    """Return the tools and slots of one provider; raise InvalidInput with pointers below `at`.
 
-    A variable without a value refuses no tool, because a provider's own can be set only once it is there;
-    the report names it.
+    A tool is stored although a variable of it has no value, because a provider's own can be set only once it
+    is there; the report names it.
     """
-    slots: list[Json] = []
+    slots: list[CredentialSlot] = []
     for index, slot in enumerate(value["slots"]):
         form = validated(SlotForm, slot, at=pointer(at, "slots", index))
-        slots.append(form.model_dump(exclude_none=True))
+        slots.append(CredentialSlot.from_json(form.model_dump(exclude_none=True)))
     tools = [_draft(tool, scope=scope, at=pointer(at, "tools", n)) for n, tool in enumerate(value["tools"])]
     keys = {tool.source_key for tool in tools}
     if len(keys) < len(tools):
         raise InvalidInput("Two tools have one key.", errors=[Fault(pointer(at, "tools"), "Give each once.")])
     unset = {tool.source_key: _unset(tool.call_template, scope) for tool in tools}
-    verdicts = [verdict(tool.source_key, name=tool.name, notes=unset[tool.source_key]) for tool in tools]
+    verdicts = (
+        ToolVerdict.of(tool.source_key, tool.name, pointer="", notes=unset[tool.source_key]) for tool in tools
+    )
     missing = dict.fromkeys(note for notes in unset.values() for note in notes)
-    by_hand = all(tool.by_hand for tool in tools)
-    return ToolSet(
-        kind="custom" if by_hand else "manual",
+    return ParsedSource(
+        kind="custom" if all(tool.is_custom for tool in tools) else "manual",
+        format="export",
+        source=RegistrationSource("tools", at=at),
         tools=tuple(tools),
-        report=report(verdicts, warnings=[warning(note) for note in missing]),
-        source=StoredSource("export", b""),
+        report=SourceReport(tuple(verdicts), tuple(SourceWarning(note) for note in missing)),
         slots=tuple(slots),
     )
 
 
 def open_fields(raw: Any, *, at: str) -> Json:
-    """A template that holds no secret, as it is stored; raises InvalidInput for any other."""
+    """Return a template that holds no secret as it is stored; raise InvalidInput for any other."""
     template = read_template(raw, at=at).model
-    if unsealed_secrets(template):
+    if holds_secrets_in_the_open(template):
         fault = Fault(at, "Register it instead, or store its secrets as credentials.")
         raise InvalidInput(
             "A template of an export holds no auth, no headers but plain ones and no environment.",
@@ -122,10 +124,13 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
         outputs=outputs,
         tags=tuple(form.tags),
         call_template=fields,
-        security=[[need.model_dump() for need in alternative] for alternative in form.security],
+        security=tuple(
+            tuple(Need(need.slot, tuple(need.scopes)) for need in alternative)
+            for alternative in form.security
+        ),
         origin=origin,
-        by_hand=form.hand_made,
-        wanted=form.name,
+        is_custom=form.hand_made,
+        source_name=form.name,
     )
 
 
@@ -138,14 +143,14 @@ def _origin(fields: Json, at: str) -> str:
 
 
 def _spelled(fields: Json, *, scope: VariableScope, at: str) -> Json:
-    """The template with its variables as they are stored; MisplacedSecret where one of them is secret."""
+    """Return the template with its variables as they are stored; raise MisplacedSecret for a secret one."""
 
     def stored(name: str) -> str:
         known = scope.find(name)
         return f"${{{name if known is None else known.name}}}"
 
     if "parameters" not in fields:
-        scope.refuse_secrets(fields, at=at)
+        scope.reject_secrets(fields, at=at)
     spelled: Json = with_variables(fields, stored)
     return spelled
 

@@ -1,65 +1,68 @@
-"""A converted OpenAPI document -> a ToolSet."""
+"""A converted OpenAPI document -> a ParsedSource."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from app.credentials.model import DEFAULT_SLOT, GivenCredential, InlineCredential, Json, Security
+from app.credentials.model import (
+    DEFAULT_SLOT,
+    CredentialDraft,
+    CredentialSlot,
+    Need,
+    Needs,
+    SlotAssignment,
+    compile_needs,
+)
 from app.credentials.origins import origin_of_template
-from app.credentials.slots import fill_matching
+from app.credentials.slots import matching_slots
 from app.openapi.model import Conversion, ConvertedTool
-from app.registration.model import StoredSource, ToolDraft, ToolSet
-from app.registration.report import warning, with_warnings
+from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
+from app.registration.report import SourceReport, SourceWarning
 
-_SLOT_KEYS = ("slot", "kind", "scheme", "location", "name", "token_url", "scopes", "description")
+_OPTIONAL_DEFAULT: Needs = ((Need(DEFAULT_SLOT),), ())
 
 
-def from_conversion(conversion: Conversion, *, source: StoredSource) -> ToolSet:
-    """The tools of a document. A document without any security scheme leaves its tools the slot `default`,
-    because many APIs want a key and do not say so.
+def from_conversion(conversion: Conversion, *, source: RegistrationSource) -> ParsedSource:
+    """Return the tools of a converted document, whose bytes are those of `source`.
+
+    A document without any security scheme leaves its tools the slot `default`, because many APIs want a key
+    and do not say so.
     """
-    undeclared = not conversion.slots
-    slots = tuple(slot_entry(slot) for slot in conversion.slots)
-    tools = tuple(_draft(tool, undeclared=undeclared) for tool in conversion.tools)
-    return ToolSet(
+    slots = tuple(CredentialSlot.from_json(slot) for slot in conversion.slots)
+    tools = (_draft(tool, None if slots else _OPTIONAL_DEFAULT) for tool in conversion.tools)
+    return ParsedSource(
         kind="openapi",
-        tools=tools,
-        report=conversion.report,
+        format="openapi",
         source=source,
+        tools=tuple(tools),
+        report=SourceReport.from_json(conversion.report),
         title=conversion.title,
         description=conversion.description,
-        slots=({"slot": DEFAULT_SLOT, "kind": "any"},) if undeclared else slots,
+        slots=slots or (CredentialSlot(DEFAULT_SLOT, "any"),),
     )
 
 
-def with_auth_tools(tool_set: ToolSet, auth: GivenCredential | None) -> ToolSet:
-    """The set with a template's `auth_tools` in each slot that it fits; a warning where it fits none."""
+def with_auth_tools(parsed: ParsedSource, auth: CredentialDraft | None) -> ParsedSource:
+    """Return the source with a template's `auth_tools` in each slot that it fits, else with a warning."""
     if auth is None:
-        return tool_set
-    fitting = [slot["slot"] for slot in tool_set.slots if slot["kind"] == "any"]
-    fitting = fitting or fill_matching(auth, tool_set.slots)
-    inline = tuple(InlineCredential(slot, auth, "") for slot in fitting)
+        return parsed
+    fitting = [slot.name for slot in parsed.slots if slot.kind == "any"]
+    fitting = fitting or matching_slots(auth, parsed.slots)
+    inline = tuple(SlotAssignment(slot, auth, "") for slot in fitting)
     if inline:
-        return replace(tool_set, inline=(*tool_set.inline, *inline))
-    remark = warning("auth_tools fits no security scheme of the document and is not used.")
-    return replace(tool_set, report=with_warnings(tool_set.report, remark))
+        return replace(parsed, inline=(*parsed.inline, *inline))
+    warning = SourceWarning("auth_tools fits no security scheme of the document and is not used.")
+    return replace(parsed, report=parsed.report.with_warnings(warning))
 
 
-def slot_entry(slot: Mapping[str, object]) -> Json:
-    """The part of a converted slot that is kept and shown."""
-    return {key: slot[key] for key in _SLOT_KEYS if slot.get(key) not in (None, "")}
-
-
-def _draft(tool: ConvertedTool, *, undeclared: bool) -> ToolDraft:
-    optional: Security = [[{"slot": DEFAULT_SLOT, "scopes": []}], []]
+def _draft(tool: ConvertedTool, security: Needs | None) -> ToolDraft:
     return ToolDraft(
         source_key=tool.source_key,
         name=tool.name,
         description=tool.description,
         inputs=tool.inputs,
         outputs=tool.outputs,
-        tags=tuple(tool.tags),
+        tags=tool.tags,
         call_template=tool.call_template,
-        security=optional if undeclared else tool.security,
+        security=compile_needs(tool.security) if security is None else security,
         origin=origin_of_template(tool.call_template) or "",
         deprecated=tool.deprecated,
         shown=tool.shown,

@@ -1,20 +1,20 @@
-"""What a registrar may send: pydantic models of request bodies. Secrets go in here and never come out."""
+"""Request bodies of the control plane: pydantic models. Secrets go in here and never come out."""
 
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
-from app.credentials.fields import (
+from app.credentials.input_models import (
     NO_NUL,
-    NO_OTHERS,
+    NO_OTHER_KEYS,
+    CredentialInput,
     OverlayText,
     SlotName,
     Tags,
     VariableName,
-    clean_secret,
-    stored_secret,
+    secret_line,
+    secret_text,
 )
-from app.credentials.input_models import CredentialInput
 from app.credentials.origins import origin_of
 from app.schemas import WHOLE, Closed, Number, ProviderName, RateInput, ShortText, Text, ToolName, UrlText
 
@@ -26,24 +26,26 @@ class VariableInput(Closed):
     """The value of `${NAME}`; a secret one can be replaced but never read."""
 
     value: Annotated[
-        SecretStr, Field(max_length=65_536, json_schema_extra=dict(NO_NUL)), AfterValidator(stored_secret)
+        SecretStr,
+        Field(max_length=65_536, json_schema_extra=dict(NO_NUL)),
+        AfterValidator(secret_text),
     ]
     secret: bool = Field(default=True, strict=True)
 
 
 class CacheInput(Closed):
-    """How answers are kept. What the upstream says with Cache-Control and Expires holds, within these."""
+    """How responses are cached, within what the upstream allows by Cache-Control and Expires."""
 
     seconds: Annotated[Number, Field(gt=0, le=604_800)] = Field(
-        description="Longest time for which an answer is used without asking the upstream."
+        description="Longest time for which a cached response is used without a request to the upstream."
     )
     assumed: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
         None,
-        description="The same for answers of which the upstream says nothing; without it they are "
-        "asked about each time.",
+        description="The same for responses without a lifetime from the upstream; without it each use is "
+        "validated with the upstream.",
     )
     stale_if_error: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
-        None, description="How much longer an answer is used while the upstream fails (RFC 5861)."
+        None, description="How much longer a response is used while the upstream fails (RFC 5861)."
     )
     tools: Annotated[list[ToolName], Field(max_length=1000)] | None = Field(
         None, description="Only these tools, by canonical name; without it all that have no effects."
@@ -74,18 +76,20 @@ class LimitsInput(Closed):
         default=None,
         description="PUT and DELETE may be sent again where nobody knows their outcome.",
     )
-    rate: RateInput | None = Field(None, description="How often its tools may be called, by all callers.")
+    rate: RateInput | None = Field(
+        None, description="How often its tools may be called, by all clients together."
+    )
     cache: CacheInput | None = Field(
-        None, description="Keep answers of tools without effects, as far as the upstream allows."
+        None, description="Cache responses of tools without effects, as far as the upstream allows."
     )
     idempotency_header: Annotated[str, Field(pattern=HEADER_NAME)] | None = Field(
         None,
-        description="Header in which the upstream takes a key of a call; sent where the caller gave an "
+        description="Header in which the upstream takes a key of a call; sent where the client sent an "
         "`Idempotency-Key`.",
         examples=["Idempotency-Key"],
     )
     stream: Annotated[Number, Field(gt=0, le=86400)] | None = Field(
-        default=None, description="In place of `total` where the caller takes the answer as events."
+        default=None, description="In place of `total` where the client takes the response as events."
     )
 
     def stored(self) -> dict[str, Any]:
@@ -99,7 +103,7 @@ class OptionsInput(Closed):
     base_url: UrlText | None = Field(
         default=None, description="For OpenAPI documents whose servers are relative or missing."
     )
-    proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(clean_secret)] | None = Field(
+    proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(secret_line)] | None = Field(
         default=None, description="An HTTP proxy for all requests to this upstream. Write-only."
     )
     proxy_resolves: Annotated[bool, Field(strict=True)] | None = None
@@ -123,7 +127,7 @@ class OptionsInput(Closed):
         description="Whether the secrets of a call are masked in its response. Default: true. To turn it off "
         "takes the scope `credentials:write`.",
     )
-    client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(stored_secret)] | None = Field(
+    client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(secret_text)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."
     )
 
@@ -153,10 +157,10 @@ class Described(Closed):
     limits: LimitsInput = Field(default_factory=LimitsInput)
     options: OptionsInput = Field(default_factory=OptionsInput)
     credentials: Annotated[
-        dict[SlotName, CredentialInput], Field(max_length=100, json_schema_extra=dict(NO_OTHERS))
+        dict[SlotName, CredentialInput], Field(max_length=100, json_schema_extra=dict(NO_OTHER_KEYS))
     ] = Field(default_factory=dict)
     variables: Annotated[
-        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHERS))
+        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHER_KEYS))
     ] = Field(default_factory=dict)
 
 
@@ -214,13 +218,13 @@ class ProviderPatch(Closed):
 
 
 class HandToolInput(Closed):
-    """A tool written by hand. Its call template is of protocol http unless it says otherwise."""
+    """A custom tool. Its call template is of protocol http unless it says otherwise."""
 
     provider: ProviderName
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["echo"])]
     description: Text = ""
     inputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the arguments.")
-    outputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the answer.")
+    outputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the result.")
     tags: Tags = Field(default_factory=list)
     call_template: dict[str, Any] = Field(
         json_schema_extra={
@@ -233,5 +237,5 @@ class HandToolInput(Closed):
         ],
     )
     variables: Annotated[
-        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHERS))
+        dict[VariableName, VariableInput], Field(max_length=200, json_schema_extra=dict(NO_OTHER_KEYS))
     ] = Field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Imports that nobody waits for (`Prefer: respond-async`, RFC 7240): a row says how each one fares.
+"""Imports that no request waits for (`Prefer: respond-async`, RFC 7240); a row holds the state of each.
 
-The worker that runs one says in its row every few seconds that it still does; a row that has been silent for
-longer belongs to a worker that died, and has failed.
+The worker that runs one writes a heartbeat into its row every few seconds. Where that is missing for longer,
+the worker has ended, and the import has failed.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from app.models import Import, new_id, now
 from app.registration.converter import Converter
 from app.security.principal import Principal
 
-BEAT_SECONDS: Final = 5.0
-DEAD_SECONDS: Final = 30.0
-_KEPT: Final = timedelta(days=7)
+HEARTBEAT_SECONDS: Final = 5.0
+HEARTBEAT_TIMEOUT_SECONDS: Final = 30.0
+_RETENTION: Final = timedelta(days=7)
 _WORKER: Final = f"{os.getpid()}-{new_id()}"
 _log = structlog.get_logger(__name__)
 
@@ -34,32 +34,32 @@ Work = Callable[[], Awaitable[tuple[int, dict[str, Any]]]]
 
 @dataclass(frozen=True, slots=True)
 class ImportJobs:
-    """Starts imports and tells how they fare."""
+    """Starts imports and returns their state."""
 
     database: Database
     converter: Converter
 
     async def start(self, work: Work, *, principal: Principal) -> Import:
-        """Runs the work, which gives a status and an answer, beside the requests."""
+        """Run the work, which returns a status and a body, in the background; return its row."""
         row = Import(owner=f"{_WORKER}/{principal.key_id}", result={"beat": now().isoformat()})
         async with self.database.writing() as session:
-            await session.execute(delete(Import).where(col(Import.created_at) < now() - _KEPT))
+            await session.execute(delete(Import).where(col(Import.created_at) < now() - _RETENTION))
             session.add(row)
         self.converter.spawn(self._run(row.id, work))
         return row
 
     async def get(self, import_id: UUID, *, principal: Principal) -> Import:
-        """An import that this caller (or anybody, for an admin without limits) started; NotFound.
+        """Return an import that this API key started, or any one for an admin without limits.
 
-        One whose worker has gone silent is marked as failed.
+        Raises NotFound. An import without a heartbeat is marked as failed.
         """
         async with self.database.reading() as session:
             row = await session.get(Import, import_id)
-        mine = row is not None and row.owner.rpartition("/")[2] == principal.key_id
+        is_own = row is not None and row.owner.rpartition("/")[2] == principal.key_id
         unlimited = principal.providers is None and principal.tags is None
-        if row is None or not (mine or (unlimited and principal.has("admin"))):
+        if row is None or not (is_own or (unlimited and principal.has("admin"))):
             raise NotFound(f"There is no import {import_id}.")
-        if row.state == "running" and self._is_silent(row):
+        if row.state == "running" and self._is_dead(row):
             died = Unavailable("The worker that ran this import has ended. Ask for it again.")
             await self._finish(row.id, "failed", died.status, problem_of(died))
             async with self.database.reading() as session:
@@ -67,44 +67,44 @@ class ImportJobs:
         return row
 
     async def _run(self, import_id: UUID, work: Work) -> None:
-        beating = asyncio.create_task(self._beat(import_id))
+        heartbeat = asyncio.create_task(self._beat(import_id))
         state, status = "failed", 500
-        answer: dict[str, Any] = {}
+        body: dict[str, Any] = {}
         try:
-            status, answer = await work()
+            status, body = await work()
             state = "done"
         except GatewayError as error:
-            status, answer = error.status, problem_of(error)
+            status, body = error.status, problem_of(error)
         except Exception:  # noqa: BLE001 - a background task: whatever it was, the row must say that it failed.
             _log.exception("import failed", import_id=str(import_id))
-            answer = problem_of(GatewayError())
+            body = problem_of(GatewayError())
         finally:
-            beating.cancel()
+            heartbeat.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await beating
+                await heartbeat
         with contextlib.suppress(Unavailable):
-            await self._finish(import_id, state, status, answer)
+            await self._finish(import_id, state, status, body)
 
     async def _beat(self, import_id: UUID) -> None:
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
             with contextlib.suppress(Unavailable):
                 async with self.database.writing() as session:
                     beat = {"beat": now().isoformat()}
                     await session.execute(update(Import).where(*_running(import_id)).values(result=beat))
 
-    async def _finish(self, import_id: UUID, state: str, status: int, answer: dict[str, Any]) -> None:
-        values = {"state": state, "result": {"status": status, "answer": answer}, "finished_at": now()}
+    async def _finish(self, import_id: UUID, state: str, status: int, body: dict[str, Any]) -> None:
+        values = {"state": state, "result": {"status": status, "body": body}, "finished_at": now()}
         async with self.database.writing() as session:
             await session.execute(update(Import).where(*_running(import_id)).values(**values))
 
-    def _is_silent(self, row: Import) -> bool:
+    def _is_dead(self, row: Import) -> bool:
         beat = str((row.result or {}).get("beat") or row.created_at.isoformat())
-        return beat < (now() - timedelta(seconds=DEAD_SECONDS)).isoformat()
+        return beat < (now() - timedelta(seconds=HEARTBEAT_TIMEOUT_SECONDS)).isoformat()
 
 
 def problem_of(error: GatewayError) -> dict[str, Any]:
-    """The error as the problem details (RFC 9457) that a waiting caller would have had."""
+    """Return the error as the problem details (RFC 9457) that a waiting client would have got."""
     problem: dict[str, Any] = {
         **error.extra,
         "type": f"urn:utcp-gateway:problem:{error.slug}",

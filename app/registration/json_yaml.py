@@ -12,62 +12,63 @@ from app.openapi.model import DocumentLimits
 from app.openapi.yaml_load import load_yaml
 from app.text import refuse_unstorable
 
-PARSED_AT_ONCE: Final = 1 << 20
-"""Up to this many bytes are parsed to see what they are (some 5 ms); others are told by their beginning."""
+MAX_BYTES_PARSED: Final = 1 << 20
+"""Up to this many bytes are parsed to see what they are (some 5 ms); of others the beginning is looked at."""
 
-MOST_VALUES: Final = 1_000_000
-"""So many values take orjson 40 ms, in which no other thread runs. An OpenAPI document may have more: that is
-read in a child process."""
+MAX_VALUES: Final = 1_000_000
+"""Values of one JSON document. So many take orjson 40 ms, in which no other thread runs. An OpenAPI document
+may have more, because it is converted in a child process.
+"""
 
-BY_THE_WAY: Final = 1 << 16
-"""Up to this many bytes are worked on in the event loop: a thread would cost more than it spares."""
+MAX_BYTES_ON_LOOP: Final = 1 << 16
+"""Up to this many bytes are worked on in the event loop: a thread would cost more than it saves."""
 
 _YAML_LIMITS: Final = DocumentLimits(yaml_size=4 << 20, yaml_nodes=200_000)
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 
 
 async def looks_like_openapi(body: bytes, *, media_type: str = "") -> bool:
-    """Whether the bytes are to be read by the converter. Small ones are parsed for that."""
+    """Return whether the bytes are for the converter of OpenAPI. Small ones are parsed for that."""
     if is_archive(body):
         return True
-    if len(body) > PARSED_AT_ONCE:
+    if len(body) > MAX_BYTES_PARSED:
         return sniff(body)
     try:
-        raw = await parsed(body, media_type=media_type)
+        raw = await parse_document(body, media_type=media_type)
     except InvalidInput:
         return sniff(body)
     return is_openapi(raw) or (isinstance(raw, dict) and "paths" in raw and "tools" not in raw)
 
 
-async def parsed(body: bytes, *, media_type: str = "") -> Any:
-    """The JSON or YAML value; raises InvalidDocument and TooLarge. Large ones are parsed in a thread."""
-    if len(body) < BY_THE_WAY:
-        return _parsed(body, media_type)
-    return await asyncio.to_thread(_parsed, body, media_type)
+async def parse_document(body: bytes, *, media_type: str = "") -> Any:
+    """Return the JSON or YAML value, parsed in a thread if large; raise InvalidDocument and TooLarge."""
+    if len(body) < MAX_BYTES_ON_LOOP:
+        return _parse(body, media_type)
+    return await asyncio.to_thread(_parse, body, media_type)
 
 
-def parsed_json(body: bytes) -> Any:
-    """A JSON body; raises TooLarge, and BadRequest with the place of the mistake."""
-    refuse_many(body)
+def parse_json(body: bytes) -> Any:
+    """Return the value of a JSON body; raise TooLarge, and BadRequest with line and column."""
+    reject_too_many_values(body)
     try:
         raw = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"The body is not JSON (line {error.lineno}, column {error.colno}).") from None
-    refuse_depth(raw)
+    reject_too_deep(raw)
     return raw
 
 
-def refuse_many(body: bytes) -> None:
-    """Raises TooLarge for JSON of more values than are read here; what stands in texts counts along."""
-    if len(body) > MOST_VALUES and sum(body.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
-        detail = f"A document that is not OpenAPI may have at most {MOST_VALUES} values."
-        raise TooLarge(detail, extra={"limit": MOST_VALUES})
+def reject_too_many_values(body: bytes) -> None:
+    """Raise TooLarge for JSON that may have over a million values: marks inside of strings count, too."""
+    if len(body) > MAX_VALUES and sum(body.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        detail = f"A document that is not OpenAPI may have at most {MAX_VALUES} values."
+        raise TooLarge(detail, extra={"limit": MAX_VALUES})
 
 
-def refuse_depth(raw: Any) -> None:
-    """Raises InvalidDocument for what is nested deeper than 100 levels; works level by level."""
+def reject_too_deep(raw: Any) -> None:
+    """Raise InvalidDocument for a value that is nested deeper than 100 levels."""
     level = [raw]
-    for _ in range(_DEEPEST + 1):
+    for _ in range(_MAX_DEPTH + 1):
         level = [
             child
             for parent in level
@@ -78,16 +79,16 @@ def refuse_depth(raw: Any) -> None:
         ]
         if not level:
             return
-    fault = Fault("", f"At most {_DEEPEST} levels.")
+    fault = Fault("", f"At most {_MAX_DEPTH} levels.")
     raise InvalidDocument("The value is nested too deeply.", errors=[fault])
 
 
-def _parsed(body: bytes, media_type: str) -> Any:
+def _parse(body: bytes, media_type: str) -> Any:
     text = body.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text:
         raise InvalidDocument("The document is empty.")
     if text[:1] in b"{[" or "json" in media_type.lower():
-        refuse_many(text)
+        reject_too_many_values(text)
         try:
             raw = orjson.loads(text)
         except orjson.JSONDecodeError as error:
@@ -97,7 +98,7 @@ def _parsed(body: bytes, media_type: str) -> Any:
             raw = _yaml(text)
     else:
         raw = _yaml(text)
-    refuse_depth(raw)
+    reject_too_deep(raw)
     refuse_unstorable(raw)
     return raw
 

@@ -1,27 +1,32 @@
-"""Drafts into tables, inside the caller's transaction."""
+"""A RegistrationPlan -> rows, inside the transaction of `RegistrationService`."""
 
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import fields, replace
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.catalog.loader import UNCONFIRMED_ORIGINS
 from app.credentials.model import Json
 from app.credentials.origins import origin_of_template
 from app.credentials.sealing import new_credential
-from app.credentials.slots import slots_of
-from app.models import Credential, Provider, Revision, Source, new_id, now
+from app.models import Provider, Revision, Source, new_id, now
+from app.openapi.difference import slots_in
 from app.registration import converter
-from app.registration.context import Subject
+from app.registration.context import ImportContext
 from app.registration.destinations import CONFIRMED_BASE_URL, confirmed_origins
-from app.registration.diff import NOTHING, Comparison, compare, held_form
-from app.registration.model import Draft, StoredSource
-from app.registration.overrides import keep_overrides, restore_overrides, write_overrides
-from app.registration.report import difference, named_report
+from app.registration.diff import compare, pending_form
+from app.registration.model import (
+    ParsedSource,
+    RegistrationPlan,
+    RegistrationRequest,
+    RegistrationResult,
+    SourceDiff,
+)
 from app.registration.repository import (
     activate,
     columns_of,
@@ -29,10 +34,12 @@ from app.registration.repository import (
     delete_tools,
     drop_pending,
     insert_tools,
+    restore_overrides,
+    retain_overrides,
     tools_of,
     update_tools,
+    write_overrides,
 )
-from app.registration.request_model import Registration
 from app.security.vault import Vault
 
 DEFINITION = "definition"
@@ -41,180 +48,193 @@ HIDDEN = frozenset({DEFINITION, UNCONFIRMED_ORIGINS, CONFIRMED_BASE_URL})
 """The members of a provider's options that are the registry's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What an import did. `names` maps source keys to canonical names."""
+async def definition_of(request: RegistrationRequest, *, vault: Vault) -> str:
+    """Return a keyed hash over everything that a registration says, its secrets included, but not where it
+    stood in the HTTP request: equal ones say the same.
+    """
+    return await asyncio.to_thread(_digest, request, vault)
 
-    names: dict[str, str]
-    report: Json
-    difference: dict[str, list[str]]
-    comparison: Comparison = NOTHING
+
+def _digest(request: RegistrationRequest, vault: Vault) -> str:
+    members = _members(request, without=frozenset({"at", "name", "source"}))
+    members["source"] = _members(request.source, without=frozenset({"at", "body"}))
+    text = orjson.dumps(members, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+    return vault.digest("definition", text, request.source.body).hex()
+
+
+def _members(value: Any, *, without: frozenset[str]) -> dict[str, Any]:
+    # Not asdict, which copies a manual value by value: 14 s for 30 MB.
+    return {one.name: getattr(value, one.name) for one in fields(value) if one.name not in without}
 
 
 async def write_provider(
     session: AsyncSession,
-    registration: Registration,
-    subject: Subject,
-    drafted: Draft,
+    request: RegistrationRequest,
+    context: ImportContext,
+    plan: RegistrationPlan,
     *,
     definition: str,
     vault: Vault,
-) -> tuple[Provider, Written]:
-    """Stores a new provider with everything that hangs on it."""
-    tool_set = drafted.tool_set
-    provider = Provider(
-        id=subject.id,
-        name=subject.name,
-        title=registration.title or tool_set.title,
-        description=registration.description
-        if registration.description is not None
-        else tool_set.description,
-        protocol=tool_set.protocol,
-        kind=tool_set.kind,
-        call_template=drafted.call_template,
-        options={**registration.options, DEFINITION: definition},
-        limits=dict(registration.limits),
-        slots=list(tool_set.slots),
-        origins=list(drafted.origins),
-        tags=list(registration.tags),
-        enabled=registration.enabled,
-    )
+) -> RegistrationResult:
+    """Store a new provider with everything that belongs to it."""
+    provider = planned_provider(request, plan)
+    provider.id = context.id
+    provider.call_template = plan.parsed.call_template
+    provider.options = {**request.options, DEFINITION: definition}
+    provider.limits = dict(request.limits)
+    provider.enabled = request.enabled
     session.add(provider)
     await session.flush()
-    session.add_all([row for row in subject.variables if row.provider_id == provider.id])
-    await write_credentials(session, provider, drafted, vault=vault)
-    written = await write_tools(session, provider, drafted, vault=vault)
-    if registration.unconfirmed_origins:
+    session.add_all([row for row in context.variables if row.provider_id == provider.id])
+    await write_credentials(session, provider, plan, vault=vault)
+    result = await write_tools(session, provider, plan, vault=vault)
+    if request.unconfirmed_origins:
         # Only now: what a registration brings does not wait for approval.
-        unconfirmed = list(registration.unconfirmed_origins)
+        unconfirmed = list(request.unconfirmed_origins)
         provider.options = {**provider.options, UNCONFIRMED_ORIGINS: unconfirmed}
-    await write_overrides(session, provider, registration.overrides)
-    return provider, written
+    await write_overrides(session, provider, request.overrides)
+    return result
+
+
+def planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Provider:
+    """Return the row of a new provider, as far as a preview shows it."""
+    parsed = plan.parsed
+    return Provider(
+        name=request.name,
+        title=request.title or parsed.title,
+        description=parsed.description if request.description is None else request.description,
+        protocol=parsed.protocol,
+        kind=parsed.kind,
+        slots=[slot.to_json() for slot in parsed.slots],
+        origins=list(plan.origins),
+        tags=list(request.tags),
+    )
 
 
 async def write_credentials(
-    session: AsyncSession, provider: Provider, drafted: Draft, *, vault: Vault
+    session: AsyncSession, provider: Provider, plan: RegistrationPlan, *, vault: Vault
 ) -> None:
-    """Stores the credentials of slots that have none: what somebody stored is never replaced by an import."""
+    """Store the credentials of slots that have none: what somebody stored is never replaced by an import."""
     stored = {row.slot for row in await credentials_of(session, [provider.id])}
     session.add_all(
-        new_credential(provider.id, slot, given, vault=vault)
-        for slot, given in drafted.credentials.items()
+        new_credential(provider.id, slot, draft, vault=vault)
+        for slot, draft in plan.credentials.items()
         if slot not in stored
     )
     await session.flush()
 
 
-async def write_tools(session: AsyncSession, provider: Provider, drafted: Draft, *, vault: Vault) -> Written:
-    """Makes the provider's tools those of the draft: added, changed, removed; tools made by hand stay.
+async def write_tools(
+    session: AsyncSession, provider: Provider, plan: RegistrationPlan, *, vault: Vault
+) -> RegistrationResult:
+    """Make the provider's tools those of the plan: added, changed, removed; custom tools stay.
 
     What waits for approval keeps its old definition, or is not there yet; it is stored as a pending revision.
     """
-    tools = drafted.tool_set.tools
+    parsed = plan.parsed
     existing = {
         tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id is not None
     }
     columns = {key: columns_of(tool) for key, tool in existing.items()}
     # Schemas of a hundred kilobytes are walked: in a thread, so that the event loop gets its turns.
-    compared = await asyncio.to_thread(compared_with, provider, columns, drafted)
-    old = {key: (tool.name, columns[key]) for key, tool in existing.items()}
-    found = await asyncio.to_thread(difference, old, tools, held=compared.held)
+    diff = await asyncio.to_thread(diff_of, provider, columns, plan)
     await drop_pending(session, provider)
-    removed = [existing[key] for key in found["removed"]]
-    await keep_overrides(session, removed)
+    removed = [existing[key] for key in diff.removed]
+    await retain_overrides(session, removed)
     await delete_tools(session, removed)
-    source = await asyncio.to_thread(_source_row, drafted.tool_set.source, provider.id, vault=vault)
+    source = await asyncio.to_thread(_source_row, parsed, provider.id, vault=vault)
     revision = await activate(session, provider, source, report={})
-    changed, added = set(found["changed"]), set(found["added"])
-    refused = await update_tools(session, existing, [tool for tool in tools if tool.source_key in changed])
-    names, lost = await insert_tools(
-        session, provider, [tool for tool in tools if tool.source_key in added], revision_id=revision.id
-    )
+    changed, added = set(diff.changed), set(diff.added)
+    updates = [tool for tool in parsed.tools if tool.source_key in changed]
+    rejected = await update_tools(session, existing, updates)
+    inserts = [tool for tool in parsed.tools if tool.source_key in added]
+    names, not_inserted = await insert_tools(session, provider, inserts, revision_id=revision.id)
     await restore_overrides(session, provider)
-    refused += lost
-    revision.report = await asyncio.to_thread(
-        named_report, drafted.tool_set, names, provider=provider.name, refused=refused
-    )
-    if compared.held:
-        waiting = [tool for tool in tools if tool.source_key in compared.held]
-        form = held_form(waiting, slots=drafted.tool_set.slots)
-        report: Json = {"operations": compared.waiting}
-        session.add(Revision(provider_id=provider.id, state="pending", report=report, held=form))
+    rejected += not_inserted
+    report = await asyncio.to_thread(parsed.named_report, names, provider=provider.name, rejected=rejected)
+    revision.report = await asyncio.to_thread(report.to_json)
+    if diff.held:
+        held = frozenset(diff.held)
+        form = pending_form([one for one in parsed.tools if one.source_key in held], slots=parsed.slots)
+        changes: Json = {"operations": [one.to_json() for one in diff.changes if one.held]}
+        session.add(Revision(provider_id=provider.id, state="pending", report=changes, held=form))
     await session.flush()
-    for what in ("added", "changed"):
-        found[what] = [key for key in found[what] if key not in refused]
-    return Written(names, revision.report, found, compared)
+    stored = replace(
+        diff,
+        added=tuple(key for key in diff.added if key not in rejected),
+        changed=tuple(key for key in diff.changed if key not in rejected),
+    )
+    return RegistrationResult(provider, plan, report, stored, names, tool_count=len(names))
 
 
-def compared_with(provider: Provider, columns: Mapping[str, Json], drafted: Draft) -> Comparison:
-    """What a re-import would change on a provider; a new one has the origins and slots of its draft."""
+def diff_of(provider: Provider, columns: Mapping[str, Json], plan: RegistrationPlan) -> SourceDiff:
+    """Return what a re-import would change on a provider, whose tools have these columns by source key."""
     return compare(
         columns,
-        drafted.tool_set.tools,
+        plan.parsed.tools,
         old_slots=provider.slots,
-        new_slots=drafted.tool_set.slots,
-        origins=[*confirmed_origins(provider), *drafted.named_origins],
+        new_slots=plan.parsed.slots,
+        origins=[*confirmed_origins(provider), *plan.parsed.named_origins],
     )
 
 
 async def refreshed_columns(
-    session: AsyncSession, provider: Provider, drafted: Draft, compared: Comparison
+    session: AsyncSession, provider: Provider, plan: RegistrationPlan, diff: SourceDiff
 ) -> Json:
-    """What a refresh changes on the provider itself.
+    """Return the columns that a refresh changes on the provider itself.
 
-    Slots of tools made by hand, and of those that keep their old definition until approval, stay.
+    Slots of custom tools, and of tools that keep their old definition until approval, stay.
     """
+    held = frozenset(diff.held)
     old = {slot["slot"]: slot for slot in provider.slots}
     tools = await tools_of(session, provider.id)
-    kept = [tool for tool in tools if tool.revision_id is None or tool.source_key in compared.held]
-    fresh = [old[slot["slot"]] if slot["slot"] in compared.slots else slot for slot in drafted.tool_set.slots]
-    used = set().union(*(slots_of(tool.security) for tool in kept)) - {slot["slot"] for slot in fresh}
-    applied = [one.origin for one in drafted.tool_set.tools if one.source_key not in compared.held]
-    origins = [origin_of_template(tool.call_template) or "" for tool in kept]
+    staying = [tool for tool in tools if tool.revision_id is None or tool.source_key in held]
+    fresh = [old[slot.name] if slot.name in diff.held_slots else slot.to_json() for slot in plan.parsed.slots]
+    used = set().union(*(slots_in(tool.security) for tool in staying)) - {slot["slot"] for slot in fresh}
+    applied = [one.origin for one in plan.parsed.tools if one.source_key not in held]
+    origins = [origin_of_template(tool.call_template) or "" for tool in staying]
     # The origin of a template with variables is known from before only.
-    before = provider.origins if any(tool.revision_id is not None for tool in kept) else []
+    before = provider.origins if any(tool.revision_id is not None for tool in staying) else []
     return {
-        "title": drafted.tool_set.title or provider.title,
+        "title": plan.parsed.title or provider.title,
         "slots": [*fresh, *(slot for slot in provider.slots if slot["slot"] in used)],
         "origins": list(dict.fromkeys(origin for origin in (*applied, *origins, *before) if origin)),
     }
 
 
 def opened_body(source: Source, *, vault: Vault) -> bytes:
-    """The bytes of a stored source; those of a manual are sealed, because manuals hold secrets."""
+    """Return the bytes of a stored source; those of a manual are sealed, because manuals hold secrets."""
     if source.format != "manual":
         return source.body
     return vault.open(source.body, context=("source", str(source.id)))
 
 
 def touched(provider: Provider, values: Mapping[str, Any]) -> None:
-    """Sets columns of a provider and counts its version on."""
+    """Set columns of a provider, and increase its version."""
     for name, value in values.items():
         setattr(provider, name, value)
     provider.version += 1
     provider.updated_at = now()
 
 
-def _source_row(source: StoredSource, provider_id: UUID, *, vault: Vault) -> Source:
-    key = new_id()
-    body = vault.seal(source.body, context=("source", str(key))) if source.sealed else source.body
-    # A sealed body's plain hash would let its content be guessed, so that one is keyed.
-    digest = vault.digest("source", source.body) if source.sealed else hashlib.sha256(source.body).digest()
+def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> Source:
+    key, source = new_id(), parsed.source
+    if parsed.format == "manual":
+        body = vault.seal(source.body, context=("source", str(key)))
+        # A plain hash would let the content of a sealed body be guessed.
+        digest = vault.digest("source", source.body)
+    else:
+        body, digest = source.body, hashlib.sha256(source.body).digest()
     return Source(
         id=key,
         provider_id=provider_id,
-        format=source.format,
+        format=parsed.format,
         url=source.url,
         media_type=source.media_type[:200],
         body=body,
         sha256=digest.hex(),
-        root=source.how.root,
-        overlay=source.how.overlay,
-        follows=source.how.follows,
+        root=source.options.root,
+        overlay=source.options.overlay,
+        follows=source.options.follow_references,
         converter=converter.VERSION,
     )
-
-
-def stored_slots(rows: list[Credential]) -> dict[str, Credential]:
-    """Credentials by slot."""
-    return {row.slot: row for row in rows}

@@ -1,102 +1,99 @@
-"""A reading -> a Draft: which credentials are stored, where they may go, and what lacks consent."""
+"""A ParsedSource -> a RegistrationPlan: which credentials are stored, where they go, what lacks consent."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from app.credentials.model import DISCOVERY_SLOTS, EGRESS_SLOT, GivenCredential, InlineCredential, Json
+from app.credentials.model import (
+    DISCOVERY_SLOTS,
+    EGRESS_SLOT,
+    CredentialDraft,
+    MissingConsent,
+    SlotAssignment,
+)
 from app.credentials.origins import origin_of
-from app.credentials.sealing import named_variables, spelled_as_stored
-from app.credentials.slots import Binding, complete, tool_origins, without_consent
+from app.credentials.sealing import spelled_as_stored, variables_in
+from app.credentials.slots import Binding, complete, missing_consents, tool_origins
 from app.errors import Fault, InvalidInput
 from app.models import Credential
-from app.registration.context import Subject
-from app.registration.model import Draft
-from app.registration.source_reader import Reading, SourceReader
+from app.registration.context import ImportContext
+from app.registration.model import ParsedSource, RegistrationPlan
+from app.registration.source_reader import SourceReader
 from app.text import pointer
 
 
-def draft(reading: Reading, subject: Subject, *, reader: SourceReader) -> Draft:
-    """Completes every credential.
+def plan_registration(
+    source: ParsedSource, context: ImportContext, *, reader: SourceReader
+) -> RegistrationPlan:
+    """Return what is to be stored of a source, with every credential complete.
 
-    Raises InvalidInput for a credential in a slot that the source does not have, or that nobody can tell
-    where to send, and Forbidden where the caller may store none. What is stored already is left as it is.
+    Raises InvalidInput for a credential in a slot that the source does not have, or where it is not clear
+    where it may be sent, and Forbidden where the client may store none. Slots that have a stored credential
+    keep it.
     """
-    tools, named = reading.tool_set.tools, reading.named_origins
-    slots = {str(slot["slot"]): slot for slot in reading.tool_set.slots}
-    ready: dict[str, GivenCredential] = {**reading.discovery}
-    ready |= _egress(subject)
-    unsent: list[Json] = []
-    for slot, given in subject.given.items():
-        at = pointer(subject.at, "credentials", slot)
-        if slot in DISCOVERY_SLOTS and slot in ready:
+    credentials: dict[str, CredentialDraft] = {**source.discovery, **_egress(context)}
+    slots = {slot.name: slot for slot in source.slots}
+    for name, given in context.given.items():
+        at = pointer(context.at, "credentials", name)
+        if name in DISCOVERY_SLOTS and name in credentials:
             continue
-        if slot not in slots:
+        if name not in slots:
             fault = Fault(at, "The source asks for no credential of this name.", expected=sorted(slots))
             raise InvalidInput("A credential does not belong here.", errors=[fault])
-        binding = reader.binding(named, tool_origins(tools, slot))
-        spelled = spelled_as_stored(given, scope=subject.scope, at=at)
-        ready[slot] = complete(spelled, slot=slots[slot], binding=binding, at=at)
-    for inline in reading.tool_set.inline:
-        if inline.slot in ready or inline.slot in subject.stored:
+        binding = reader.binding(source.named_origins, tool_origins(source.tools, name))
+        spelled = spelled_as_stored(given, scope=context.scope, at=at)
+        credentials[name] = complete(spelled, slot=slots[name], binding=binding, at=at)
+    unsent: dict[str, MissingConsent] = {}
+    for inline in source.inline:
+        if inline.slot in credentials or inline.slot in context.stored:
             continue
         # Of tools that were fetched only their own values go where they say.
-        theirs = () if reading.fetched else tool_origins(tools, inline.slot)
-        bound = _bound(inline, reading, reader.binding(named, inline.origins or theirs))
+        tools_only = () if source.is_fetched else tool_origins(source.tools, inline.slot)
+        bound = _bound(inline, source, reader.binding(source.named_origins, inline.origins or tools_only))
         if bound is None:
-            token_url = inline.given.public.get("token_url")
-            unsent.append({"slot": inline.slot, "origins": [*inline.origins], "token_url": token_url})
+            token_url = inline.credential.public.get("token_url")
+            unsent[inline.slot] = MissingConsent(inline.slot, inline.origins, token_url)
         else:
-            ready[inline.slot] = bound
-    if ready:
-        subject.reach.permit_sealing()
-    stored = {slot: stored_destination(row) for slot, row in subject.stored.items()}
-    lacking = without_consent(
-        tools, slots=reading.tool_set.slots, credentials={**stored, **ready}, named=named
+            credentials[inline.slot] = bound
+    if credentials:
+        context.reach.permit_sealing()
+    stored = {slot: stored_destination(row) for slot, row in context.stored.items()}
+    lacking = missing_consents(
+        source.tools,
+        slots=source.slots,
+        credentials={**stored, **credentials},
+        named=source.named_origins,
     )
-    known = {entry["slot"] for entry in unsent}
-    return Draft(
-        tool_set=reading.tool_set,
-        call_template=reading.call_template,
-        named_origins=named,
-        credentials=ready,
-        needs_consent=(*unsent, *(entry for entry in lacking if entry["slot"] not in known)),
-    )
+    needs_consent = (*unsent.values(), *(one for one in lacking if one.slot not in unsent))
+    return RegistrationPlan(source, credentials, needs_consent)
 
 
-def stored_destination(row: Credential) -> GivenCredential:
-    """A stored credential as far as its destination goes: no secrets."""
-    return GivenCredential(row.kind, row.public, {}, tuple(row.allowed_origins))  # type: ignore[arg-type]
+def stored_destination(row: Credential) -> CredentialDraft:
+    """Return a stored credential as far as its destination goes, without its secrets."""
+    return CredentialDraft(row.kind, row.public, {}, tuple(row.allowed_origins))  # type: ignore[arg-type]
 
 
-def _bound(inline: InlineCredential, reading: Reading, binding: Binding) -> GivenCredential | None:
-    """A credential that stood in a template, with where it may go; None where that needs consent.
+def egress_credential(secrets: Mapping[str, str]) -> CredentialDraft:
+    """Return the secret outbound settings; they are for the connection, so no origin may be sent them."""
+    return CredentialDraft("static", {}, dict(secrets), ())
+
+
+def _bound(inline: SlotAssignment, source: ParsedSource, binding: Binding) -> CredentialDraft | None:
+    """Return a credential that stood in a template, with where it may go; None where that needs consent.
 
     What a fetched manual says goes with its own values only: one that names the registrar's variables goes to
     the origin that the registrar named, and to no other token endpoint.
     """
-    given = inline.given
-    theirs = bool(inline.origins) and not inline.shared
-    borrowed = reading.fetched and theirs and bool(named_variables(given.secrets))
-    origins = inline.origins if theirs and not borrowed else reading.named_origins
+    given = inline.credential
+    is_of_tools = bool(inline.origins) and not inline.is_shared
+    names_variables = source.is_fetched and is_of_tools and bool(variables_in(given.secrets))
+    origins = inline.origins if is_of_tools and not names_variables else source.named_origins
     token_url = given.public.get("token_url")
-    if borrowed and token_url and origin_of(str(token_url)) not in reading.named_origins:
+    if names_variables and token_url and origin_of(str(token_url)) not in source.named_origins:
         return None
-    bound = GivenCredential(given.kind, given.public, given.secrets, origins or None)
+    bound = CredentialDraft(given.kind, given.public, given.secrets, origins or None)
     return complete(bound, slot=None, binding=binding, at="")
 
 
-def _egress(subject: Subject) -> dict[str, GivenCredential]:
-    if not subject.option_secrets or EGRESS_SLOT in subject.stored:
+def _egress(context: ImportContext) -> dict[str, CredentialDraft]:
+    if not context.option_secrets or EGRESS_SLOT in context.stored:
         return {}
-    return {EGRESS_SLOT: egress_credential(subject.option_secrets)}
-
-
-def egress_credential(secrets: Mapping[str, str]) -> GivenCredential:
-    """The secret outbound settings; no origin may be sent them, because they are for the connection."""
-    return GivenCredential("static", {}, dict(secrets), ())
-
-
-def needed_slots(tool_set_slots: Iterable[Mapping[str, Any]], stored: Iterable[str]) -> list[str]:
-    """The slots that have no credential yet."""
-    have = set(stored)
-    return [str(slot["slot"]) for slot in tool_set_slots if slot["slot"] not in have]
+    return {EGRESS_SLOT: egress_credential(context.option_secrets)}

@@ -1,106 +1,162 @@
-"""Import reports and the difference of a re-import, as plain JSON."""
+"""The report of an import: what became of each tool of the source, and remarks on the rest of it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from app.credentials.model import Json
-from app.registration.model import ToolDraft, ToolSet
+from app.openapi.judge import Judgement
+from app.openapi.lint import LintFinding
+
+Outcome = Literal["accepted", "renamed", "skipped"]
 
 
-def verdict(
-    source_key: str,
-    *,
-    name: str = "",
-    pointer: str = "",
-    reason: str | None = None,
-    notes: Sequence[str] = (),
-) -> Json:
-    """What became of one tool: accepted, renamed (`name` differs from its key) or skipped for a `reason`."""
-    word = "skipped" if reason is not None else "accepted" if name == source_key else "renamed"
-    form: Json = {
-        "source_key": source_key,
-        "name": name,
-        "verdict": word,
-        "pointer": pointer,
-        "notes": [*notes],
-    }
-    return form if reason is None else {**form, "reason": reason}
+@dataclass(frozen=True, slots=True)
+class SourceWarning:
+    """A remark that belongs to no single tool; `pointer` (RFC 6901) is that of a part of the source."""
+
+    detail: str
+    pointer: str = ""
+
+    def to_json(self) -> Json:
+        """Return `{"pointer", "detail"}`."""
+        return {"pointer": self.pointer, "detail": self.detail}
 
 
-def report(operations: Sequence[Json], *, warnings: Iterable[Json] = ()) -> Json:
-    """The report over all verdicts. A renamed tool counts as accepted, too."""
-    words = [operation["verdict"] for operation in operations]
-    counts = {
-        "operations": len(words),
-        "accepted": len(words) - words.count("skipped"),
-        "renamed": words.count("renamed"),
-        "skipped": words.count("skipped"),
-    }
-    return {"counts": counts, "operations": list(operations), "warnings": list(warnings)}
+@dataclass(frozen=True, slots=True)
+class ToolVerdict:
+    """What became of one tool of the source.
 
-
-def named_report(
-    tool_set: ToolSet, names: Mapping[str, str], *, provider: str, refused: Collection[str] = ()
-) -> Json:
-    """The report with the canonical name of each tool that is there, and whether that is the source's own.
-
-    `names` are the canonical ones by source key; `refused` are the keys of tools that could not be stored.
+    `name` is its local name and, once stored, its canonical one; "" where it was skipped for a `reason`.
+    `security` are the slots of each alternative. `tokens` is about what it costs a model, `slimmed` how it
+    was shortened for that, `lint` what makes it harder to use; None where it was not judged.
     """
-    wanted = {tool.source_key: tool.wanted or tool.name for tool in tool_set.tools}
-    known = {tool.source_key for tool in tool_set.tools if tool.wanted is not None}
-    needs = {tool.source_key: _slots_needed(tool.security) for tool in tool_set.tools}
-    operations: list[Json] = []
-    for one in tool_set.report.get("operations", ()):
-        key = one["source_key"]
-        if one["verdict"] == "skipped":
-            operations.append(one)
-        elif key in refused:
-            reason = "It holds a value that the database cannot store."
-            operations.append({**one, "name": "", "verdict": "skipped", "reason": reason})
-        else:
-            name = names.get(key, one["name"])
-            kept = name.removeprefix(f"{provider}.") == wanted.get(key)
-            # A converter has renamed for reasons of its own, whatever the name is now.
-            word = "accepted" if kept and (key in known or one["verdict"] == "accepted") else "renamed"
-            operations.append({**one, "name": name, "verdict": word, "security": needs.get(key)})
-    return {**tool_set.report, **report(operations, warnings=tool_set.report.get("warnings", ()))}
+
+    source_key: str
+    name: str
+    verdict: Outcome
+    pointer: str = ""
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+    security: tuple[tuple[str, ...], ...] | None = None
+    tokens: int | None = None
+    slimmed: tuple[str, ...] | None = None
+    lint: tuple[LintFinding, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source_key: str,
+        name: str = "",
+        *,
+        pointer: str,
+        reason: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> "ToolVerdict":
+        """Return the verdict on a tool: skipped for a reason, else accepted, as renamed where its name is not
+        its key.
+        """
+        verdict: Outcome = "accepted" if name == source_key else "renamed"
+        return cls(
+            source_key, name, "skipped" if reason is not None else verdict, pointer, reason, tuple(notes)
+        )
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "ToolVerdict":
+        """Return a member of the `operations` of a converter's report."""
+        lint, slimmed = form.get("lint"), form.get("slimmed")
+        return cls(
+            source_key=form["source_key"],
+            name=form["name"],
+            verdict=form["verdict"],
+            pointer=form["pointer"],
+            reason=form.get("reason"),
+            notes=tuple(form["notes"]),
+            tokens=form.get("tokens"),
+            slimmed=None if slimmed is None else tuple(slimmed),
+            lint=None if lint is None else tuple(LintFinding(**one) for one in lint),
+        )
+
+    def to_json(self) -> Json:
+        """Return the verdict as a member of the report's `operations`, without what is not set."""
+        members = {
+            "source_key": self.source_key,
+            "name": self.name,
+            "verdict": self.verdict,
+            "pointer": self.pointer,
+            "notes": list(self.notes),
+            "reason": self.reason,
+            "security": None if self.security is None else [list(slots) for slots in self.security],
+            "tokens": self.tokens,
+            "slimmed": None if self.slimmed is None else list(self.slimmed),
+            "lint": None if self.lint is None else [finding.as_json() for finding in self.lint],
+        }
+        return {key: value for key, value in members.items() if value is not None}
+
+    def skipped(self, reason: str) -> "ToolVerdict":
+        """Return the verdict on a tool that is not stored after all."""
+        return replace(self, name="", verdict="skipped", reason=reason)
 
 
-def _slots_needed(security: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[str]]:
-    return [[str(need["slot"]) for need in alternative] for alternative in security]
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """All verdicts and warnings; `tokens` is about what the tools cost a model together."""
 
+    operations: tuple[ToolVerdict, ...] = ()
+    warnings: tuple[SourceWarning, ...] = ()
+    tokens: int | None = None
 
-def with_warnings(form: Json, *more: Json) -> Json:
-    """The report with further warnings."""
-    return {**form, "warnings": [*form["warnings"], *more]} if more else form
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "SourceReport":
+        """Return the report of a converter."""
+        return cls(
+            operations=tuple(ToolVerdict.from_json(one) for one in form["operations"]),
+            warnings=tuple(SourceWarning(one["detail"], one["pointer"]) for one in form["warnings"]),
+            tokens=form.get("tokens"),
+        )
 
+    def to_json(self) -> Json:
+        """Return the report as it is stored and shown. A renamed tool counts as accepted, too."""
+        verdicts = [one.verdict for one in self.operations]
+        form: Json = {
+            "counts": {
+                "operations": len(verdicts),
+                "accepted": len(verdicts) - verdicts.count("skipped"),
+                "renamed": verdicts.count("renamed"),
+                "skipped": verdicts.count("skipped"),
+            },
+            "operations": [one.to_json() for one in self.operations],
+            "warnings": [one.to_json() for one in self.warnings],
+        }
+        return form if self.tokens is None else {**form, "tokens": self.tokens}
 
-def warning(detail: str, *, pointer: str = "") -> Json:
-    """A remark that belongs to no single operation."""
-    return {"pointer": pointer, "detail": detail}
+    def with_warnings(self, *warnings: SourceWarning) -> "SourceReport":
+        """Return the report with further warnings."""
+        return replace(self, warnings=(*self.warnings, *warnings))
 
+    def with_skipped(self, reasons: Mapping[str, str]) -> "SourceReport":
+        """Return the report on a source of which some tools are skipped, by source key, for these reasons."""
+        operations = (
+            one.skipped(reasons[one.source_key])
+            if one.source_key in reasons and one.verdict != "skipped"
+            else one
+            for one in self.operations
+        )
+        return replace(self, operations=tuple(operations))
 
-def difference(
-    existing: Mapping[str, tuple[str, Json]],
-    drafts: Iterable[ToolDraft],
-    *,
-    held: frozenset[str] = frozenset(),
-) -> dict[str, list[str]]:
-    """Source keys by what a re-import does with them: added, changed, unchanged, removed, held.
-
-    `existing` maps a source key to the tool's name and the columns that a draft would replace.
-    """
-    found: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "removed": [], "held": []}
-    seen: set[str] = set()
-    for draft in drafts:
-        seen.add(draft.source_key)
-        if draft.source_key in held:
-            found["held"].append(draft.source_key)
-        elif draft.source_key not in existing:
-            found["added"].append(draft.source_key)
-        elif existing[draft.source_key][1] == draft.columns():
-            found["unchanged"].append(draft.source_key)
-        else:
-            found["changed"].append(draft.source_key)
-    found["removed"] = [key for key in existing if key not in seen]
-    return found
+    def with_judgements(self, judgements: Mapping[str, Judgement]) -> "SourceReport":
+        """Return the report with the judgement on each tool, by source key, beside its verdict."""
+        operations = (
+            one
+            if one.verdict == "skipped" or (made := judgements.get(one.source_key)) is None
+            else replace(
+                one,
+                tokens=made.tokens,
+                slimmed=tuple(made.shown.steps) if made.shown else (),
+                lint=made.findings,
+            )
+            for one in self.operations
+        )
+        return replace(
+            self, operations=tuple(operations), tokens=sum(one.tokens for one in judgements.values())
+        )

@@ -1,17 +1,34 @@
-"""The SQL of the control plane: providers, their tools, credentials and variables."""
+"""The SQL of the control plane: providers, their tools, credentials, variables and overrides.
+
+Overrides are what people changed on tools. They are retained when a refresh removes a tool, and restored with
+it.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Text, cast, delete, func, insert, or_, select, text, update
+from sqlalchemy import Text, cast, delete, exists, func, insert, or_, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.tools import provider_filter
 from app.credentials.model import Json
 from app.database import each_that_can
-from app.models import TENANT, Credential, Provider, Revision, Source, Tool, Variable, new_id, now
+from app.models import (
+    TENANT,
+    Credential,
+    KeptOverride,
+    Override,
+    Provider,
+    Revision,
+    Source,
+    Tool,
+    Variable,
+    new_id,
+    now,
+)
 from app.protocols.variables import variables_of
 from app.registration.model import ToolDraft
 from app.security.principal import Principal
@@ -19,17 +36,19 @@ from app.utcp.names import alias_for, legal_name
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
 _CHUNK: Final = 200
+_ID_CHUNK: Final = 5_000
+_OVERRIDDEN: Final = ("description", "tags", "enabled")
 # Else the ORM looks for the rows of each statement among all objects of the session: n * n for n tools.
 _UNSYNCHRONIZED: Final = {"synchronize_session": False}
 
 
 async def lock_names(session: AsyncSession) -> None:
-    """Waits for other registrations: names and aliases are chosen by looking at those that exist."""
+    """Wait for other registrations to end: names and aliases are chosen by looking at those that exist."""
     await session.execute(_LOCK)
 
 
 async def provider_named(session: AsyncSession, name: str, *, locked: bool = False) -> Provider | None:
-    """The provider of this name; `locked` keeps it from changing until the transaction ends."""
+    """Return the provider of this name; `locked` keeps it from changing until the transaction ends."""
     query = select(Provider).where(col(Provider.tenant_id) == TENANT, col(Provider.name) == name)
     return (await session.execute(query.with_for_update() if locked else query)).scalar_one_or_none()
 
@@ -37,7 +56,7 @@ async def provider_named(session: AsyncSession, name: str, *, locked: bool = Fal
 async def page_of_providers(
     session: AsyncSession, *, principal: Principal, after: str, limit: int
 ) -> list[Provider]:
-    """Providers by name, after a name."""
+    """Return up to `limit` providers that the key may see, by name, after the name `after`."""
     query = select(Provider).where(
         col(Provider.tenant_id) == TENANT, provider_filter(principal), col(Provider.name).collate("C") > after
     )
@@ -46,13 +65,13 @@ async def page_of_providers(
 
 
 async def tool_counts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, int]:
-    """How many tools each provider has."""
+    """Return the number of tools of each provider that has some."""
     query = select(col(Tool.provider_id), func.count()).where(col(Tool.provider_id).in_(ids))
     return {row[0]: row[1] for row in await session.execute(query.group_by(col(Tool.provider_id)))}
 
 
 async def credentials_of(session: AsyncSession, ids: Sequence[UUID]) -> list[Credential]:
-    """The stored credentials of providers, by slot."""
+    """Return the stored credentials of providers, sorted by slot."""
     query = select(Credential).where(
         col(Credential.provider_id).in_(ids), col(Credential.principal).is_(None)
     )
@@ -60,14 +79,14 @@ async def credentials_of(session: AsyncSession, ids: Sequence[UUID]) -> list[Cre
 
 
 async def variables_for(session: AsyncSession, provider_id: UUID | None) -> list[Variable]:
-    """The tenant's variables and those of one provider."""
+    """Return the variables of the tenant and those of one provider."""
     own = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
     query = select(Variable).where(col(Variable.tenant_id) == TENANT, own)
     return list((await session.execute(query)).scalars())
 
 
 async def names_in_use(session: AsyncSession, provider: Provider) -> set[str]:
-    """The variables that a provider's stored templates and credentials name, as they are stored."""
+    """Return the names of variables in a provider's stored templates and credentials, as they are stored."""
     query = select(col(Tool.call_template)).where(
         col(Tool.provider_id) == provider.id, cast(col(Tool.call_template), Text).contains("$")
     )
@@ -77,13 +96,13 @@ async def names_in_use(session: AsyncSession, provider: Provider) -> set[str]:
 
 
 async def source_of(session: AsyncSession, provider_id: UUID) -> Source | None:
-    """The newest source of a provider."""
+    """Return the newest source of a provider, if it has one."""
     query = select(Source).where(col(Source.provider_id) == provider_id)
     return (await session.execute(query.order_by(col(Source.id).desc()).limit(1))).scalar_one_or_none()
 
 
 async def source_facts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, Json]:
-    """What may be shown of the sources of providers, without their bytes."""
+    """Return what may be shown of the sources of providers, by provider and without their bytes."""
     size = func.length(col(Source.body))
     overlay = func.encode(func.sha256(func.convert_to(col(Source.overlay), "UTF8")), "hex")
     columns = (
@@ -96,7 +115,7 @@ async def source_facts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID,
 
 
 async def report_of(session: AsyncSession, provider_id: UUID) -> Json:
-    """The report of the import whose tools are in use; {} for tools made by hand."""
+    """Return the report of the import whose tools are in use; {} where all tools are custom ones."""
     query = select(col(Revision.report)).where(
         col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
     )
@@ -105,19 +124,19 @@ async def report_of(session: AsyncSession, provider_id: UUID) -> Json:
 
 
 async def pending_of(session: AsyncSession, provider_id: UUID) -> Revision | None:
-    """What waits for approval."""
+    """Return the revision that waits for approval, if there is one."""
     query = select(Revision).where(col(Revision.provider_id) == provider_id, col(Revision.state) == "pending")
     return (await session.execute(query.order_by(col(Revision.id).desc()).limit(1))).scalar_one_or_none()
 
 
 async def drop_pending(session: AsyncSession, provider: Provider) -> None:
-    """Forgets what waits for approval."""
+    """Delete what waits for approval."""
     pending = (col(Revision.provider_id) == provider.id, col(Revision.state) == "pending")
     await session.execute(delete(Revision).where(*pending))
 
 
 async def active_revision(session: AsyncSession, provider_id: UUID) -> UUID | None:
-    """The import whose tools are in use."""
+    """Return the id of the import whose tools are in use."""
     query = select(col(Revision.id)).where(
         col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
     )
@@ -125,8 +144,10 @@ async def active_revision(session: AsyncSession, provider_id: UUID) -> UUID | No
 
 
 async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
-    """All tools of a provider, by name. They are read some at a time, between which other tasks run: making
-    objects of 10,000 rows takes half a second.
+    """Return all tools of a provider, by name.
+
+    They are read some at a time, between which other tasks run: making objects of 10,000 rows takes half a
+    second.
     """
     tools: list[Tool] = []
     while True:
@@ -144,12 +165,14 @@ async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
 async def insert_tools(
     session: AsyncSession, provider: Provider, drafts: Sequence[ToolDraft], *, revision_id: UUID | None
 ) -> tuple[dict[str, str], list[str]]:
-    """Stores tools under new names; gives source key -> canonical name of all tools, and the source keys of
-    those that PostgreSQL refuses. The names are locked.
+    """Store tools under new names, while the names are locked.
+
+    Returns the canonical names of all tools by source key, and the source keys of those that PostgreSQL
+    rejects.
     """
     names = await _local_names(session, provider)
     used = set(names.values())
-    refused: list[str] = []
+    rejected: list[str] = []
 
     async def store(rows: Sequence[Json]) -> None:
         await session.execute(insert(Tool), [*rows])
@@ -164,18 +187,18 @@ async def insert_tools(
             local = names[draft.source_key]
             alias = alias_for(provider.name, local, taken)
             taken.add(alias)
-            revision = None if draft.by_hand else revision_id
+            revision = None if draft.is_custom else revision_id
             rows.append(_row(draft, provider, revision, name=f"{provider.name}.{local}", alias=alias))
-        refused += [row["source_key"] for row in await each_that_can(session, rows, store)]
-    return {key: f"{provider.name}.{local}" for key, local in names.items() if key not in refused}, refused
+        rejected += [row["source_key"] for row in await each_that_can(session, rows, store)]
+    return {key: f"{provider.name}.{local}" for key, local in names.items() if key not in rejected}, rejected
 
 
 async def update_tools(
     session: AsyncSession, existing: Mapping[str, Tool], drafts: Sequence[ToolDraft]
 ) -> list[str]:
-    """Replaces what the source says of tools that exist; their names, aliases and overrides stay.
+    """Replace what the source says of tools that exist; their names, aliases and overrides stay.
 
-    Gives the source keys of those that PostgreSQL refuses, which stay as they are.
+    Returns the source keys of those that PostgreSQL rejects, which stay as they are.
     """
 
     async def store(part: Sequence[ToolDraft]) -> None:
@@ -185,19 +208,19 @@ async def update_tools(
             statement = update(Tool).where(col(Tool.id) == tool.id).values(**changed)
             await session.execute(statement, execution_options=_UNSYNCHRONIZED)
 
-    refused = [await each_that_can(session, chunk, store) for chunk in _chunks(drafts)]
-    return [draft.source_key for part in refused for draft in part]
+    rejected = [await each_that_can(session, chunk, store) for chunk in _chunks(drafts)]
+    return [draft.source_key for part in rejected for draft in part]
 
 
 async def delete_tools(session: AsyncSession, tools: Iterable[Tool]) -> None:
-    """Deletes tools, with what people changed on them and was not kept."""
+    """Delete tools with their overrides; `retain_overrides` comes before it."""
     ids = [tool.id for tool in tools]
-    for start in range(0, len(ids), 5_000):
-        await session.execute(delete(Tool).where(col(Tool.id).in_(ids[start : start + 5_000])))
+    for start in range(0, len(ids), _ID_CHUNK):
+        await session.execute(delete(Tool).where(col(Tool.id).in_(ids[start : start + _ID_CHUNK])))
 
 
 async def activate(session: AsyncSession, provider: Provider, source: Source, *, report: Json) -> Revision:
-    """Stores a source and a revision of it, and lets go of the bytes of earlier ones."""
+    """Store a source and an active revision of it, which supersedes earlier ones, and delete their bytes."""
     older = (col(Revision.provider_id) == provider.id,)
     await session.execute(update(Revision).where(*older).values(state="superseded", source_id=None))
     await session.execute(delete(Source).where(col(Source.provider_id) == provider.id))
@@ -218,7 +241,7 @@ async def _local_names(session: AsyncSession, provider: Provider) -> dict[str, s
 
 
 async def _taken_aliases(session: AsyncSession, provider: str, names: Sequence[str]) -> set[str]:
-    """Those of the aliases that these tools could get which exist already."""
+    """Return those of the aliases that these tools could get which exist already."""
     likely = {alias_for(provider, name) for name in names}
     query = select(col(Tool.alias)).where(col(Tool.tenant_id) == TENANT, col(Tool.alias).in_(likely))
     taken = set((await session.execute(query)).scalars())
@@ -252,7 +275,7 @@ def _chunks(drafts: Sequence[ToolDraft]) -> Iterator[Sequence[ToolDraft]]:
 
 
 def columns_of(tool: Tool) -> dict[str, Any]:
-    """What a re-import compares (`ToolDraft.columns`)."""
+    """Return the columns that a re-import compares, as `ToolDraft.columns` does."""
     return {
         "description": tool.description,
         "inputs": tool.inputs,
@@ -264,3 +287,83 @@ def columns_of(tool: Tool) -> dict[str, Any]:
         "average_response_size": tool.average_response_size,
         "shown": tool.shown,
     }
+
+
+async def overrides_of(session: AsyncSession, provider: Provider) -> dict[str, Json]:
+    """Return all overrides by source key, those of removed tools included."""
+    applied = (
+        select(col(Tool.source_key), *_overridden(Override))
+        .join(Override, col(Override.tool_id) == col(Tool.id))
+        .where(col(Tool.provider_id) == provider.id)
+    )
+    retained = select(col(KeptOverride.source_key), *_overridden(KeptOverride))
+    found: dict[str, Json] = {}
+    for query in (retained.where(col(KeptOverride.provider_id) == provider.id), applied):
+        for key, *values in await session.execute(query):
+            found[key] = dict(zip(_OVERRIDDEN, values, strict=True))
+    return dict(sorted(found.items()))
+
+
+async def write_overrides(
+    session: AsyncSession, provider: Provider, overrides: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Store the overrides of a new provider, by source key."""
+    if not overrides:
+        return
+    tools = {tool.source_key: tool.id for tool in await tools_of(session, provider.id)}
+    applied: list[Json] = []
+    retained: list[Json] = []
+    for key, changed in overrides.items():
+        row: Json = {
+            "tenant_id": provider.tenant_id,
+            **{name: changed.get(name) for name in _OVERRIDDEN},
+        }
+        if key in tools:
+            applied.append({**row, "tool_id": tools[key]})
+        else:
+            retained.append({**row, "provider_id": provider.id, "source_key": key})
+    if applied:
+        await session.execute(insert(Override), applied)
+    if retained:
+        await session.execute(insert(KeptOverride), retained)
+
+
+async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None:
+    """Retain the overrides of tools that are about to be deleted."""
+    ids = [tool.id for tool in tools]
+    for start in range(0, len(ids), _ID_CHUNK):
+        columns = (
+            col(Tool.provider_id),
+            col(Tool.source_key),
+            col(Tool.tenant_id),
+            *_overridden(Override),
+        )
+        found = (
+            select(*columns)
+            .join(Override, col(Override.tool_id) == col(Tool.id))
+            .where(col(Tool.id).in_(ids[start : start + _ID_CHUNK]))
+        )
+        into = upsert(KeptOverride).from_select(
+            ["provider_id", "source_key", "tenant_id", *_OVERRIDDEN], found, include_defaults=False
+        )
+        fresh = {name: into.excluded[name] for name in _OVERRIDDEN}
+        await session.execute(
+            into.on_conflict_do_update(index_elements=["provider_id", "source_key"], set_=fresh)
+        )
+
+
+async def restore_overrides(session: AsyncSession, provider: Provider) -> None:
+    """Restore the retained overrides of tools that exist again."""
+    same = (
+        col(KeptOverride.provider_id) == provider.id,
+        col(Tool.provider_id) == col(KeptOverride.provider_id),
+        col(Tool.source_key) == col(KeptOverride.source_key),
+    )
+    found = select(col(Tool.id), col(KeptOverride.tenant_id), *_overridden(KeptOverride)).where(*same)
+    into = upsert(Override).from_select(["tool_id", "tenant_id", *_OVERRIDDEN], found, include_defaults=False)
+    await session.execute(into.on_conflict_do_nothing())
+    await session.execute(delete(KeptOverride).where(same[0], exists().where(*same[1:])))
+
+
+def _overridden(table: type[Override] | type[KeptOverride]) -> list[Any]:
+    return [getattr(table, name) for name in _OVERRIDDEN]

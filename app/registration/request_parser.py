@@ -1,5 +1,9 @@
-"""A parsed body -> registrations. Every form that can be registered is told apart by its keys alone."""
+"""An HTTP request -> a RegistrationBatch: JSON, YAML or multipart, bounded while it is read.
 
+Every form that can be registered is told apart by its keys alone.
+"""
+
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,44 +11,202 @@ from functools import partial
 from typing import Any, Final
 
 import orjson
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
 
-from app.credentials.fields import VARIABLE_NAME
-from app.credentials.model import GivenVariable
+from app.credentials.input_models import VARIABLE_NAME
+from app.credentials.model import VariableDraft
 from app.credentials.origins import origin_of
 from app.credentials.validation_errors import validated
-from app.errors import Fault, InvalidInput
+from app.errors import BadRequest, Fault, InvalidInput, TooLarge, UnsupportedMediaType
+from app.openapi.load import decoded, sniff
 from app.protocols.manuals import detect
 from app.protocols.registry import DEFAULT
-from app.registration.input_models import CanonicalRegistration, Described, SourceInput, VariableInput
-from app.registration.request_model import (
+from app.registration.input_models import (
+    CanonicalRegistration,
+    Described,
+    ReadingInput,
+    SourceInput,
+    VariableInput,
+)
+from app.registration.json_yaml import (
+    MAX_BYTES_ON_LOOP,
+    MAX_BYTES_PARSED,
+    looks_like_openapi,
+    parse_document,
+    parse_json,
+)
+from app.registration.model import (
     PLAIN,
     DocumentOptions,
-    RefusedEntry,
-    Registration,
-    Registrations,
-    Source,
+    RegistrationBatch,
+    RegistrationRequest,
+    RegistrationSource,
+    RejectedEntry,
 )
 from app.schemas import PROVIDER_NAME
 from app.text import pointer
 from app.utcp.names import legal_name
 from app.utcp.variables import candidates, find_variables
 
-MOST_ENTRIES: Final = 1_000
-_EXPECTED: Final = (
+MAX_ENTRIES: Final = 1_000
+_ACCEPTED_FORMS: Final = (
     "{name, source}, a UTCP call template or provider, a UTCP manual, an OpenAPI document, "
     "a list of providers, or {manual_call_templates}"
 )
+_YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain",
+                          "application/vnd.yaml", "application/vnd.oai.openapi", ""})  # fmt: skip
+_ZIP: Final = frozenset({"application/zip", "application/x-zip-compressed"})
+_FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "limits", "description")
+_READING: Final = ("root", "overlay")
+_TEXT_FIELDS: Final = frozenset({"name", "description"})
+# The first key of a canonical body; no OpenAPI document begins with one of these.
+_CANONICAL: Final = re.compile(rb'\s*\{\s*"(?:name|source|credentials|options|variables|limits)"\s*:')
+
+
+async def read_request(request: Request, *, name: str | None, max_bytes: int) -> RegistrationBatch:
+    """Return what an HTTP request asks for; `name` is that of the query, `max_bytes` bounds its body.
+
+    Raises BadRequest, InvalidInput, TooLarge and UnsupportedMediaType.
+    """
+    media_type = request.headers.get("content-type", "")
+    essence = media_type.partition(";")[0].strip().lower()
+    if essence == "multipart/form-data":
+        return RegistrationBatch((await _multipart(request, name=name, max_bytes=max_bytes),))
+    if essence in _ZIP:
+        body = await read_body(request, max_bytes=max_bytes)
+        return _single(name, RegistrationSource("document", body, media_type))
+    is_json = essence == "application/json" or essence.endswith("+json")
+    if not is_json and essence not in _YAML and not essence.endswith("+yaml"):
+        raise UnsupportedMediaType(
+            f"Send JSON, YAML, a zip archive or multipart/form-data, not {essence[:100]!r}."
+        )
+    body = await read_body(request, max_bytes=max_bytes)
+    if not body.strip():
+        raise BadRequest("The body is empty.")
+    if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
+        return _single(name, RegistrationSource("document", body, media_type))
+    raw = await _value(body, is_json=is_json, media_type=essence)
+    if len(body) < MAX_BYTES_ON_LOOP:
+        return read_registrations(raw, name=name, body=body, media_type=essence)
+    return await asyncio.to_thread(read_registrations, raw, name=name, body=body, media_type=essence)
+
+
+def _single(name: str | None, source: RegistrationSource) -> RegistrationBatch:
+    return RegistrationBatch((RegistrationRequest(named(None, name), source),))
+
+
+async def read_body(request: Request, *, max_bytes: int) -> bytes:
+    """Return the whole body; raise TooLarge as soon as more than `max_bytes` have come."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > max_bytes:
+            raise TooLarge(
+                f"The request body may have at most {max_bytes} bytes here.", extra={"limit": max_bytes}
+            )
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def read_json(request: Request, *, max_bytes: int) -> Any:
+    """Return a JSON body of another kind than a registration; raise as `read_request` does."""
+    essence = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if essence != "application/json" and not essence.endswith("+json"):
+        raise UnsupportedMediaType(f"Send JSON, not {essence[:100]!r}.")
+    return await _value(await read_body(request, max_bytes=max_bytes), is_json=True, media_type=essence)
+
+
+async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
+    if not is_json:
+        return await parse_document(body, media_type=media_type)
+    if len(body) < MAX_BYTES_ON_LOOP:
+        return parse_json(body)
+    return await asyncio.to_thread(parse_json, body)
+
+
+async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+    try:
+        form = await request.form(max_files=2, max_fields=200, max_part_size=1 << 20)
+    except MultiPartException:
+        raise BadRequest("The multipart body cannot be read.") from None
+    try:
+        return await _from_form(form, name=name, max_bytes=max_bytes)
+    finally:
+        await form.close()
+
+
+async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        raise InvalidInput("There is no file.", errors=[Fault("/file", "Give the document as a file part.")])
+    unknown = sorted(set(form) - {"file", *_READING, *_FIELDS})
+    if unknown:
+        faults = [Fault(f"/{field[:100]}", "This field is not known.") for field in unknown]
+        raise InvalidInput("The form has unknown fields.", errors=faults)
+    body = await file.read()
+    if len(body) > max_bytes:
+        raise TooLarge(f"A document may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
+    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
+    own = fields.pop("name", None)
+    if own is not None and not isinstance(own, str):
+        raise InvalidInput("The name is not text.", errors=[Fault("/name", "Give text.")])
+    media_type = file.content_type or ""
+    source = RegistrationSource(
+        "document", body, media_type, at="/file", options=await _document_options(form)
+    )
+    if source.options == PLAIN and not await looks_like_openapi(body, media_type=media_type):
+        source = RegistrationSource(
+            "manual", value=await parse_document(body, media_type=media_type), at="/file"
+        )
+    return request_from_fields(validated(Described, fields), name=named(own, name), source=source)
+
+
+async def _document_options(form: FormData) -> DocumentOptions:
+    """Read `root`, a text, and `overlay`, a text or a file."""
+    given: dict[str, Any] = {}
+    for field in _READING:
+        parts = form.getlist(field)
+        if len(parts) > 1:
+            fault = Fault(f"/{field}", "Give it once.")
+            raise InvalidInput("A field is twice in the form.", errors=[fault])
+        for part in parts:
+            text = part if isinstance(part, str) else decoded(await part.read())
+            if isinstance(part, UploadFile) and field != "overlay":
+                raise InvalidInput("A field is a file.", errors=[Fault(f"/{field}", "Give text.")])
+            given[field] = text
+    read = validated(ReadingInput, given)
+    return document_options(read.model_dump(exclude_none=True))
+
+
+def _field(field: str, parts: list[Any]) -> Any:
+    """Return a field's value: JSON, but for texts; tags may also come as one part each."""
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) < len(parts):
+        raise InvalidInput("A field is a file.", errors=[Fault(f"/{field}", "Give text.")])
+    if field == "tags" and not (len(texts) == 1 and texts[0].lstrip().startswith("[")):
+        return texts
+    if len(texts) > 1:
+        raise InvalidInput("A field is twice in the form.", errors=[Fault(f"/{field}", "Give it once.")])
+    if field in _TEXT_FIELDS:
+        return texts[0]
+    try:
+        return orjson.loads(texts[0])
+    except orjson.JSONDecodeError:
+        raise InvalidInput("A field is not JSON.", errors=[Fault(f"/{field}", "Give JSON.")]) from None
 
 
 def read_registrations(
     raw: Any, *, name: str | None, body: bytes = b"", media_type: str = ""
-) -> Registrations:
-    """What a parsed body asks for. `name` stands in where the body has none; `body` are its bytes.
+) -> RegistrationBatch:
+    """Return what a parsed body asks for. `name` stands in where the body has none; `body` are its bytes.
 
-    Raises InvalidInput. In a list, an entry that cannot be read becomes a RefusedEntry.
+    Raises InvalidInput. In a list, an entry that cannot be read becomes a RejectedEntry.
     """
     if isinstance(raw, Mapping) and "source" in raw and not {"openapi", "swagger", "paths"} & raw.keys():
-        return Registrations((read_canonical(raw, name=name),))
+        return RegistrationBatch((read_canonical(raw, name=name),))
     kind = detect(raw)
     if kind == "providers_list":
         return _many(raw, at="", variables={})
@@ -53,20 +215,20 @@ def read_registrations(
             raw["manual_call_templates"], at="/manual_call_templates", variables=raw.get("variables")
         )
     if kind in {"provider_v0", "call_template_v1"}:
-        return Registrations((read_template_entry(raw, name=name),))
+        return RegistrationBatch((read_template_entry(raw, name=name),))
     if kind == "openapi":
-        source = Source("document", body=body or orjson.dumps(raw), media_type=media_type)
-        return Registrations((Registration(named(None, name), source),))
+        source = RegistrationSource("document", body=body or orjson.dumps(raw), media_type=media_type)
+        return _single(name, source)
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
-        return Registrations((Registration(named(None, name), Source("manual", value=raw)),))
-    fault = Fault("", "The body is none of the forms that can be registered.", expected=_EXPECTED)
+        return _single(name, RegistrationSource("manual", value=raw))
+    fault = Fault("", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS)
     raise InvalidInput("It cannot be told what is to be registered.", errors=[fault])
 
 
-def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> Registration:
-    """`{name, source, options?, credentials?, variables?, tags?, limits?, description?}`."""
+def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:
+    """Read `{name, source, options?, credentials?, variables?, tags?, limits?, description?}`."""
     body = validated(CanonicalRegistration, dict(raw), at=at)
-    return described(
+    return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
         source=_source(_given(body.source), at=pointer(at, "source")),
@@ -74,9 +236,11 @@ def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") ->
     )
 
 
-def described(body: Described, *, name: str, source: Source, at: str = "") -> Registration:
-    """A registration from its validated parts."""
-    return Registration(
+def request_from_fields(
+    body: Described, *, name: str, source: RegistrationSource, at: str = ""
+) -> RegistrationRequest:
+    """Return a registration from its validated parts."""
+    return RegistrationRequest(
         name=name,
         source=source,
         description=body.description,
@@ -84,15 +248,15 @@ def described(body: Described, *, name: str, source: Source, at: str = "") -> Re
         limits=body.limits.stored(),
         options=_based(source) | body.options.stored(),
         option_secrets=body.options.secrets(),
-        credentials={slot: given.given() for slot, given in body.credentials.items()},
-        variables={key: given_variable(value) for key, value in body.variables.items()},
+        credentials={slot: credential.to_draft() for slot, credential in body.credentials.items()},
+        variables={key: variable_draft(value) for key, value in body.variables.items()},
         at=at,
     )
 
 
-def given_variable(body: VariableInput) -> GivenVariable:
-    """A variable from its validated form."""
-    return GivenVariable(body.value.get_secret_value(), body.secret)
+def variable_draft(body: VariableInput) -> VariableDraft:
+    """Return a variable from its validated form."""
+    return VariableDraft(body.value.get_secret_value(), body.secret)
 
 
 def read_template_entry(
@@ -100,31 +264,31 @@ def read_template_entry(
     *,
     name: str | None,
     at: str = "",
-    variables: Mapping[str, GivenVariable] | None = None,
-) -> Registration:
-    """A UTCP provider (0.x) or call template (1.x) whose own `name` becomes the provider's."""
+    variables: Mapping[str, VariableDraft] | None = None,
+) -> RegistrationRequest:
+    """Read a UTCP provider (0.x) or call template (1.x), whose own `name` becomes the provider's."""
     own = raw.get("name")
-    wanted = provider_name(own) if isinstance(own, str) and own.strip() else None
-    registered = named(wanted, name, at=pointer(at, "name"))
-    source = Source("template", value=dict(raw), at=at)
-    return Registration(registered, source, options=_based(source), variables=variables or {}, at=at)
+    own_name = legal_provider_name(own) if isinstance(own, str) and own.strip() else None
+    registered = named(own_name, name, at=pointer(at, "name"))
+    source = RegistrationSource("template", value=dict(raw), at=at)
+    return RegistrationRequest(registered, source, options=_based(source), variables=variables or {}, at=at)
 
 
-def _based(source: Source) -> dict[str, Any]:
-    """The option that the `base_url` of UTCP's `text` is: nothing else of that template is kept."""
+def _based(source: RegistrationSource) -> dict[str, Any]:
+    """Return the option `base_url` of UTCP's `text`: nothing else of that template is stored."""
     if source.kind != "template" or not isinstance(source.value.get("content"), str):
         return {}
     base = source.value.get("base_url")
     return {"base_url": base} if isinstance(base, str) and origin_of(base) else {}
 
 
-def provider_name(raw: str) -> str:
-    """A name as near to a UTCP manual's name as ours can be: `my.gw` becomes `my_gw`."""
+def legal_provider_name(raw: str) -> str:
+    """Return a legal name as near to that of a UTCP manual as can be: `my.gw` becomes `my_gw`."""
     return legal_name(raw.strip())[:50].strip("_-") or "provider"
 
 
 def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
-    """The provider's name: its own, else `?name=`; raises InvalidInput where there is none that fits."""
+    """Return the provider's name: its own, else `?name=`; raise InvalidInput where neither fits."""
     chosen = own or fallback
     if chosen is None:
         fault = Fault(at, "Give a name in the body, or ?name= where the body has no place for one.")
@@ -141,26 +305,26 @@ def _given(source: SourceInput) -> dict[str, Any]:
     return {name: member for name, member in members if member is not None}
 
 
-def _source(given: dict[str, Any], *, at: str) -> Source:
-    how = document_options(given)
+def _source(given: dict[str, Any], *, at: str) -> RegistrationSource:
+    options = document_options(given)
     source = _plain_source(given, at=at)
-    if how != PLAIN and source.kind == "manual":
+    if options != PLAIN and source.kind == "manual":
         fault = Fault(at, "root, overlay and follow_references go with an OpenAPI document.")
         raise InvalidInput("The source is a manual, which has none of these.", errors=[fault])
-    if how.follows and source.kind == "document":
+    if options.follow_references and source.kind == "document":
         fault = Fault(pointer(at, "follow_references"), "This goes with a url or a call_template.")
         raise InvalidInput("The source holds what it cannot use.", errors=[fault])
-    return replace(source, how=how)
+    return replace(source, options=options)
 
 
 def document_options(given: Mapping[str, Any]) -> DocumentOptions:
-    """`root`, `overlay` and `follow_references` of a validated source."""
+    """Return `root`, `overlay` and `follow_references` of a validated source."""
     overlay = given.get("overlay")
     text = orjson.dumps(overlay).decode() if isinstance(overlay, Mapping) else overlay
     return DocumentOptions(given.get("root"), text, bool(given.get("follow_references")))
 
 
-def _plain_source(given: dict[str, Any], *, at: str) -> Source:
+def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     kinds = [key for key in ("url", "document", "manual", "call_template") if key in given]
     if len(kinds) != 1:
         fault = Fault(at, "Give exactly one of url, document, manual and call_template.")
@@ -169,66 +333,68 @@ def _plain_source(given: dict[str, Any], *, at: str) -> Source:
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
     if kind == "url":
         template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
-        return Source("template", value=template, at=at)
+        return RegistrationSource("template", value=template, at=at)
     if beside:
         place = next(iter(beside))
         fault = Fault(pointer(at, place), "This goes with a url only; a call_template holds its own.")
         raise InvalidInput("The source holds what it cannot use.", errors=[fault])
     if kind == "call_template":
-        return Source("template", value=given[kind], at=pointer(at, kind))
+        return RegistrationSource("template", value=given[kind], at=pointer(at, kind))
     if kind == "manual":
-        return Source("manual", value=given[kind], at=pointer(at, kind))
+        return RegistrationSource("manual", value=given[kind], at=pointer(at, kind))
     document = given[kind]
     if isinstance(document, str):
-        return Source("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
+        return RegistrationSource("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
     if detect(document) in {"manual_v0", "manual_v1"}:
-        return Source("manual", value=document, at=pointer(at, kind))
-    return Source(
+        return RegistrationSource("manual", value=document, at=pointer(at, kind))
+    return RegistrationSource(
         "document", body=orjson.dumps(document), media_type="application/json", at=pointer(at, kind)
     )
 
 
-def _many(entries: Sequence[Any], *, at: str, variables: Any) -> Registrations:
-    if not entries or len(entries) > MOST_ENTRIES:
-        fault = Fault(at, f"Give 1 to {MOST_ENTRIES} entries.", expected="array")
+def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBatch:
+    if not entries or len(entries) > MAX_ENTRIES:
+        fault = Fault(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
         raise InvalidInput("The list has no entries, or too many.", errors=[fault])
-    read: list[Registration | RefusedEntry] = []
+    read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
         place = pointer(at, index)
-        read.append(attempt(partial(_entry, entry, place, variables), entry))
-    return Registrations(tuple(read), many=True)
+        read.append(read_or_reject(partial(_entry, entry, place, variables), entry))
+    return RegistrationBatch(tuple(read), is_list=True)
 
 
-def attempt(read: Callable[[], Registration], entry: Any) -> Registration | RefusedEntry:
-    """The registration, or the verdict that it could not be read."""
+def read_or_reject(
+    read: Callable[[], RegistrationRequest], entry: Any
+) -> RegistrationRequest | RejectedEntry:
+    """Return the registration, or why it could not be read."""
     try:
         return read()
     except InvalidInput as error:
         name = entry.get("name") if isinstance(entry, Mapping) else None
         legible = name.replace("\x00", "")[:200] if isinstance(name, str) else None
-        return RefusedEntry(legible, error)
+        return RejectedEntry(legible, error)
 
 
-def _entry(entry: Any, at: str, variables: Any) -> Registration:
+def _entry(entry: Any, at: str, variables: Any) -> RegistrationRequest:
     if not isinstance(entry, Mapping):
         fault = Fault(at, "Give an object.", expected="object")
         raise InvalidInput("An entry must be a provider or a call template.", errors=[fault])
     if "source" in entry:
         return read_canonical(entry, name=None, at=at)
     registration = read_template_entry(entry, name=None, at=at)
-    mine = _configured(entry, registration.name, variables)
-    return read_template_entry(entry, name=None, at=at, variables=mine)
+    own = _configured(entry, registration.name, variables)
+    return read_template_entry(entry, name=None, at=at, variables=own)
 
 
-def _configured(entry: Mapping[str, Any], provider: str, variables: Any) -> dict[str, GivenVariable]:
-    """The variables of a UTCP client's configuration file that this entry names."""
+def _configured(entry: Mapping[str, Any], provider: str, variables: Any) -> dict[str, VariableDraft]:
+    """Return the variables of a UTCP client's configuration file that this entry names."""
     if not isinstance(variables, Mapping):
         return {}
-    found: dict[str, GivenVariable] = {}
+    found: dict[str, VariableDraft] = {}
     for written in find_variables(dict(entry)):
         for spelling in candidates(written, provider):
             value = variables.get(spelling)
             if isinstance(value, str) and re.fullmatch(VARIABLE_NAME, spelling) and "\x00" not in value:
-                found[spelling] = GivenVariable(value)
+                found[spelling] = VariableDraft(value)
                 break
     return found

@@ -15,31 +15,37 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.access.events import record_event
 from app.catalog.feed import Feed, record_change
 from app.catalog.loader import stored_form
-from app.credentials.model import EGRESS_SLOT, Json
+from app.credentials.model import EGRESS_SLOT, CredentialSlot, Json
 from app.credentials.permissions import Reach, reach_of
 from app.credentials.sealing import new_variable, overlaid
 from app.database import Database
-from app.errors import Conflict, Forbidden
+from app.errors import Conflict, Forbidden, NotFound
 from app.models import Credential, Provider, Tool, Variable, new_id
 from app.models import Source as SourceRow
-from app.registration.context import Subject
-from app.registration.diff import NOTHING
+from app.registration.context import ImportContext
 from app.registration.egress_check import refuse_unusable
-from app.registration.fingerprint import definition_of
-from app.registration.model import Draft
+from app.registration.model import (
+    DocumentOptions,
+    ParsedSource,
+    RegistrationPlan,
+    RegistrationRequest,
+    RegistrationResult,
+    RegistrationSource,
+    SourceDiff,
+)
 from app.registration.persist import (
     DEFINITION,
-    compared_with,
+    definition_of,
+    diff_of,
     opened_body,
+    planned_provider,
     refreshed_columns,
-    stored_slots,
     touched,
     write_credentials,
     write_provider,
     write_tools,
 )
-from app.registration.plan import draft
-from app.registration.report import difference, named_report
+from app.registration.plan import plan_registration
 from app.registration.repository import (
     columns_of,
     credentials_of,
@@ -52,9 +58,7 @@ from app.registration.repository import (
     tools_of,
     variables_for,
 )
-from app.registration.request_model import DocumentOptions, Registration, Source
-from app.registration.result import Imported, imported_of, name_taken, not_found
-from app.registration.source_reader import Reading, SourceReader
+from app.registration.source_reader import SourceReader
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 from app.security.vault import Vault
@@ -64,7 +68,7 @@ from app.text import pointer
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The control plane's work on providers."""
+    """Registers, previews and refreshes providers."""
 
     settings: Settings
     database: Database
@@ -74,59 +78,55 @@ class Registry:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables that the operator lets providers name."""
+        """The environment variables that the operator lets providers name, with their values."""
         return {name: os.environ[name] for name in self.settings.variable_env_names if os.environ.get(name)}
 
-    async def register(self, registration: Registration, *, principal: Principal) -> Imported:
-        """Stores a new provider.
+    async def register(self, request: RegistrationRequest, *, principal: Principal) -> RegistrationResult:
+        """Store a new provider.
 
-        Raises Conflict where the name is taken, Forbidden where it lies outside the limits of the caller
+        Raises Conflict where the name is taken, Forbidden where it lies outside the limits of the API key,
         and what reading the source raises; then nothing is stored.
         """
-        self.permit(registration, principal=principal)
+        self.permit(request, principal=principal)
         async with self.database.reading() as session:
-            if await provider_named(session, registration.name) is not None:
-                raise name_taken(registration.name)
-        subject, drafted = await self.prepare(registration, principal=principal)
-        definition = await definition_of(registration, vault=self.vault)
+            if await provider_named(session, request.name) is not None:
+                raise name_taken(request.name)
+        context, plan = await self.plan(request, principal=principal)
+        definition = await definition_of(request, vault=self.vault)
         try:
             async with self.database.writing() as session:
                 await lock_names(session)
-                if await provider_named(session, registration.name) is not None:
-                    raise name_taken(registration.name)
-                provider, written = await write_provider(
-                    session,
-                    registration,
-                    subject,
-                    drafted,
-                    definition=definition,
-                    vault=self.vault,
+                if await provider_named(session, request.name) is not None:
+                    raise name_taken(request.name)
+                result = await write_provider(
+                    session, request, context, plan, definition=definition, vault=self.vault
                 )
-                detail = {"kind": provider.kind, "tools": len(written.names), "origins": provider.origins}
+                provider = result.provider
                 credentials = await credentials_of(session, [provider.id])
+                detail = {"kind": provider.kind, "tools": len(result.names), "origins": provider.origins}
                 await self.recorded(session, provider, "created", actor=principal.key_id, detail=detail)
         except IntegrityError:
-            raise name_taken(registration.name) from None
+            raise name_taken(request.name) from None
         await self.feed.catch_up()
-        return imported_of(provider, drafted, written, credentials)
+        return replace(result, credentials=tuple(credentials))
 
-    async def preview(self, registration: Registration, *, principal: Principal) -> Imported:
-        """What `register` would store, or would change where the name exists; stores nothing."""
-        self.permit(registration, principal=principal)
-        subject, drafted = await self.prepare(registration, principal=principal)
+    async def preview(self, request: RegistrationRequest, *, principal: Principal) -> RegistrationResult:
+        """Return what `register` would store, or would change where the name exists; store nothing."""
+        self.permit(request, principal=principal)
+        _, plan = await self.plan(request, principal=principal)
         async with self.database.reading() as session:
-            provider = await provider_named(session, registration.name)
+            provider = await provider_named(session, request.name)
             tools = [] if provider is None else await tools_of(session, provider.id)
         if provider is not None and not principal.may_use(provider.name, provider.tags):
-            raise name_taken(registration.name)
+            raise name_taken(request.name)
         # In a thread, which shares its time with the event loop: 10,000 operations take tenths of a second.
-        return await asyncio.to_thread(_previewed, registration, subject, drafted, provider, tools)
+        return await asyncio.to_thread(_previewed, request, plan, provider, tools)
 
-    async def refresh(self, name: str, *, principal: Principal) -> Imported:
-        """Reads a provider's source again: from its URL, or else the stored bytes with today's converter.
+    async def refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
+        """Read a provider's source again: from its URL, or else the stored bytes with today's converter.
 
-        Credentials stay as they are, and go where their owner said; what the source would like otherwise
-        stands in `needs_consent`. Raises NotFound, Conflict for one without source, and what reading raises.
+        Credentials stay as they are, and go where their owner said; what the source asks for otherwise stands
+        in `needs_consent`. Raises NotFound, Conflict for one without source, and what reading raises.
         """
         async with self.database.reading() as session:
             provider = await self.visible_provider(session, name, principal=principal)
@@ -135,68 +135,73 @@ class Registry:
             variables = await variables_for(session, provider.id)
             used = await names_in_use(session, provider)
         if source is None or (source.format == "export" and not provider.call_template):
-            raise Conflict(f"The tools of {name!r} were written by hand: there is no source to read again.")
+            raise Conflict(f"All tools of {name!r} are custom tools: there is no source to read again.")
         reach = reach_of(principal).using(used)
-        subject = self._stored_subject(provider, rows, variables, reach=reach)
-        reading = await self._read_again(provider, source, subject)
-        drafted = await asyncio.to_thread(draft, reading, subject, reader=self.reader)
+        context = self._stored_context(provider, rows, variables, reach=reach)
+        parsed = await self._read_again(provider, source, context)
+        plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
         async with self.database.writing() as session:
             await lock_names(session)
             current = await provider_named(session, name, locked=True)
             if current is None or current.id != provider.id:
                 raise not_found(name)
-            await write_credentials(session, current, drafted, vault=self.vault)
-            written = await write_tools(session, current, drafted, vault=self.vault)
-            touched(current, await refreshed_columns(session, current, drafted, written.comparison))
+            await write_credentials(session, current, plan, vault=self.vault)
+            result = await write_tools(session, current, plan, vault=self.vault)
+            touched(current, await refreshed_columns(session, current, plan, result.diff))
             pending = await pending_of(session, current.id)
             credentials = await credentials_of(session, [current.id])
-            counts = {what: len(keys) for what, keys in written.difference.items()}
-            count = (await tool_counts(session, [current.id])).get(current.id, 0)
+            counts = {change: len(keys) for change, keys in result.diff.keys().items()}
+            tool_count = (await tool_counts(session, [current.id])).get(current.id, 0)
             await self.recorded(session, current, "refreshed", actor=principal.key_id, detail=counts)
         await self.feed.catch_up()
-        return replace(imported_of(current, drafted, written, credentials, count=count), pending=pending)
+        return replace(result, credentials=tuple(credentials), tool_count=tool_count, pending=pending)
 
-    async def prepare(self, registration: Registration, *, principal: Principal) -> tuple[Subject, Draft]:
-        """Reads the source of a new provider; holds no connection while something else is awaited."""
-        at = pointer(registration.at, "options")
-        await refuse_unusable(registration.options, registration.option_secrets, at=at)
+    async def plan(
+        self, request: RegistrationRequest, *, principal: Principal
+    ) -> tuple[ImportContext, RegistrationPlan]:
+        """Read the source of a new provider, and return what is to be stored of it.
+
+        Holds no database connection while something else is awaited. Raises what reading the source raises.
+        """
+        at = pointer(request.at, "options")
+        await refuse_unusable(request.options, request.option_secrets, at=at)
         provider_id = new_id()
         async with self.database.reading() as session:
             stored = await variables_for(session, None)
         given = [
             new_variable(provider_id, name, variable, vault=self.vault)
-            for name, variable in registration.variables.items()
+            for name, variable in request.variables.items()
         ]
-        subject = Subject(
+        context = ImportContext(
             id=provider_id,
-            name=registration.name,
+            name=request.name,
             variables=overlaid(stored, given),
             environment=self.environment,
-            options=registration.options,
+            options=request.options,
             reach=reach_of(principal),
-            option_secrets=registration.option_secrets,
-            limits=registration.limits,
-            given=registration.credentials,
-            at=registration.at,
+            option_secrets=request.option_secrets,
+            limits=request.limits,
+            given=request.credentials,
+            at=request.at,
         )
-        reading = await self.reader.read(registration.source, subject)
-        return subject, await asyncio.to_thread(draft, reading, subject, reader=self.reader)
+        parsed = await self.reader.read(request.source, context)
+        return context, await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
 
-    def permit(self, registration: Registration, *, principal: Principal) -> None:
-        """Raises Forbidden for what lies outside of the caller's limits, or has secrets beyond its scopes."""
-        if not principal.may_use(registration.name, registration.tags):
+    def permit(self, request: RegistrationRequest, *, principal: Principal) -> None:
+        """Raise Forbidden for what lies outside of the API key's limits, or has secrets beyond its scopes."""
+        if not principal.may_use(request.name, request.tags):
             raise Forbidden(
                 "The API key is limited to certain providers or tags; this registration is outside of them."
             )
         reach = reach_of(principal)
-        reach.permit_options(registration.options, at=pointer(registration.at, "options"))
-        if registration.credentials or registration.variables or registration.option_secrets:
+        reach.permit_options(request.options, at=pointer(request.at, "options"))
+        if request.credentials or request.variables or request.option_secrets:
             reach.permit_sealing()
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
     ) -> Provider:
-        """The provider, if it exists for this caller; else NotFound."""
+        """Return the provider, if it exists for this API key; else raise NotFound."""
         provider = await provider_named(session, name, locked=locked)
         if provider is None or not principal.may_use(provider.name, provider.tags):
             raise not_found(name)
@@ -211,7 +216,7 @@ class Registry:
         actor: str,
         detail: Json | None = None,
     ) -> None:
-        """Writes the event and the change of a provider; the last statements of a transaction."""
+        """Write the event and the change of a provider; the last statements of a transaction."""
         await record_event(
             session,
             actor=actor,
@@ -222,27 +227,29 @@ class Registry:
         )
         await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
 
-    async def is_unchanged(self, registration: Registration, *, principal: Principal) -> Provider | None:
-        """The provider that this very registration made earlier, if it is still there."""
+    async def is_unchanged(self, request: RegistrationRequest, *, principal: Principal) -> Provider | None:
+        """Return the provider that this very registration made earlier, if it is still there."""
         async with self.database.reading() as session:
-            provider = await provider_named(session, registration.name)
+            provider = await provider_named(session, request.name)
         if provider is None or not principal.may_use(provider.name, provider.tags):
             return None
-        same = provider.options.get(DEFINITION) == await definition_of(registration, vault=self.vault)
+        same = provider.options.get(DEFINITION) == await definition_of(request, vault=self.vault)
         return provider if same else None
 
-    async def _read_again(self, provider: Provider, source: SourceRow, subject: Subject) -> Reading:
-        how = DocumentOptions(source.root, source.overlay, source.follows)
+    async def _read_again(
+        self, provider: Provider, source: SourceRow, context: ImportContext
+    ) -> ParsedSource:
+        options = DocumentOptions(source.root, source.overlay, source.follows)
         if provider.call_template:
-            return await self.reader.rediscover(provider.call_template, subject, how=how)
+            return await self.reader.rediscover(provider.call_template, context, options=options)
         body = opened_body(source, vault=self.vault)
-        again = Source("document", body=body, media_type=source.media_type, url=source.url, how=how)
-        return await self.reader.read(again, subject)
+        stored = RegistrationSource("document", body, source.media_type, url=source.url, options=options)
+        return await self.reader.read(stored, context)
 
-    def _stored_subject(
+    def _stored_context(
         self, provider: Provider, rows: list[Credential], variables: list[Variable], *, reach: Reach
-    ) -> Subject:
-        subject = Subject(
+    ) -> ImportContext:
+        context = ImportContext(
             id=provider.id,
             name=provider.name,
             variables=variables,
@@ -250,47 +257,49 @@ class Registry:
             options=provider.options,
             reach=reach,
             limits=provider.limits,
-            stored=stored_slots(rows),
-            slots=provider.slots,
+            stored={row.slot: row for row in rows},
+            slots=[CredentialSlot.from_json(slot) for slot in provider.slots],
         )
-        egress = subject.stored.get(EGRESS_SLOT)
+        egress = context.stored.get(EGRESS_SLOT)
         if egress is None:
-            return subject
-        secrets = open_credential(stored_form(egress, finder=subject.finder), vault=self.vault)
-        return subject.with_option_secrets(secrets)
+            return context
+        secrets = open_credential(stored_form(egress, finder=context.finder), vault=self.vault)
+        return replace(context, option_secrets=secrets)
+
+
+def name_taken(name: str) -> Conflict:
+    """Return the error for a name that exists; it says the same whether or not the client may see it."""
+    return Conflict(
+        f"A provider named {name!r} exists already. Refresh or change it, or choose another name."
+    )
+
+
+def not_found(name: str) -> NotFound:
+    """Return the error for a provider that is not there or not visible."""
+    return NotFound(f"There is no provider {name!r}.")
 
 
 def _previewed(
-    registration: Registration,
-    subject: Subject,
-    drafted: Draft,
-    provider: Provider | None,
-    tools: Sequence[Tool],
-) -> Imported:
-    existing = {tool.source_key: (tool.name, columns_of(tool)) for tool in tools if tool.revision_id}
-    columns = {key: held[1] for key, held in existing.items()}
-    compared = NOTHING if provider is None else compared_with(provider, columns, drafted)
+    request: RegistrationRequest, plan: RegistrationPlan, provider: Provider | None, tools: Sequence[Tool]
+) -> RegistrationResult:
+    parsed = plan.parsed
+    existing = {tool.source_key: tool for tool in tools if tool.revision_id}
     names = {
-        tool.source_key: existing.get(tool.source_key, (f"{subject.name}.{tool.name}",))[0]
-        for tool in drafted.tool_set.tools
+        tool.source_key: existing[tool.source_key].name
+        if tool.source_key in existing
+        else f"{request.name}.{tool.name}"
+        for tool in parsed.tools
     }
-    shown = Provider(
-        name=subject.name,
-        title=registration.title or drafted.tool_set.title,
-        description=registration.description or drafted.tool_set.description,
-        protocol=drafted.tool_set.protocol,
-        kind=drafted.tool_set.kind,
-        slots=list(drafted.tool_set.slots),
-        origins=list(drafted.origins),
-        tags=list(registration.tags),
-    )
-    return Imported(
-        provider=shown,
-        drafted=drafted,
-        report=named_report(drafted.tool_set, names, provider=subject.name),
+    if provider is None:
+        diff = SourceDiff(added=tuple(tool.source_key for tool in parsed.tools))
+    else:
+        diff = diff_of(provider, {key: columns_of(tool) for key, tool in existing.items()}, plan)
+    return RegistrationResult(
+        provider=planned_provider(request, plan),
+        plan=plan,
+        report=parsed.named_report(names, provider=request.name),
+        diff=diff,
         names=names,
         tool_count=len(names),
-        difference=difference(existing, drafted.tool_set.tools, held=compared.held),
-        comparison=compared,
-        exists=provider is not None,
+        provider_exists=provider is not None,
     )

@@ -30,9 +30,9 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """The breaker of one origin. `now` returns seconds; `changed` is called with each new state.
+    """The breaker of one origin. `now` returns seconds; `on_change` is called with each new state.
 
-    While `shut` is False, calls may be made with the permit `epoch`; while it is True, `admit` decides.
+    While `is_tripped` is False, calls may be made with the permit `epoch`; while it is True, `admit` decides.
     """
 
     __slots__ = (
@@ -85,14 +85,14 @@ class Breaker:
         """
         if not self.shut:
             return self.epoch
-        if not self.ripe():
+        if not self.can_probe():
             return 0
         self._probing = True
         self.epoch += 1
         self._on_change(BreakerState.HALF_OPEN)
         return self.epoch
 
-    def ripe(self) -> bool:
+    def can_probe(self) -> bool:
         """Return whether an open breaker would let a probe pass."""
         return not self._probing and self._now() >= self._open_until
 

@@ -7,7 +7,7 @@ from app.deadlines import Bound, Timers
 
 
 class Bulkhead:
-    """Permits for a limited number of calls; `queue` more calls may wait, in order of arrival.
+    """Permits for a limited number of calls; `max_waiting` more calls may wait, in order of arrival.
 
     `running` and `waiting` are public: a call that finds a free permit and no waiting calls may increment
     `running` by itself.
@@ -60,8 +60,8 @@ class Bulkhead:
                 return
         self.running -= 1
 
-    def turn_away(self) -> None:
-        """Reject all waiting calls: their `wait` returns False."""
+    def reject_waiting(self) -> None:
+        """Reject all waiting calls: their `acquire` returns False."""
         while self.waiting:
             permit = self.waiting.popleft()
             if not permit.done():

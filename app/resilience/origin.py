@@ -26,8 +26,8 @@ class Origin:
     """What an adapter's `origin(target)` names, for one tenant and one egress route; used in one event loop.
 
     `providers` are the names of the providers whose tools are at this origin: labels for metrics, since an
-    origin's text is chosen by whoever registers it. `busy` and `open` count the calls that were rejected
-    because no permit became free, and because the breaker was open.
+    origin's text is chosen by whoever registers it. `rejected_busy` and `rejected_open` count the calls that
+    were rejected because no permit became free, and because the breaker was open.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Origin:
         breaker, bulkhead = self.breaker, self.bulkhead
         if breaker.shut:
             # Calls do not queue to be the probe.
-            has_permit = breaker.ripe() and bulkhead.take()
+            has_permit = breaker.can_probe() and bulkhead.take()
         else:
             until = min(deadline, self.now() + self.policy.queue_seconds)
             has_permit = await bulkhead.wait(until)
@@ -118,7 +118,7 @@ class Origin:
 
     def _breaker_changed(self, state: BreakerState, changed: BreakerListener | None) -> None:
         if state is BreakerState.OPEN:
-            self.bulkhead.turn_away()
+            self.bulkhead.reject_waiting()
         if changed is not None:
             changed(self, state)
 
@@ -127,7 +127,8 @@ class Origins:
     """The origins of this worker.
 
     Each is held as long as a plan or a call refers to it; the `capacity` most recently used ones are held
-    longer, so that a recompiled plan finds its open breaker. `changed` is called at each change of a breaker.
+    longer, so that a recompiled plan finds its open breaker. `on_breaker_change` is called at each change of
+    a breaker.
     """
 
     def __init__(

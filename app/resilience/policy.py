@@ -7,13 +7,14 @@ from dataclasses import dataclass
 class Policy:
     """Limits and thresholds; times are in seconds. A changed policy has a state of its own for its origins.
 
-    Bulkhead: `concurrency` calls run at once, `queue` more may wait, each for at most `queue_seconds`.
+    Bulkhead: `concurrency` calls run at once, `max_queued` more may wait, each for at most `queue_timeout`.
 
-    Breaker: `failures` consecutive failures open it, 0 disables it; so does a ratio of failures of `ratio`
-    among at least `volume` calls within `window`. It is open for `open_seconds` the first time, and each time
-    after that for twice as long, up to `open_most`.
+    Breaker: `failure_threshold` consecutive failures open it, 0 disables it; so does a ratio of failures of
+    `failure_ratio` among at least `min_calls` calls within `window_seconds`. It is open for `open_seconds`
+    the first time, and each time after that for twice as long, up to `open_max`.
 
-    Retries: a call is sent at most `attempts` times; `budget` is the share of all calls that may be retried.
+    Retries: a call is sent at most `max_attempts` times; `retry_budget` is the share of all calls that may be
+    retried.
     """
 
     concurrency: int = 128

@@ -28,6 +28,20 @@ CREDENTIAL_KINDS: tuple[CredentialKind, ...] = ("api_key", "basic", "bearer", "o
 
 
 @dataclass(frozen=True, slots=True)
+class CredentialDraft:
+    """A credential before it is sealed, in the members of the table above.
+
+    A member of `public` that is None is filled in from the security scheme of its slot. `allowed_origins` are
+    the only origins that it may be sent to; None stands for the default.
+    """
+
+    kind: CredentialKind
+    public: dict[str, Any]
+    secrets: dict[str, Any] = field(repr=False)
+    allowed_origins: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SealedVariable:
     """A variable that sealed fields refer to as `${NAME}`: `value` when it is public, `sealed` when it is
     secret.

@@ -69,7 +69,7 @@ class Bucket:
 class Standing:
     """The state of a call's limits after the call was admitted or not.
 
-    `share` is the number of processes among which each limit is divided: 1 where Redis enforces it.
+    `process_count` is the number of processes among which each limit is divided: 1 where Redis enforces it.
     """
 
     __slots__ = ("admitted", "aheads", "buckets", "share")
@@ -122,9 +122,10 @@ class Standing:
 
 
 def shared(bucket: Bucket, share: int) -> tuple[float, float]:
-    """Return interval and tolerance (microseconds) for one of `share` processes.
+    """Return interval and tolerance (microseconds) for one of `process_count` processes.
 
-    Each admits calls at 1/`share` of the rate, with the same tolerance: 1/`share` of the burst takes as long.
+    Each admits calls at 1/`process_count` of the rate, with the same tolerance: 1/`process_count` of the
+    burst takes as long.
     """
     interval = bucket.interval * share
     return interval, max(bucket.tolerance, interval)

@@ -62,7 +62,7 @@ class Principal:
             return True
         return grant.expires_at is not None and grant.expires_at <= self.expires_at
 
-    def outpaces(self, grant: Grant) -> bool:
+    def covers_rate_limit(self, grant: Grant) -> bool:
         """Return whether the grant's rate limit is within that of this principal's own key, if it has one."""
         return self.rate is None or not self.rate.own or self.rate.covers(grant.rate)
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-MOST = 1_000_000
+MAX_REQUESTS = 1_000_000
 """The maximum of requests, and of a burst."""
-LONGEST_SECONDS = 86_400
+MAX_PERIOD_SECONDS = 86_400
 _TEXT = re.compile(r"(\d{1,7})/(\d{1,5})(?::(\d{1,7}))?")
 
 
@@ -37,7 +37,7 @@ class RateLimit:
         """Return the limit of `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; else raise ValueError."""
         found = _TEXT.fullmatch(text.strip())
         numbers = [int(number) for number in found.groups() if number] if found else []
-        if not numbers or not all(numbers) or max(numbers) > MOST or numbers[1] > LONGEST_SECONDS:
+        if not numbers or not all(numbers) or max(numbers) > MAX_REQUESTS or numbers[1] > MAX_PERIOD_SECONDS:
             msg = "must be REQUESTS/SECONDS or REQUESTS/SECONDS:BURST, e.g. 600/60 or 600/60:50"
             raise ValueError(msg)
         return cls(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else numbers[0], own)

@@ -220,9 +220,9 @@ class ResponseMasker:
         """Return whether the body contains a secret."""
         return self.mask(body) is not body
 
-    def stream(self) -> "MaskedStream":
+    def stream(self) -> "StreamMasker":
         """Return a masker for a body that arrives in pieces."""
-        return MaskedStream(self)
+        return StreamMasker(self)
 
     def in_charset(self, charset: str) -> "ResponseMasker":
         """Return a masker for text that is declared to be in this charset, and may be in UTF-8 nevertheless.
@@ -316,7 +316,7 @@ class ResponseMasker:
         return longest
 
 
-class MaskedStream:
+class StreamMasker:
     """Masks a body that arrives in pieces. At most one byte less than the longest needle is held back, and
     only where the end of a piece may be the beginning of a secret.
     """

@@ -28,13 +28,13 @@ def _zero() -> int:
 
 
 class Admission:
-    """The admission of one worker. `running` are the calls in progress, `refused` counts the rejected calls,
+    """The admission of one worker. `running` are the calls in progress, `rejected` counts the rejected calls,
     and `pressure` is the share of new calls that is rejected.
 
-    At most `most` calls are admitted; `lag` (seconds) is the acceptable lag of the loop. The lag is ignored
-    while fewer than `fewest` calls are in progress: then they are not its cause. `unverified` returns how
-    many of the calls in progress wait for their key to be looked up: anybody can make any number of these, so
-    they count in neither measure.
+    At most `max_running` calls are admitted; `max_lag` (seconds) is the acceptable lag of the loop. The lag
+    is ignored while fewer than `min_running` calls are in progress: then they are not its cause. `unverified`
+    returns how many of the calls in progress wait for their key to be looked up: anybody can make any number
+    of these, so they count in neither measure.
     """
 
     __slots__ = (

@@ -3,8 +3,8 @@
 A request passes ten wrappers on its way through FastAPI: errors twice, telemetry, two body limits, metrics,
 an exit stack, the router, and the route's own errors. The one hot route needs what they do (errors become
 problems, bodies are bounded, requests are counted), but not that each does it by wrapping the channel:
-`HotRoute` does it in one place, and hands everything else on. The route stays registered with the app too,
-which answers where any other middleware is installed (CORS, allowed hosts).
+`CallShortcut` does it in one place, and everything else goes to the app. The route stays registered with the
+app, too, which handles it where any other middleware is installed (CORS, allowed hosts).
 """
 
 import time
@@ -22,31 +22,32 @@ from app.server.middleware import bounded, observe
 from app.telemetry.metrics import Metrics
 
 
-class Answering(Protocol):
-    """A response that knows its status, as the hot route gives and as errors are turned into."""
+class StatusResponse(Protocol):
+    """An ASGI response that knows its status, as the endpoint returns it and as errors are turned into."""
 
     status_code: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
+        """Send the response."""
 
 
-class HotRoute:
-    """Answers `route` itself, with what `endpoint` gives.
+class CallShortcut:
+    """Serves `route` itself, with what `endpoint` returns.
 
-    `respond` turns an error into a response, `cut` logs one that came after the answer had begun. `replaces`
-    are the middlewares whose work is done here. `overloaded` is what a call gets that is not admitted.
+    `respond` turns an error into a response, `cut` logs one that came after the response had begun.
+    `replaces` are the middlewares whose work is done here. `overloaded` is the response to a call that is not
+    admitted.
     """
 
     def __init__(
         self,
         route: Route,
         *,
-        endpoint: Callable[[Request], Awaitable[Answering]],
+        endpoint: Callable[[Request], Awaitable[StatusResponse]],
         metrics: Metrics,
         body_bytes: int,
-        overloaded: Answering,
-        respond: Callable[[HTTPConnection, Exception], Answering],
+        overloaded: StatusResponse,
+        respond: Callable[[HTTPConnection, Exception], StatusResponse],
         cut: Callable[[Exception], None],
         replaces: frozenset[Any],
     ) -> None:
@@ -60,8 +61,8 @@ class HotRoute:
         self._respond = respond
         self._cut = cut
 
-    def fits(self, scope: Scope) -> bool:
-        """Whether the request is for this route; if so, the scope gets what a router would write into it."""
+    def matches(self, scope: Scope) -> bool:
+        """Return whether the request is for this route; if so, set what a router would in its scope."""
         if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(self._tail):
             return False
         name = self._name(scope)
@@ -82,23 +83,23 @@ class HotRoute:
         name = path[len(self._head) : -len(self._tail)]
         return "" if "/" in name else name
 
-    async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Nothing is read, checked or recorded of a call that comes too much; it is counted."""
+    async def reject(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Reject a call under overload. Nothing of it is read, checked or recorded; it is counted."""
         began = time.perf_counter()
         await self._overloaded(scope, receive, send)
-        # No line in the log: it would cost more than the refusal itself.
+        # No line in the log: it would cost more than the rejection itself.
         seconds = time.perf_counter() - began
         self._metrics.observe_request(self.route.path, scope["method"], self._overloaded.status_code, seconds)
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As the app's own layers would: an answer or a problem, counted under the route's template."""
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a call as the app's own layers would: a response or a problem, counted under the route."""
         began = time.perf_counter()
         status = 500
         request = Request(scope, bounded(scope, receive, self._body_bytes), send)
         try:
             try:
-                response: Answering = await self.endpoint(request)
-            except Exception as error:  # noqa: BLE001  (the last place that can answer)
+                response: StatusResponse = await self.endpoint(request)
+            except Exception as error:  # noqa: BLE001  (the last place that can respond)
                 response = self._respond(request, error)
             status = response.status_code
             try:
@@ -107,7 +108,7 @@ class HotRoute:
                 self._cut(error)
                 if isinstance(error, CallerStalled):
                     abandon(send)
-                # Only an error makes the server cut the connection: nobody must take the answer for whole.
+                # Only an error makes the server cut the connection: nobody must take the response for whole.
                 raise AnswerCut from None
         finally:
             observe(self._metrics, self.route.path, scope["method"], status, began)
@@ -116,61 +117,62 @@ class HotRoute:
 def abandon(send: Send) -> None:
     """Drop the connection behind `send` with all that waits in it.
 
-    The server closes one once it is empty, and for a caller that takes nothing that is never.
+    The server closes one once it is empty, and for a client that reads nothing that is never.
     """
     transport = getattr(getattr(send, "__self__", None), "transport", None)
     if transport is not None:
         transport.abort()
 
 
-class Gateway(FastAPI):
-    """FastAPI with a hot route in front, which goes the long way where a middleware is installed that it does
-    not replace.
+class GatewayApp(FastAPI):
+    """FastAPI with a shortcut for calls in front, which is not taken where a middleware is installed that it
+    does not replace.
     """
 
-    hot: HotRoute | None = None
+    call_shortcut: CallShortcut | None = None
     admission: Admission
-    shortcut = True
+    takes_shortcut = True
     start_failure: str | None = None
     """Why the application could not start, where a sentence says it: logged in place of a traceback."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The layers of the app; the hot route stays behind those that do what it does not."""
-        if self.hot is not None and any(layer.cls not in self.hot.replaces for layer in self.user_middleware):
-            self.shortcut = False
+        """Return the layers of the app; the route stays behind those that do what the shortcut does not."""
+        shortcut = self.call_shortcut
+        if shortcut is not None and any(layer.cls not in shortcut.replaces for layer in self.user_middleware):
+            self.takes_shortcut = False
         return super().build_middleware_stack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI. The first request finds the stack built: the lifespan went through it."""
-        hot = self.hot
-        if hot is None or self.middleware_stack is None:
+        shortcut = self.call_shortcut
+        if shortcut is None or self.middleware_stack is None:
             await super().__call__(scope, receive, self._lifespan_send(send))
             return
         if self.root_path:
             scope["root_path"] = self.root_path
-        if not hot.fits(scope):
+        if not shortcut.matches(scope):
             await super().__call__(scope, receive, send)
             return
         admission = self.admission
         if admission.refuses():
-            await hot.refuse(scope, receive, send)
+            await shortcut.reject(scope, receive, send)
             return
         admission.running += 1
         try:
-            if self.shortcut:
+            if self.takes_shortcut:
                 scope["app"] = self
-                await hot.answer(scope, receive, send)
+                await shortcut.serve(scope, receive, send)
             else:
                 await super().__call__(scope, receive, send)
         finally:
             admission.running -= 1
 
     def _lifespan_send(self, send: Send) -> Send:
-        """`send` for the lifespan, which comes before all else: a failed start is told as `start_failure`."""
+        """`send` for the lifespan, which comes before all else: a failed start is told by `start_failure`."""
 
-        async def told(message: Message) -> None:
+        async def send_with_reason(message: Message) -> None:
             if message["type"] == "lifespan.startup.failed" and self.start_failure is not None:
                 message = {**message, "message": self.start_failure}
             await send(message)
 
-        return told
+        return send_with_reason

@@ -22,18 +22,12 @@ from app.services import Services
 
 router = APIRouter(tags=["operation"])
 
-
-def install(app: FastAPI) -> None:
-    """Add the routes of health and metrics."""
-    app.include_router(router)
-
-
 Part = Literal["ok", "away"]
 _PROBE_SECONDS: Final = 0.5
 
 
 class Live(BaseModel):
-    """The process answers."""
+    """The process responds."""
 
     status: Literal["live"] = "live"
 
@@ -48,7 +42,7 @@ class Ready(BaseModel):
 
 @router.get("/health/live", operation_id="live", dependencies=[Depends(openly)])
 async def live() -> Live:
-    """Answers as long as the event loop runs."""
+    """Responds as long as the event loop runs."""
     return Live()
 
 
@@ -68,32 +62,32 @@ async def ready(request: Request) -> Ready:
 
 
 class Probes:
-    """What PostgreSQL and Redis said when they were last asked: at most twice a second, however many clients
-    want to know, since anybody may ask.
+    """Whether PostgreSQL and Redis responded when they were last probed: at most twice a second, however many
+    clients send requests, since anybody may.
     """
 
     def __init__(self, database: Database, redis: "Redis") -> None:
         self._database = database
         self._redis = redis
-        self._asking: asyncio.Task[tuple[Part, Part]] | None = None
-        self._asked_at = -math.inf
+        self._probing: asyncio.Task[tuple[Part, Part]] | None = None
+        self._probed_at = -math.inf
 
     async def parts(self) -> tuple[Part, Part]:
-        """PostgreSQL and Redis, as they were within the last half second."""
-        asking = self._asking
-        # One that is under way is waited for; what is old is asked again.
-        if asking is None or (asking.done() and time.monotonic() - self._asked_at > _PROBE_SECONDS):
-            asking = self._asking = asyncio.create_task(self._ask(), name="health-probe")
-        return await asyncio.shield(asking)
+        """Return the state of PostgreSQL and of Redis, as it was within the last half second."""
+        probing = self._probing
+        # One that is under way is waited for; an old one is repeated.
+        if probing is None or (probing.done() and time.monotonic() - self._probed_at > _PROBE_SECONDS):
+            probing = self._probing = asyncio.create_task(self._probe(), name="health-probe")
+        return await asyncio.shield(probing)
 
-    async def _ask(self) -> tuple[Part, Part]:
+    async def _probe(self) -> tuple[Part, Part]:
         try:
-            database, redis = await asyncio.gather(self._ask_database(), self._ask_redis())
+            database, redis = await asyncio.gather(self._probe_database(), self._probe_redis())
             return database, redis
         finally:
-            self._asked_at = time.monotonic()
+            self._probed_at = time.monotonic()
 
-    async def _ask_database(self) -> Part:
+    async def _probe_database(self) -> Part:
         with contextlib.suppress(Overloaded, TimeoutError):
             try:
                 async with asyncio.timeout(1), self._database.reading() as session:
@@ -106,7 +100,7 @@ class Probes:
         # It may be this process that has no connection free.
         return "ok" if await self._database.answers() else "away"
 
-    async def _ask_redis(self) -> Part:
+    async def _probe_redis(self) -> Part:
         try:
             await self._redis.ping()
         except PoolBusy:
@@ -131,9 +125,9 @@ class Probes:
 async def metrics(
     request: Request, principal: Annotated[Principal, Depends(requires("metrics:read"))]
 ) -> Response:
-    """The figures of all workers in Prometheus's text format.
+    """The metrics of all workers in Prometheus's text format.
 
-    A key that is limited to providers or tags is shown the figures by provider of its own providers only.
+    A key that is limited to providers or tags is shown the metrics by provider of its own providers only.
     """
     services: Services = request.state.services
     body, media_type = await services.metrics.render(await _shown(services, principal))
@@ -141,8 +135,13 @@ async def metrics(
 
 
 async def _shown(services: Services, principal: Principal) -> frozenset[str] | None:
-    """The providers of which figures are shown, None for all. Only a limit to tags takes a look at tools."""
+    """The providers whose metrics are shown, None for all. Only a limit to tags takes a look at tools."""
     if principal.tags is None:
         return principal.providers
     async with services.database.reading() as session:
         return await providers_seen(session, principal)
+
+
+def install(app: FastAPI) -> None:
+    """Add the routes of health and metrics."""
+    app.include_router(router)

@@ -1,8 +1,9 @@
-"""The HTTP/1.1 side of a client's connection: uvicorn's protocol on httptools, with bounds on what is read
-before the application decides anything, and without what two readers of a message could take differently.
+"""HTTP/1.1 on a client's connection: uvicorn's protocol on httptools, with limits on what is read before the
+application decides anything, and without messages that two recipients could interpret differently.
 
-uvicorn's own class collects a head of any size, waits for it without end, merges trailers into the headers of
-a request that has begun, and responds to a malformed pipelined request in the middle of the response before.
+uvicorn's own class buffers a head of any size, waits for it without a timeout, merges trailers into the
+headers of a request that has begun, and responds to a malformed pipelined request in the middle of the
+previous response.
 """
 
 import asyncio
@@ -24,21 +25,21 @@ from app.server.connections import LINGER_BYTES, Connections, Progress, connecti
 from app.server.flow_control import LazyFlowControl
 from app.server.rejections import Rejection
 
-# Phases of a connection. In _IDLE there is no byte of a request, _CLOSING reads only to discard.
+# Phases of a connection. In _IDLE, no byte of a request has been read; _CLOSING reads only to discard.
 _IDLE: Final = 0
 _HEAD: Final = 1
 _BODY: Final = 2
 _CLOSING: Final = 3
 
-# What is given to the parser at once while a head is being read: what a head has too much is at most this.
+# What is passed to the parser at once while a head is read: a head exceeds its limit by at most this.
 _SLICE: Final = 8 << 10
 _LARGE: Final = 64 << 10
-# What is still read after a response to a message that cannot be read.
+# What is read and discarded after the response to a malformed message.
 _MAX_DISCARDED_BYTES: Final = 1 << 20
 _EMPTY_LINE: Final = b"\r\n"
-# Of a request line without its target, and the empty line.
+# Size of a request line without its target, and of the empty line.
 _LINE_SIZE: Final = 16
-# Memory of one header field beside its text.
+# Memory of a header field besides its text.
 _FIELD_COST: Final = 160
 _CHECKED_FIELDS: Final = frozenset({b"host", b"transfer-encoding", b"expect", b"x-forwarded-for"})
 # RFC 9110 section 7.2 and RFC 3986 section 3.2.2, without user information and zone identifiers.
@@ -51,26 +52,26 @@ _valid_hosts: set[bytes] = set()
 
 
 class _Rejected(Exception):
-    """Raised in a callback of the parser; `HttpProtocol._rejection` says rejections."""
+    """Raised in a callback of the parser; the reason is in `HttpProtocol._rejection`."""
 
 
 class _Discarded(list[tuple[bytes, bytes]]):
-    """The headers after a head: trailers, which are read and forgotten (RFC 9110 section 6.5.1)."""
+    """The list of fields after a head: trailers, which are discarded (RFC 9110 section 6.5.1)."""
 
     def append(self, _field: tuple[bytes, bytes], /) -> None:
-        """Do nothing."""
+        """Discard the field."""
 
 
 _DISCARDED: Final = _Discarded()
-# Of every connection without pipelined requests; never changed.
+# Shared by all connections without pipelined requests; never modified.
 _NO_PIPELINE: Final[deque[Any]] = deque()
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection; limits and counts are those of `Connections`.
+    """One client connection; its limits and counts are in the `ConnectionTable`.
 
-    Thousands of them may be idle: slots, because instances with more than 30 attributes pay 1 kB for a
-    dictionary of their own, and no queue or event before there is something to wait for.
+    Thousands of connections may be idle: so this has slots, because instances with more than 30 attributes
+    have a dictionary of 1 kB each, and creates queues and events only when there is something to wait for.
     """
 
     __slots__ = (
@@ -116,11 +117,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._upgrading = False
         self._rejection: Rejection | None = None
-        # The request whose response is being made, and what is to be written after the last response.
+        # The request whose response is in progress, and the rejection to be sent after the last response.
         self._running: RequestResponseCycle | None = None
         self._last: Rejection | None = None
         self._linger = LINGER_BYTES
-        # Of a chunked body: bytes read beside the body itself.
+        # For a chunked body: bytes read besides the body itself.
         self._chunked = False
         self._framing = 0
         self._received = 0
@@ -128,7 +129,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._blocked: Progress | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection; one too many gets a response and ends."""
+        """Add the connection to the table; reject it where there are too many."""
         self.connections.add(self)
         self.transport = transport
         self.flow = LazyFlowControl(transport)
@@ -147,7 +148,7 @@ class HttpProtocol(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell every request that is under way."""
+        """Notify every request in progress, and remove the connection from the table."""
         for cycle in (self._running, *(cycle for cycle, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -159,7 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Give the parser what fits into the bounds."""
+        """Pass data to the parser, within the limits."""
         phase = self._phase
         if phase == _IDLE:
             if data[0] in _EMPTY_LINE:
@@ -180,7 +181,8 @@ class HttpProtocol(HttpToolsProtocol):
         start = 0
         view = memoryview(data)
         while start < size and self._phase != _CLOSING:
-            # Bodies of a known length go in large pieces, all that may hold a field in small ones.
+            # Bodies of a known length are passed in large pieces, everything that may contain fields in small
+            # ones.
             end = start + (_LARGE if self._phase == _BODY and not self._chunked else _SLICE)
             end = min(end, size)
             if self._phase == _IDLE:
@@ -197,7 +199,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._discard(size - start)
 
     def _skip_empty_lines(self, data: bytes) -> bytes:
-        """Return what follows empty lines between requests, which begin no request (RFC 9112 section 2.2)."""
+        """Return what follows empty lines between requests, which are ignored (RFC 9112 section 2.2)."""
         rest = data.lstrip(_EMPTY_LINE)
         self._head_bytes += len(data) - len(rest)
         if self._head_bytes > self._table.limits.head_bytes:
@@ -223,8 +225,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read the request as if it had no Upgrade (RFC 9110 section 7.8); `rest` is what follows its head.
 
-        The parser takes what follows for the other protocol, and cannot be told otherwise. Another parser is
-        given the same head without Upgrade, and with `Connection: close`: no other request follows this one.
+        The parser takes `rest` for the other protocol, which cannot be configured. So another parser reads
+        the same head without Upgrade, and with `Connection: close`: no other request follows this one.
         """
         self._upgrading = False
         parser = self.parser
@@ -237,7 +239,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._feed(rest)
 
     def _incomplete(self, size: int) -> None:
-        """Look at the bounds of a message whose end has not come with `size` bytes that were read."""
+        """Check the limits of a message that is still incomplete after `size` more bytes."""
         table = self._table
         if self._phase == _HEAD:
             self._head_bytes += size
@@ -248,7 +250,7 @@ class HttpProtocol(HttpToolsProtocol):
             table.head_grows(self, cost, self.loop.time())
         elif self._phase == _BODY:
             if self._chunked and self._framing > table.limits.head_bytes + 2 * self._received:
-                # As in Go (CVE-2023-39326): chunks of one byte cost more to read than they bring.
+                # As in Go (CVE-2023-39326): chunks of one byte cost more to read than they deliver.
                 self._fail(rejections.FRAMING_TOO_LARGE)
             elif self.cycle.response_complete:
                 self._discard(size)
@@ -257,23 +259,23 @@ class HttpProtocol(HttpToolsProtocol):
                 table.bodies.add(self)
 
     def _in_url(self) -> bool:
-        """Return whether the request line has not come to its end: the parser gives the URL in pieces."""
+        """Return whether the request line is incomplete: the parser passes the URL in pieces."""
         return not self.headers and len(self.url) + _LINE_SIZE + _SLICE > self._head_bytes
 
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        """Forget the message before."""
+        """Reset the state of the previous message."""
         self.url = b""
         self.headers = []
         self._phase = _HEAD
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head; those of trailers are discarded."""
+        """Store a field of the head; trailer fields are discarded."""
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Check the head, and start the application or put the request behind others."""
+        """Check the head, and start the application, or queue the request behind pipelined ones."""
         parser = self.parser
         headers = self.headers
         version = parser.get_http_version()
@@ -309,7 +311,7 @@ class HttpProtocol(HttpToolsProtocol):
             "raw_path": self._root + raw_path,
             "query_string": query,
         }
-        # What follows in this message belongs to no head.
+        # Fields that follow in this message are trailers.
         self.headers = _DISCARDED
         self._phase = _BODY
         self._framing = self._received = 0
@@ -330,7 +332,7 @@ class HttpProtocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            # After another final response than 100 nobody knows whether the body follows.
+            # If the final response is sent without a 100, it is unknown whether the body follows.
             keep_alive=version != "1.0" and not self.expect_100_continue and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
@@ -346,7 +348,9 @@ class HttpProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((cycle, app))
 
     def _check_head(self, version: str, method: bytes) -> str | None:
-        """Reject what other servers on the way may read otherwise; return the forwarded client's group."""
+        """Reject a head that other servers on the way may interpret differently; return the forwarded
+        client's address group.
+        """
         if version not in ("1.1", "1.0"):
             self._reject(rejections.BAD_VERSION)
         if method == b"CONNECT":
@@ -374,7 +378,7 @@ class HttpProtocol(HttpToolsProtocol):
         return None
 
     def _check_transfer_coding(self, version: str, value: bytes) -> None:
-        """Let only `chunked` pass, once: the parser takes `gzip, chunked`, and says no to others too late."""
+        """Accept only `chunked`, once: the parser accepts `gzip, chunked`, and rejects others too late."""
         if version != "1.1":
             self._reject(rejections.MALFORMED)
         if self._chunked or value.strip(b" \t").lower() != b"chunked":
@@ -386,7 +390,7 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self.headers) > limits.header_fields:
             self._reject(rejections.HEAD_TOO_LARGE)
         if self._head_bytes > limits.head_bytes - _SLICE:
-            # The last bytes may have been too many.
+            # The last bytes may have exceeded the limit.
             url = len(self.url) + _LINE_SIZE
             if url > limits.head_bytes:
                 self._reject(rejections.URI_TOO_LONG)
@@ -410,7 +414,7 @@ class HttpProtocol(HttpToolsProtocol):
         return path if parsed.query is None else path + b"?" + parsed.query
 
     def on_body(self, body: bytes) -> None:
-        """Hand the application a piece of the body."""
+        """Pass a piece of the body to the application."""
         self._received += len(body)
         cycle = self.cycle
         if cycle.response_complete:
@@ -421,7 +425,7 @@ class HttpProtocol(HttpToolsProtocol):
         cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        """The request is complete; so is the exchange, where the response was faster."""
+        """Record that the request is complete; so is the exchange, where the response already is."""
         if self._upgrading:
             return
         self._phase = _IDLE
@@ -439,7 +443,7 @@ class HttpProtocol(HttpToolsProtocol):
     # Responses
 
     def on_response_complete(self) -> None:
-        """Start what waits behind this response, or say the last words, or wait for the next request."""
+        """Start the next pipelined request, or send the final rejection, or wait for the next request."""
         self.server_state.total_requests += 1
         if self._running is not None:
             self._leave(self._running)
@@ -455,7 +459,7 @@ class HttpProtocol(HttpToolsProtocol):
         elif self._last is not None:
             self._end(self._last)
         elif self._phase == _BODY and self.cycle.response_complete:
-            # The rest of the body is read, so that the client sees the response.
+            # The rest of the body is read, so that the client receives the response.
             self._linger = LINGER_BYTES
             self._table.bodies.discard(self)
             self._table.lingering[self] = self.loop.time()
@@ -463,9 +467,9 @@ class HttpProtocol(HttpToolsProtocol):
             self._rest()
 
     def _rest(self) -> None:
-        """Wait for the next request, if it has not begun."""
+        """Become idle, unless the next request has begun."""
         if self._phase == _IDLE and self._running is None and not self.transport.is_closing():
-            # A connection at rest holds nothing of its last request.
+            # An idle connection holds nothing of its last request.
             self.cycle = self.scope = None  # type: ignore[assignment]
             self.headers = _DISCARDED
             self._table.idle[self] = self.loop.time()
@@ -479,11 +483,11 @@ class HttpProtocol(HttpToolsProtocol):
     # Rejections
 
     def reject(self, rejection: Rejection) -> None:
-        """Give a response to what is being read, after those before it, and end the connection."""
+        """Reject the message being read, after the responses to earlier ones, and close the connection."""
         self._fail(rejection)
 
     def drop(self) -> None:
-        """End the connection at once."""
+        """Abort the connection."""
         self._phase = _CLOSING
         self.transport.abort()
 
@@ -499,7 +503,7 @@ class HttpProtocol(HttpToolsProtocol):
         return rejections.MALFORMED
 
     def _fail(self, rejection: Rejection) -> None:
-        """Read nothing more; the response comes after those of the requests before."""
+        """Stop reading; the rejection is sent after the responses to earlier requests."""
         self._table.count(rejection)
         in_body = self._phase == _BODY
         self._phase = _CLOSING
@@ -516,9 +520,9 @@ class HttpProtocol(HttpToolsProtocol):
             self._last = rejection
 
     def _give_up(self, cycle: RequestResponseCycle) -> bool:
-        """End a request whose body cannot be read; return whether there can be a response of ours."""
+        """End a request whose body cannot be read; return whether a rejection can be sent."""
         if cycle.response_started:
-            # What is written is not the end of the response, or it was the whole of it.
+            # The response has begun, or is complete: no other can be sent.
             cycle.disconnected = True
             self.transport.close()
             self._watch_flush()
@@ -533,7 +537,7 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _end(self, rejection: Rejection) -> None:
-        """Write the last response, and read on for a moment: a reset might take it from the client."""
+        """Send the last response, and discard input for a while: with a reset, the client might lose it."""
         transport = self.transport
         self._phase = _CLOSING
         if transport.is_closing():
@@ -555,16 +559,16 @@ class HttpProtocol(HttpToolsProtocol):
         return b"".join([*lines, b"connection: close\r\n\r\n", rejection.body])
 
     def _discard(self, size: int) -> None:
-        """Read no more than so much after the response."""
+        """Count discarded bytes; abort the connection beyond the limit."""
         self._linger -= size
         if self._linger < 0 and not self.transport.is_closing():
             self._table.count(rejections.BODY_AFTER_RESPONSE)
             self.drop()
 
-    # Clients that do not go on
+    # Timeouts of clients
 
     def stalls(self, now: float, seconds: float) -> bool:
-        """See `connections.Connection`."""
+        """See `connections.ClientConnection`."""
         progress = self._body
         if progress is None:
             return False
@@ -574,7 +578,7 @@ class HttpProtocol(HttpToolsProtocol):
         return progress.stalls(now, self._received, seconds)
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol; from now on the client must take something."""
+        """See asyncio.Protocol; from now on the client must read at the least rate."""
         super().pause_writing()
         self._blocked = Progress(self.loop.time(), -self.transport.get_write_buffer_size())
         self._table.blocked.add(self)
@@ -588,13 +592,15 @@ class HttpProtocol(HttpToolsProtocol):
             self._watch_flush()
 
     def shutdown(self) -> None:
-        """See uvicorn: end, after the response that is being made."""
+        """See uvicorn: close the connection, after the response in progress."""
         super().shutdown()
         if self.transport.is_closing():
             self._watch_flush()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """See uvicorn; the connection of a response that fails in the middle is closed without a callback."""
+        """See uvicorn; after a response that fails in the middle, the connection is closed without a
+        callback.
+        """
         task = self.loop.create_task(cycle.run_asgi(app))
         task.add_done_callback(self._task_ended)
         self.tasks.add(task)
@@ -605,9 +611,9 @@ class HttpProtocol(HttpToolsProtocol):
             self._watch_flush()
 
     def _watch_flush(self) -> None:
-        """Limit the time for which a connection that closes waits for its client to take what was written.
+        """Limit the time for which a closing connection waits for its client to read what was written.
 
-        The transport tells of writing that is paused only, which it is not for less than 64 KiB.
+        The transport calls `pause_writing` only above 64 KiB.
         """
         if self.counted and self._blocked is None:
             size = self.transport.get_write_buffer_size()
@@ -616,13 +622,13 @@ class HttpProtocol(HttpToolsProtocol):
                 self._table.blocked.add(self)
 
     def blocks(self, now: float, seconds: float) -> bool:
-        """See `connections.Connection`."""
+        """See `connections.ClientConnection`."""
         progress = self._blocked
         return progress is not None and progress.stalls(now, -self.transport.get_write_buffer_size(), seconds)
 
 
 def _is_host(value: bytes) -> bool:
-    """Return whether this is a valid value of Host; remembers the valid ones, of which there are few."""
+    """Return whether this is a valid value of Host; cache the valid ones, of which there are few."""
     if _HOST.fullmatch(value) is None:
         return False
     if len(_valid_hosts) < _MAX_HOSTS and len(value) <= 255:
@@ -631,7 +637,7 @@ def _is_host(value: bytes) -> bool:
 
 
 async def _too_many(_scope: Any, _receive: Any, send: Any) -> None:
-    """Respond in place of the application, on a connection that belongs to a proxy and other clients."""
+    """Respond in place of the application, on a connection of a proxy that also serves other clients."""
     rejection = rejections.ADDRESS_LIMIT
     await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.headers})
     await send({"type": "http.response.body", "body": rejection.body, "more_body": False})

@@ -1,7 +1,7 @@
-"""What the rooms count about themselves, under the names that `/metrics` shows.
+"""What packages count about themselves, under the names that `/metrics` shows.
 
-The rooms keep plain attributes, which cost next to nothing where they are counted; this file reads them when
-somebody asks, and so is the only one that knows both.
+They have plain attributes, which cost next to nothing where they are counted; this file reads them when a
+scrape comes, and so is the only one that knows both.
 """
 
 from collections import Counter
@@ -129,20 +129,20 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
     states: Counter[tuple[str, str]] = Counter()
     taken: Counter[str] = Counter()
     waited: Counter[str] = Counter()
-    places: Counter[str] = Counter()
+    permits: Counter[str] = Counter()
     for origin in origins:
         bulkhead = origin.bulkhead
         for provider in {metrics.label(name) for name in origin.providers}:
             states.update({(provider, state): origin.breaker.state is state for state in BreakerState})
             taken[provider] += bulkhead.running
             waited[provider] += len(bulkhead.waiting)
-            places[provider] += bulkhead.most
+            permits[provider] += bulkhead.most
     for labels, number in states.items():
         yield of.ORIGINS, labels, number
-    for provider in places:
+    for provider in permits:
         yield of.PLACES_TAKEN, (provider,), taken[provider]
         yield of.PLACES_WAITED, (provider,), waited[provider]
-        yield of.PLACES, (provider,), places[provider]
+        yield of.PLACES, (provider,), permits[provider]
 
 
 def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
@@ -153,11 +153,11 @@ def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
 def _calls(calls: CallServices) -> Iterator[Sample]:
     rates, idempotency, responses = calls.rate_limiter, calls.idempotency, calls.response_cache
     yield of.RATE_CHECKS, ("admitted",), rates.admitted
-    yield of.RATE_CHECKS, ("refused",), rates.rejected
+    yield of.RATE_CHECKS, ("rejected",), rates.rejected
     yield of.RATE_ALONE, (), rates.without_redis
     yield of.KEPT_OUTCOMES, ("begun",), idempotency.begun
     yield of.KEPT_OUTCOMES, ("replayed",), idempotency.replayed
-    yield of.KEPT_OUTCOMES, ("refused",), idempotency.rejected
+    yield of.KEPT_OUTCOMES, ("rejected",), idempotency.rejected
     yield of.KEPT_OUTCOMES, ("lost",), idempotency.lost
     table = idempotency.table
     for name, queue in (("begin", table.begins), ("read", table.reads), ("end", table.ends)):

@@ -19,7 +19,7 @@ log = structlog.get_logger("request")
 
 
 class BodyLimit:
-    """Refuses a request body that is larger than allowed, before or while it is read.
+    """Rejects a request body that is larger than allowed, before or while it is read.
 
     `large` are path prefixes that take documents (`large_bytes`); everything else may have `small_bytes`.
     """
@@ -31,7 +31,7 @@ class BodyLimit:
         self.large = tuple(large)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Checks `Content-Length`, or counts a body that comes without one."""
+        """Check `Content-Length`, or count a body that comes without one."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -40,7 +40,7 @@ class BodyLimit:
 
 
 def bounded(scope: Scope, receive: Receive, limit: int) -> Receive:
-    """`receive` of a request whose body may have `limit` bytes: refuses a larger one when it is read."""
+    """Return `receive` for a body of at most `limit` bytes, which raises TooLarge for a larger one."""
     scope["body_limit"] = limit
     length = None
     chunked = False
@@ -52,24 +52,24 @@ def bounded(scope: Scope, receive: Receive, limit: int) -> Receive:
             chunked = True
     if length is not None:
         if not length.isdigit():
-            return _refusing(BadRequest("Content-Length is not a number."))
+            return _rejecting(BadRequest("Content-Length is not a number."))
         if int(length) > limit:
-            return _refusing(too_large(limit))
+            return _rejecting(too_large(limit))
     elif chunked:
         return _counting(receive, limit)
     return receive
 
 
 def too_large(limit: int) -> TooLarge:
-    """The error for a body over `limit` bytes."""
+    """Return the error for a body over `limit` bytes."""
     return TooLarge(f"The request body may have at most {limit} bytes here.", extra={"limit": limit})
 
 
-def _refusing(error: Exception) -> Receive:
-    async def refuse() -> Message:
+def _rejecting(error: Exception) -> Receive:
+    async def reject() -> Message:
         raise error
 
-    return refuse
+    return reject
 
 
 def _counting(receive: Receive, limit: int) -> Receive:
@@ -88,9 +88,9 @@ def _counting(receive: Receive, limit: int) -> Receive:
 
 
 class AllowedHosts:
-    """Refuses other Host headers than those of the settings, against rebinding of names.
+    """Rejects other Host headers than those of the settings, against rebinding of names.
 
-    Starlette's TrustedHostMiddleware does the same, but answers in plain text. `patterns` are host names, or
+    Starlette's TrustedHostMiddleware does the same, but responds in plain text. `patterns` are host names, or
     `*.example.com` for all below.
     """
 
@@ -100,7 +100,7 @@ class AllowedHosts:
         self.suffixes = tuple(name[1:] for name in self.names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises BadRequest for another host."""
+        """Raise BadRequest for another host."""
         if scope["type"] == "http" and not self.allows(Headers(scope=scope).get("host", "")):
             raise BadRequest("The Host header names no host that is served here.")
         await self.app(scope, receive, send)
@@ -111,15 +111,15 @@ class AllowedHosts:
         return name in self.names or (bool(self.suffixes) and name.endswith(self.suffixes))
 
 
-class Observe:
-    """Counts and times each request under its route's template (never its path, which callers choose)."""
+class RequestMetrics:
+    """Counts and times each request under its route's template (never its path, which clients choose)."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self.app = app
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Wraps `send` to see the status."""
+        """Wrap `send` to see the status."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -139,13 +139,13 @@ class Observe:
 
 
 def observe(metrics: Metrics, route: str, method: str, status: int, began: float) -> None:
-    """Counts a request that began at `began` (`time.perf_counter()`), and logs a failed one."""
+    """Count a request that began at `began` (`time.perf_counter()`), and log a failed one."""
     metrics.observe_request(route, method, status, time.perf_counter() - began)
     if status >= 500:
         log.warning("request failed", method=method, route=route, status=status)
 
 
 def route_template(scope: Scope) -> str:
-    """The template of the route that answered, e.g. `/tools/{name}`; `(none)` where none matched."""
+    """Return the template of the route that matched, e.g. `/tools/{name}`; `(none)` where none did."""
     route: Any = scope.get("route")
     return getattr(route, "path", None) or "(none)"

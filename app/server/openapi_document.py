@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 
 from app.access.authorise import OPEN, declared_scope, every_route
 from app.call_api.endpoint import CALL_ROUTE
-from app.call_api.operation import CALL_OPERATION
+from app.call_api.operation import OPERATION_ID, call_operation
 from app.schemas import Problem
 
 VERSION = version("utcp-gateway")
@@ -56,7 +56,7 @@ def build(app: FastAPI) -> dict[str, Any]:
     )
     if app.root_path:
         document["servers"] = [{"url": app.root_path}]
-    document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = dict(CALL_OPERATION)
+    document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = call_operation()
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs", {})
@@ -110,6 +110,6 @@ def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
         scope = declared_scope(route)
         if operation is not None and scope not in (None, OPEN):
             operation["x-required-scopes"] = [scope]
-    call = operations.get(CALL_OPERATION["operationId"])
+    call = operations.get(OPERATION_ID)
     if call is not None:
         call["x-required-scopes"] = [declared_scope(CALL_ROUTE)]

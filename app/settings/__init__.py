@@ -11,14 +11,14 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from app.security.rate_limit import RateLimit
-from app.settings.edge import EdgeSettings
+from app.settings.http_server import HttpServerSettings
 from app.settings.operation import OperationSettings
-from app.settings.outgoing import OutgoingSettings
+from app.settings.outbound import OutboundSettings
 from app.settings.programs import ProgramSettings
-from app.settings.words import Words
+from app.settings.word_list import Words
 
 
-class Settings(EdgeSettings, OutgoingSettings, ProgramSettings, OperationSettings):
+class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationSettings):
     """All settings. Times are in seconds, sizes in bytes. `.env.example` has these descriptions too."""
 
     model_config = SettingsConfigDict(

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings
 
-from app.settings.words import Words
+from app.settings.word_list import Words
 
 
 class ProgramSettings(BaseSettings):

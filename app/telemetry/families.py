@@ -97,7 +97,7 @@ WORKERS = gauge("workers", "Worker processes alive")
 LOOP_LAG = histogram(
     "event_loop_lag_seconds", "Lag of the event loop, measured ten times per second", bounds=LAG_SECONDS
 )
-SERIES_REFUSED = counter(
+SERIES_OVERFLOW = counter(
     "series_refused", "Observations counted as `other` because the limit of series was reached"
 )
 
@@ -161,6 +161,6 @@ RESIDENT = gauge("process_resident_memory_bytes", "Resident memory size in bytes
 VIRTUAL = gauge("process_virtual_memory_bytes", "Virtual memory size in bytes", WORKER, prefix="")
 OPEN_FDS = gauge("process_open_fds", "Number of open file descriptors", WORKER, prefix="")
 MAX_FDS = gauge("process_max_fds", "Maximum number of open file descriptors", WORKER, prefix="")
-STARTED = gauge(
+START_TIME = gauge(
     "process_start_time_seconds", "Start time of the process in seconds since the epoch", WORKER, prefix=""
 )

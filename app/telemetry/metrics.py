@@ -19,11 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import structlog
+from prometheus_client import ProcessCollector
 
 from app.telemetry import families
 from app.telemetry.exposition import MEDIA_TYPE, expose
 from app.telemetry.families import SECONDS, Number, Sample
-from app.telemetry.process import process_samples
 from app.telemetry.sharing import FOLDER, Folder, Merged, Published
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -31,6 +31,15 @@ _MAX_PROVIDERS = 1_000
 _MAX_SERIES = 20_000
 _PROCESS_SECONDS = 2.0
 OTHER = "other"
+_PROCESS_METRICS = {
+    "process_cpu_seconds": families.CPU,
+    "process_resident_memory_bytes": families.RESIDENT,
+    "process_virtual_memory_bytes": families.VIRTUAL,
+    "process_open_fds": families.OPEN_FDS,
+    "process_max_fds": families.MAX_FDS,
+    "process_start_time_seconds": families.START_TIME,
+}
+_process_collector = ProcessCollector(registry=None)
 Source = Callable[[], Iterable[Sample]]
 
 _log = structlog.get_logger(__name__)
@@ -152,7 +161,7 @@ class Metrics:
         yield from self._request_samples()
         yield from self._call_samples()
         yield families.CALLS_IN_FLIGHT, (), self.calls_in_flight
-        yield families.SERIES_REFUSED, (), self._overflowed
+        yield families.SERIES_OVERFLOW, (), self._overflowed
         yield families.WORKERS, (), 1
         yield families.BUILD, (version("utcp-gateway"), platform.python_version()), 1
         yield families.LOOP_LAG, (), [*self.lag, self.lag_seconds]
@@ -190,7 +199,7 @@ class Metrics:
         # Counting thousands of open files takes a millisecond: done at most every two seconds.
         now = time.monotonic()
         if not self._process or now - self._process_read > _PROCESS_SECONDS:
-            self._process, self._process_read = process_samples(), now
+            self._process, self._process_read = _read_process(), now
         for family, value in self._process:
             yield family, (self.worker,), value
 
@@ -234,3 +243,12 @@ def _of_providers(samples: Iterable[Sample], providers: Collection[str]) -> Iter
         named = dict(zip(family.labels, labels, strict=False)).get(families.PROVIDER)
         if named is None or named in providers:
             yield family, labels, value
+
+
+def _read_process() -> list[tuple[families.Family, Number]]:
+    """Return CPU time, memory and open files of this process; an empty list where there is no /proc."""
+    return [
+        (_PROCESS_METRICS[metric.name], metric.samples[0].value)
+        for metric in _process_collector.collect()
+        if metric.name in _PROCESS_METRICS
+    ]

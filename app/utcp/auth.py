@@ -6,12 +6,12 @@ one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from app.errors import Fault, InvalidInput
+from app.security.credentials import CredentialDraft
 from app.text import pointer
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
 
@@ -94,17 +94,6 @@ Auth = Annotated[ApiKeyAuth | BasicAuth | OAuth2Auth, Field(discriminator="auth_
 _MODELS: Final[Mapping[str, type[ApiKeyAuth] | type[BasicAuth] | type[OAuth2Auth]]] = {
     "api_key": ApiKeyAuth, "basic": BasicAuth, "oauth2": OAuth2Auth,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialDraft:
-    """A credential that is not stored yet. `public` may be shown; `secrets` must be sealed, and are not
-    in `repr`.
-    """
-
-    kind: Literal["api_key", "basic", "oauth2"]
-    public: dict[str, Any]
-    secrets: dict[str, str] = field(repr=False)
 
 
 def read_auth(raw: Any, *, at: str = "") -> ApiKeyAuth | BasicAuth | OAuth2Auth:

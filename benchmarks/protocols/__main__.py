@@ -21,25 +21,25 @@ import httpx2
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import Client, Refused, running, short_folder
+from benchmarks.gateway import Client, RequestFailed, short_folder, start_gateway
 from benchmarks.measure import Load, LoadFailed, Request, measure
 from benchmarks.protocols.plain import WAYS
-from benchmarks.servers import Served, free_port, served
+from benchmarks.servers import ServerProcess, free_port, start_server
 
 # A call of these takes milliseconds: they get a share of the calls.
 _SHARES: Mapping[str, int] = {"cli": 20, "mcp": 5, "webrtc": 5}
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """CPU microseconds of a call; `plain` is None where there is nothing to compare with."""
+class ProtocolCosts:
+    """CPU microseconds of a call; `plain` is None where there is no library to compare with."""
 
     gateway: float
     plain: float | None
     rate: float
 
 
-def options() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.protocols", description=__doc__)
     parser.add_argument("--calls", type=int, default=2_000, help="calls measured in each round")
@@ -50,27 +50,27 @@ def options() -> argparse.Namespace:
 
 
 def environment(allowed: Mapping[str, Any]) -> dict[str, str]:
-    """What the measured gateway is allowed, as its variables."""
+    """Return the settings of the measured gateway as environment variables."""
     words = {
         name: ",".join(value) if isinstance(value, list) else str(value) for name, value in allowed.items()
     }
     return {"ALLOW_NETWORKS": "127.0.0.0/8", **{name.upper(): value for name, value in words.items()}}
 
 
-def registered(client: Client, protocol: str, told: Mapping[str, Any]) -> str:
-    """The call path of the protocol's tool; raises Refused."""
-    body = {"provider": f"bench-{protocol}", "name": "echo", "call_template": told["template"]}
+def register_tool(client: Client, protocol: str, templates: Mapping[str, Any]) -> str:
+    """Register the protocol's tool and return its call path. Raises RequestFailed."""
+    body = {"provider": f"bench-{protocol}", "name": "echo", "call_template": templates["template"]}
     client.send("POST", "/tools", body)
     return f"/tools/bench-{protocol}.echo/call"
 
 
-def plainly(protocol: str, told: Mapping[str, Any], load: Load) -> float | None:
-    """By the library, in a process of its own."""
+def measure_library(protocol: str, templates: Mapping[str, Any], load: Load) -> float | None:
+    """Return the CPU microseconds of a call with the library, in a process of its own."""
     if protocol not in WAYS:
         return None
     order = {
         "protocol": protocol, "calls": load.calls, "warm_up": load.warm_up, "connections": load.connections,
-        **told,
+        **templates,
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.protocols.plain"],
@@ -82,25 +82,29 @@ def plainly(protocol: str, told: Mapping[str, Any], load: Load) -> float | None:
 
 
 def row(
-    server: Served, request: Request, protocol: str, told: Mapping[str, Any], given: argparse.Namespace
-) -> Figures:
-    """The medians of the rounds, both in turn; raises LoadFailed."""
+    server: ServerProcess,
+    request: Request,
+    protocol: str,
+    templates: Mapping[str, Any],
+    options: argparse.Namespace,
+) -> ProtocolCosts:
+    """Return the medians of the rounds, gateway and library in turn. Raises LoadFailed."""
     share = _SHARES.get(protocol, 1)
-    calls = max(50, given.calls // share)
-    load = Load(calls, max(20, calls // 5), given.connections)
+    calls = max(50, options.calls // share)
+    load = Load(calls, max(20, calls // 5), options.connections)
     ours, theirs, rates = [], [], []
-    for _ in range(given.rounds):
+    for _ in range(options.rounds):
         measured = measure(server, [request], load)
         ours.append(measured.own + (measured.others if protocol == "cli" else 0.0))
         rates.append(measured.rate)
-        theirs.append(plainly(protocol, told, load))
+        theirs.append(measure_library(protocol, templates, load))
     plain = [one for one in theirs if one is not None]
-    return Figures(
+    return ProtocolCosts(
         statistics.median(ours), statistics.median(plain) if plain else None, statistics.median(rates)
     )
 
 
-def show(console: Console, found: Mapping[str, Figures]) -> None:
+def show(console: Console, found: Mapping[str, ProtocolCosts]) -> None:
     """The table."""
     table = Table(title="CPU of a call by protocol")
     for column in ("", "gateway us", "plain library us", "x plain", "calls/s"):
@@ -114,29 +118,31 @@ def show(console: Console, found: Mapping[str, Figures]) -> None:
 
 def main() -> int:
     """Measure and print; 1 where a protocol could not be measured."""
-    given = options()
+    options = parse_options()
     console = Console(width=None if sys.stdout.isatty() else 110)
-    found: dict[str, Figures] = {}
+    found: dict[str, ProtocolCosts] = {}
     missing = 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench")))
         port = free_port()
         command = ["-m", "benchmarks.protocols.upstream", str(port)]
-        stack.enter_context(served(command, port=port, folder=folder))
+        stack.enter_context(start_server(command, port=port, folder=folder))
         upstream = httpx2.get(f"http://127.0.0.1:{port}/", trust_env=False).json()
-        told = upstream["protocols"]
+        templates = upstream["protocols"]
         short = stack.enter_context(short_folder())
-        started = stack.enter_context(running(short, environment=environment(upstream["settings"])))
-        for protocol in given.only or told:
+        started = stack.enter_context(start_gateway(short, environment=environment(upstream["settings"])))
+        for protocol in options.only or templates:
             try:
-                path = registered(started.client, protocol, told[protocol])
+                path = register_tool(started.client, protocol, templates[protocol])
                 headers = {"Authorization": f"Bearer {started.key}"}
-                request = Request(path, headers, told[protocol]["arguments"])
-                found[protocol] = row(started.server, request, protocol, told[protocol], given)
-            except (Refused, LoadFailed) as failed:
+                request = Request(path, headers, templates[protocol]["arguments"])
+                found[protocol] = row(started.server, request, protocol, templates[protocol], options)
+            except (RequestFailed, LoadFailed) as failed:
                 missing += 1
                 print(f"  left out: {protocol}: {failed}", file=sys.stderr)
-    console.print(f"Python {platform.python_version()}; {given.calls:,} calls, {given.connections} at a time")
+    console.print(
+        f"Python {platform.python_version()}; {options.calls:,} calls, {options.connections} at a time"
+    )
     show(console, found)
     return 1 if missing else 0
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.protocols.plain`: calls of one protocol by the library that one would use for it.
+"""`python -m benchmarks.protocols.plain`: calls of one protocol with a plain library for it.
 
 Reads a line of JSON `{protocol, template, arguments, calls, warm_up, connections}`, and prints the CPU
 microseconds of one call in this process, those of its children included.
@@ -100,7 +100,7 @@ async def websocket(template: Json, arguments: Json) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def graphql(template: Json, arguments: Json) -> AsyncIterator[Call]:
-    """aiohttp, which knows nothing of GraphQL."""
+    """aiohttp, with GraphQL as plain JSON."""
     body = {"query": template["query"], "variables": arguments}
     async with aiohttp.ClientSession() as session:
 

@@ -9,7 +9,7 @@ import sys
 
 from aiohttp import web
 
-from benchmarks.shape import MARK
+from benchmarks.shape import RESPONSE_MARKER
 from tests.protocols.kits.all import KITS, settings
 
 
@@ -20,18 +20,18 @@ async def main(port: int) -> None:
         for kit in KITS:
             upstream = await stack.enter_async_context(kit.serve())
             if kit.protocol == "file":
-                upstream.place.write_text(MARK)
+                upstream.place.write_text(RESPONSE_MARKER)
             template = kit.template(upstream, "echo")
             if kit.protocol == "text":
-                template["content"] = MARK
+                template["content"] = RESPONSE_MARKER
             told[kit.protocol] = {"template": template, "arguments": _marked(kit.arguments())}
         allowed = settings().model_dump(mode="json", exclude_unset=True)
 
-        async def tell(_: web.Request) -> web.Response:
+        async def send_template(_: web.Request) -> web.Response:
             return web.json_response({"protocols": told, "settings": allowed})
 
         application = web.Application()
-        application.router.add_get("/", tell)
+        application.router.add_get("/", send_template)
         runner = web.AppRunner(application)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
@@ -41,7 +41,7 @@ async def main(port: int) -> None:
 def _marked(value: object) -> object:
     """The arguments with the mark that the load looks for in each answer."""
     if isinstance(value, dict):
-        return {key: MARK if key == "word" else _marked(member) for key, member in value.items()}
+        return {key: RESPONSE_MARKER if key == "word" else _marked(member) for key, member in value.items()}
     return value
 
 

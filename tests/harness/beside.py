@@ -1,4 +1,4 @@
-"""Servers on a loop in a thread of its own, beside the test that asks them."""
+"""Servers on an event loop in a thread of their own, beside the test that uses them."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ _SECONDS = 10
 
 @contextmanager
 def beside(serving: AbstractAsyncContextManager[str]) -> Iterator[str]:
-    """Gives the URL that `serving` gives, which is entered and left on the other loop."""
+    """Yield the URL that `serving` yields, which is entered and left on the other loop."""
     started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:
@@ -28,7 +28,7 @@ def beside(serving: AbstractAsyncContextManager[str]) -> Iterator[str]:
                 raise
             started.set_exception(error)
 
-    # `asyncio.run` cancels what is left at the end.
+    # `asyncio.run` cancels the remaining tasks at the end.
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     url, loop, ended = started.result(_SECONDS)
@@ -41,7 +41,7 @@ def beside(serving: AbstractAsyncContextManager[str]) -> Iterator[str]:
 
 @asynccontextmanager
 async def web_server(application: web.Application, **options: Any) -> AsyncIterator[str]:
-    """An aiohttp application; `options` are those of its runner."""
+    """Run an aiohttp application and yield its URL; `options` are those of its runner."""
     runner = web.AppRunner(application, access_log=None, **options)
     await runner.setup()
     try:
@@ -55,7 +55,7 @@ async def web_server(application: web.Application, **options: Any) -> AsyncItera
 async def raw_server(
     handler: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[str]:
-    """A server of bytes; connections that are open at its end are cancelled with their tasks."""
+    """Run a TCP server and yield its URL; at the end, open connections are cancelled with their tasks."""
     server = await asyncio.start_server(handler, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

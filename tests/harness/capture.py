@@ -1,4 +1,4 @@
-"""An upstream that decodes nothing: what came over the socket, as it came."""
+"""An upstream that decodes nothing, and captures requests as they came over the socket."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,13 +29,13 @@ class Capture:
     requests: list[Captured] = field(default_factory=list)
 
     def only(self) -> Captured:
-        """The one request that came since the last call of this."""
+        """Return the one request since the last call of this method."""
         [one] = self.requests
         self.requests.clear()
         return one
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request; the answer says that the connection ends with it."""
+        """Serve one request and close the connection, as the response announces."""
         head = await reader.readuntil(b"\r\n\r\n")
         line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
         method, target, version = line.split(" ")
@@ -51,7 +51,7 @@ class Capture:
 
 @contextmanager
 def capture() -> Iterator[Capture]:
-    """Serves on a loop of its own until the block ends."""
+    """Run a server on a loop of its own until the block ends."""
     site = Capture()
     with beside(raw_server(site.serve)) as site.url:
         yield site

@@ -1,4 +1,4 @@
-"""Certificates of an authority of the tests' own."""
+"""Certificates of a test CA."""
 
 import datetime as dt
 from ipaddress import ip_address
@@ -13,7 +13,10 @@ _PEM = serialization.Encoding.PEM
 
 
 def certificate(name: str, *, issuer: Any = None) -> tuple[str, str, Any, Any]:
-    """A certificate for an address, and its key, signed by itself or by an issuer; PEM texts and objects."""
+    """Return a certificate for an IP address and its key, self-signed or signed by an issuer.
+
+    They come as PEM texts, then as objects; `issuer` is such a tuple.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     signer, issuer_name = (key, subject) if issuer is None else (issuer[3], issuer[2].subject)

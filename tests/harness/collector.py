@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector for tests: takes OTLP over HTTP, and keeps the spans and the very bytes."""
+"""An OpenTelemetry collector for tests: receives OTLP over HTTP, and records the spans and the raw bytes."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(slots=True)
 class Span:
-    """One span as it came."""
+    """One span as received."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(slots=True)
 class Collector:
-    """What came so far. `status` is what it answers with."""
+    """The exports received so far. `status` is that of its responses."""
 
     url: str = ""
     status: int = 200
@@ -37,11 +37,11 @@ class Collector:
     paths: list[str] = field(default_factory=list)
 
     def messages(self) -> list[ExportTraceServiceRequest]:
-        """All exports, decoded."""
+        """Return all exports, decoded."""
         return [ExportTraceServiceRequest.FromString(body) for body in list(self.bodies)]
 
     def spans(self) -> list[Span]:
-        """All spans, in the order in which they came."""
+        """Return all spans, in the order of their arrival."""
         return [
             _span(one)
             for message in self.messages()
@@ -51,11 +51,11 @@ class Collector:
         ]
 
     def resource(self) -> dict[str, Any]:
-        """The attributes of what sent the first export."""
+        """Return the resource attributes of the first export."""
         return _attributes(self.messages()[0].resource_spans[0].resource.attributes)
 
     def wait(self, number: int = 1, *, seconds: float = 20) -> list[Span]:
-        """The spans, once there are so many."""
+        """Wait until there are `number` spans, and return all spans."""
         deadline = time.monotonic() + seconds
         while len(found := self.spans()) < number:
             assert time.monotonic() < deadline, f"{len(found)} spans came"
@@ -83,7 +83,7 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """A collector on a free port of 127.0.0.1."""
+    """Run a collector on a free port of 127.0.0.1."""
     kept = Collector()
 
     class Handler(BaseHTTPRequestHandler):

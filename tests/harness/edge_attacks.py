@@ -1,4 +1,4 @@
-"""Attacks on an HTTP server by what is sent before, around and after a request; in a process of their own.
+"""Attacks on an HTTP server with data before, around and after requests, in a process of their own.
 
 `python -m tests.harness.edge_attacks NAME HOST PORT SECONDS` runs one until its time is over. They come from
 127.0.0.2 and the addresses after it, which nobody trusts as a proxy.
@@ -14,7 +14,7 @@ _BLOCK = 1 << 20
 _AT_ONCE = 4
 _PAUSE = 0.05
 _CONNECTIONS = 3000
-# Connections that are opened in a second: the attack is that they stay.
+# Connections that are opened per second: the attack is that they stay open.
 _RATE = 750
 _HEAD = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
 _CHUNKED = b"POST /tools/none/call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -73,7 +73,7 @@ _SENT: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 class Attack:
-    """One run against a server; `sent` bytes over `opened` connections."""
+    """One attack on a server, which has sent `sent` bytes over `opened` connections."""
 
     def __init__(self, host: str, port: int, seconds: float) -> None:
         self._host, self._port = host, port
@@ -81,7 +81,7 @@ class Attack:
         self.opened = self.sent = 0
 
     async def run(self, name: str) -> None:
-        """Attack until the time is over."""
+        """Attack until the time has passed."""
         connections: dict[str, Callable[[int], Awaitable[None]]] = {
             "3,000 unfinished heads": self._unfinished,
             "3,000 idle connections": self._idle,
@@ -104,7 +104,7 @@ class Attack:
                 try:
                     for piece in _SENT[name]():
                         writer.write(piece)
-                        # A server that does not read keeps us here.
+                        # A server that does not read blocks us here.
                         async with asyncio.timeout(max(self._end - time.monotonic(), 0.01)):
                             await writer.drain()
                         self.sent += len(piece)
@@ -115,7 +115,7 @@ class Attack:
             await asyncio.sleep(_PAUSE)
 
     async def _hold(self, number: int, first: bytes, more: bytes) -> None:
-        """Opens a connection again and again, and sends a byte a second over it."""
+        """Open a connection repeatedly, and send a byte a second over it."""
         await asyncio.sleep(number / _RATE)
         while time.monotonic() < self._end:
             with contextlib.suppress(OSError):
@@ -150,7 +150,7 @@ ATTACKS = (
     "3,000 idle connections",
     "3,000 silent connections",
 )
-"""Their names."""
+"""The names of the attacks."""
 
 
 if __name__ == "__main__":

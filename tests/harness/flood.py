@@ -1,4 +1,4 @@
-"""An upstream in a thread of its own that writes raw HTTP: large answers, endless ones, and such that break off."""
+"""An upstream in a thread of its own that writes raw HTTP: large, endless and silent responses."""
 
 import asyncio
 import threading
@@ -15,16 +15,16 @@ _BLOCK = b'{"fill":"' + b"x" * 65_524 + b'"}\n'
 class Flood:
     """A running server.
 
-    `GET /bytes/{count}` has a length, `/chunks/{count}` none, `/lines/{count}` is NDJSON, `/events` an event
-    stream that says one thing and is silent then, `/silent` answers nothing.
+    The response to `GET /bytes/{count}` has a length, that to `/chunks/{count}` none, `/lines/{count}` is
+    NDJSON, `/events` an event stream that is silent after one event, `/silent` never responds.
     """
 
     url: str = ""
     written: int = 0
-    """Bytes that the connections to it took so far."""
+    """The number of bytes written to its connections so far."""
     open: int = 0
     left: threading.Event = field(default_factory=threading.Event)
-    """Set when a caller has left before its answer was complete."""
+    """Set when a client has disconnected before its response was complete."""
 
 
 _CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
@@ -58,7 +58,7 @@ async def _answer(site: Flood, kind: str, count: int, writer: asyncio.StreamWrit
 
 @contextmanager
 def flood() -> Iterator[Flood]:
-    """Serves until the block ends."""
+    """Run the server until the block ends."""
     site = Flood()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,7 +68,7 @@ def flood() -> Iterator[Flood]:
                 head = await reader.readuntil(b"\r\n\r\n")
                 _, kind, *count = head.split(b" ")[1].decode().split("/")
                 answering = asyncio.ensure_future(_answer(site, kind, int(count[0]) if count else 0, writer))
-                # What its caller sends next is the end of the connection, unless the answer is complete.
+                # The next thing to read is the end of the connection, unless the response is complete.
                 leaving = asyncio.ensure_future(reader.read(1))
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 complete = answering.done() and not answering.cancelled() and answering.exception() is None

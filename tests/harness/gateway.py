@@ -1,4 +1,4 @@
-"""`utcp-gateway serve` as a process of its own, as an operator would run it."""
+"""`utcp-gateway serve` in a process of its own, as an operator would run it."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ _START_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """A gateway that answers. `log` is everything that it printed."""
+    """A running gateway. `log` is the file with everything that it has printed."""
 
     url: str
     key: str
@@ -39,16 +39,16 @@ class RunningGateway:
     environment: Mapping[str, str] = field(repr=False)
 
     def client(self, key: str | None = None, **options: Any) -> httpx2.Client:
-        """A client with the admin key, another key, or (empty string) none."""
+        """Return a client with the admin key, another key, or (empty string) none."""
         key = self.key if key is None else key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx2.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60, **options)
 
     def workers(self) -> set[int]:
-        """Process ids of the workers, where there are several."""
+        """Return the process ids of the workers, where there are several."""
         found = set()
         for child in psutil.Process(self.process.pid).children():
-            # One that was killed is a zombie for a moment; another child is Python's own resource tracker.
+            # A killed worker is a zombie for a moment; another child is Python's resource tracker.
             with contextlib.suppress(psutil.Error):
                 if "spawn_main" in " ".join(child.cmdline()):
                     found.add(child.pid)
@@ -56,7 +56,7 @@ class RunningGateway:
 
 
 def run_command(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs `utcp-gateway ...` to its end."""
+    """Run `utcp-gateway ...` to its end."""
     return subprocess.run(
         [str(PROGRAM), *arguments],
         env=dict(environment),
@@ -68,7 +68,7 @@ def run_command(*arguments: str, environment: Mapping[str, str]) -> subprocess.C
 
 
 def environment_for(database_url: str, redis_url: str, **settings: str) -> dict[str, str]:
-    """A clean environment that holds the servers, a new sealing key and the given settings."""
+    """Return a clean environment with the servers, a new sealing key and the given settings."""
     base = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return base | {
         "DATABASE_URL": database_url,
@@ -85,12 +85,12 @@ def environment_for(database_url: str, redis_url: str, **settings: str) -> dict[
 def serve(
     servers: Pair, folder: Path, *, database_url: str | None = None, workers: int = 1, **settings: str
 ) -> Iterator[RunningGateway]:
-    """A gateway on a new database of `servers`; ended with SIGTERM by its exact process id."""
+    """Run a gateway on a new database of `servers`; stop it with SIGTERM by its exact process id."""
     dsn = database_url or servers.create_database()
     environment = environment_for(dsn, servers.redis_url, **settings)
     ring = KeyRing.parse(environment["SEALING_KEYS"])
     with ThreadPoolExecutor(1) as thread:
-        # Some tests have a loop of their own in this thread.
+        # Some tests have an event loop of their own in this thread.
         key = thread.submit(asyncio.run, admin_key(dsn, ring, name="admin")).result()
     log = folder / f"gateway-{time.monotonic_ns()}.log"
     with log.open("wb") as output:

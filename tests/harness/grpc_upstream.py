@@ -1,4 +1,4 @@
-"""A gRPC server as a process of its own: the library's servers with and without asyncio do not share one."""
+"""A gRPC server in a process of its own: grpcio's servers with and without asyncio cannot share one."""
 
 import multiprocessing
 import time
@@ -16,20 +16,20 @@ from tests.protocols.kits.grpc import SERVICE, contract_file
 
 
 class GrpcUpstream:
-    """Serves `contract.v1.Contract` to who brings the secret as `x-key`, in another process."""
+    """A running server of `contract.v1.Contract`, which requires the secret as `x-key`."""
 
     def __init__(self, port: int, seen: Any) -> None:
         self.port = port
         self._seen = seen
 
     def seen(self) -> dict[str, str]:
-        """The metadata of the last call."""
+        """Return the metadata of the last call."""
         return dict(self._seen[-1])
 
 
 @contextmanager
 def grpc_upstream(secret: str) -> Iterator[GrpcUpstream]:
-    """One that runs."""
+    """Run the server until the block ends."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
         seen = manager.list()
@@ -76,6 +76,6 @@ def _serve(pipe: Any, seen: Any, secret: str) -> None:
     reflection.enable_server_reflection((SERVICE, reflection.SERVICE_NAME), running, pool=pool)
     pipe.send(running.add_insecure_port("127.0.0.1:0"))
     running.start()
-    # Until the test lets go of its end.
+    # Until the test closes its end.
     pipe.poll(None)
     running.stop(None).wait(5)

@@ -1,4 +1,4 @@
-"""Spellings of addresses that must not be called."""
+"""Spellings of addresses that the guard must deny."""
 
 HOSTS = [
     "127.0.0.1", "127.0.0.2", "127.1", "127.0.1", "127.255.255.254", "0", "0.0.0.0", "00.0.0.0", "2130706433",

@@ -1,12 +1,13 @@
-"""A PostgreSQL and a Redis for the whole run: the embedded pair, or TEST_DATABASE_URL and TEST_REDIS_URL."""
+"""A PostgreSQL and a Redis for the whole run: the embedded servers, or TEST_DATABASE_URL and TEST_REDIS_URL."""
 
 import asyncio
 import os
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -18,28 +19,49 @@ from app.embedded import EmbeddedServers
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """DSNs of two servers."""
+    """The DSNs of the two servers."""
 
     database_url: str
     redis_url: str
+    _templates: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def create_database(self, *, migrated: bool = True) -> str:
-        """The DSN of a new database on the server."""
+        """Return the DSN of a new database; a migrated one is a copy of one that was migrated once."""
+        template = self._template() if migrated else None
+        return self._create(template)
+
+    def _template(self) -> str:
+        """Return the name of the migrated database; nobody may be connected to it while it is copied."""
+        with self._lock:
+            if not self._templates:
+                dsn = self._create(None)
+                asyncio.run(migrate(dsn))
+                self._templates.append(_name(dsn))
+            return self._templates[0]
+
+    def _create(self, template: str | None) -> str:
         name = f"t_{uuid.uuid4().hex[:16]}"
-        asyncio.run(_execute(self.database_url, f'CREATE DATABASE "{name}"'))
-        dsn = with_database(self.database_url, name)
-        if migrated:
-            asyncio.run(migrate(dsn))
-        return dsn
+        copied = f' TEMPLATE "{template}"' if template else ""
+        asyncio.run(_execute(self.database_url, f'CREATE DATABASE "{name}"{copied}'))
+        return with_database(self.database_url, name)
 
     def drop_database(self, dsn: str) -> None:
-        """Drops it, whoever is connected."""
-        name = urlsplit(dsn).path.lstrip("/")
-        asyncio.run(_execute(self.database_url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
+        """Drop a database, even while clients are connected."""
+        asyncio.run(_execute(self.database_url, f'DROP DATABASE IF EXISTS "{_name(dsn)}" WITH (FORCE)'))
+
+    def drop_template(self) -> None:
+        """Drop the database that others were copied from."""
+        for name in self._templates:
+            self.drop_database(with_database(self.database_url, name))
+
+
+def _name(dsn: str) -> str:
+    return urlsplit(dsn).path.lstrip("/")
 
 
 def with_database(dsn: str, name: str) -> str:
-    """The same server, another database."""
+    """Return the DSN of another database on the same server."""
     parts = urlsplit(dsn)
     rest = urlunsplit(("", parts.netloc, f"/{name}", parts.query, ""))
     return f"{parts.scheme}:{rest if rest.startswith('//') else '//' + rest}"
@@ -55,10 +77,12 @@ async def _execute(dsn: str, statement: str) -> None:
 
 @contextmanager
 def pair() -> Iterator[Pair]:
-    """The servers that the environment names, else the embedded ones in a temporary folder."""
+    """Return the servers of the environment, else run embedded ones in a temporary folder."""
     named = os.environ.get("TEST_DATABASE_URL"), os.environ.get("TEST_REDIS_URL")
     if named[0] and named[1]:
-        yield Pair(named[0], named[1])
+        given = Pair(named[0], named[1])
+        yield given
+        given.drop_template()
         return
     if any(named):
         message = "Set both TEST_DATABASE_URL and TEST_REDIS_URL, or neither."
@@ -67,4 +91,7 @@ def pair() -> Iterator[Pair]:
         tempfile.TemporaryDirectory(prefix="ugw-tests-") as folder,
         EmbeddedServers(Path(folder) / "data") as running,
     ):
+        # A test ends gateways, not this server, so that no commit has to wait for the disk.
+        for statement in ("ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()"):
+            asyncio.run(_execute(running.database_url, statement))
         yield Pair(running.database_url, running.redis_url)

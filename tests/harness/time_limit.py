@@ -1,4 +1,4 @@
-"""The time limit of a test: what it waits for is printed, and its process ended, so that no run of the tests hangs.
+"""The time limit of a test: when it has passed, all stacks are printed and the process exits, so that no run hangs.
 
 pytest's own `faulthandler_timeout` (pyproject.toml) prints the stacks of all threads and exits, also where the
 interpreter's lock is held for ever; xdist then reports the test as failed and starts another worker. To
@@ -32,7 +32,7 @@ class _Watch:
 
     def set(self, name: str, seconds: float) -> None:
         if self._thread is None:
-            # Not before the first test, so that a process that only hands out tests has no thread of it.
+            # Not before the first test, so that a process that only distributes tests has no such thread.
             self._thread = threading.Thread(target=self._run, name="time limit", daemon=True)
             self._thread.start()
         self._name, self._due = name, time.monotonic() + max(seconds - _LEAD_SECONDS, seconds / 2)
@@ -54,13 +54,13 @@ _WATCH: pytest.StashKey[_Watch] = pytest.StashKey()
 
 
 def task_stacks() -> str:
-    """The tasks of every event loop in this process that are not done, each with the lines it waits at."""
+    """Return the unfinished tasks of every event loop in this process, each with the lines at which it waits."""
     tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task) and not one.done()]
     return "\n".join(f"  {task.get_name()}\n" + "".join(_frames(task.get_coro())) for task in tasks)
 
 
 def _frames(awaited: Any) -> Iterator[str]:
-    """From the task's own coroutine down to what it waits for."""
+    """Yield the frames from the task's own coroutine down to what it awaits."""
     while awaited is not None:
         for prefix, waits in (("cr", "await"), ("gi", "yieldfrom"), ("ag", "await")):
             frame = getattr(awaited, f"{prefix}_frame", None)
@@ -102,7 +102,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fixtures are closed; threads, children and workers may still hold up the exit."""
+    """Limit the exit, too: threads, children and workers may still block it after the fixtures are closed."""
     seconds = min(float(session.config.getini("faulthandler_timeout") or 0.0), _EXIT_SECONDS)
     if seconds > 0:
         faulthandler.dump_traceback_later(seconds, exit=True, file=session.config.stash[_WATCH].descriptor)

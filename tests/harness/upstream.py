@@ -1,4 +1,4 @@
-"""An upstream in a thread of its own: it remembers every byte, and reflects it in its errors."""
+"""An upstream in a thread of its own, which records every request and reflects it in its error responses."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.harness.beside import beside, web_server
 
 @dataclass(slots=True)
 class Upstream:
-    """A running server. `requests` holds each request as it came: method, path, headers, body."""
+    """A running server. `requests` holds each request as received: method, path, headers, body."""
 
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -21,13 +21,13 @@ class Upstream:
     revoked: set[str] = field(default_factory=set)
 
     def wire(self) -> bytes:
-        """All that came, as one text."""
+        """Return all requests as one text."""
         return b"\n".join(
             f"{r['method']} {r['path']} {r['headers']}".encode() + b" " + r["body"] for r in self.requests
         )
 
     def openapi(self) -> dict[str, Any]:
-        """A document whose operations need each kind of auth."""
+        """Return a document with an operation for each kind of auth."""
 
         def operation(name: str, security: list[dict[str, list[str]]]) -> dict[str, Any]:
             return {
@@ -102,7 +102,7 @@ def _application(site: Upstream) -> web.Application:
 
 @contextmanager
 def upstream() -> Iterator[Upstream]:
-    """Serves until the block ends."""
+    """Run the server until the block ends."""
     site = Upstream()
     with beside(web_server(_application(site))) as site.url:
         yield site

@@ -1,4 +1,4 @@
-"""A Valkey of a test's own, which it may flush, freeze and end; and a wire to it that can be cut."""
+"""A Valkey for one test, which may flush, freeze and stop it; and a connection to it that can be cut."""
 
 import asyncio
 import signal
@@ -25,7 +25,7 @@ class OwnValkey:
         return f"unix://{self.path}"
 
     def freeze(self) -> None:
-        """It keeps its connections, takes new ones, and answers nobody."""
+        """Freeze the server: it retains its connections, accepts new ones, and never responds."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -34,7 +34,7 @@ class OwnValkey:
 
 @contextmanager
 def own_valkey() -> Iterator[OwnValkey]:
-    """Runs until the block ends."""
+    """Run the server until the block ends."""
     with tempfile.TemporaryDirectory(prefix="ugw-v-") as folder:
         path = Path(folder) / "v.sock"
         command = [
@@ -61,7 +61,7 @@ def own_valkey() -> Iterator[OwnValkey]:
 
 @dataclass(slots=True)
 class Wire:
-    """A TCP port in front of a Unix socket. `hole`: bytes are taken and go nowhere."""
+    """A TCP port in front of a Unix socket. With `hole`, bytes are read and discarded (a black hole)."""
 
     path: Path
     port: int = 0
@@ -75,12 +75,12 @@ class Wire:
         return f"redis://127.0.0.1:{self.port}"
 
     async def open(self) -> None:
-        """Listens, again on the same port after `cut`."""
+        """Listen, after `cut` on the same port again."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:
-        """Nobody listens any more, and what was connected is closed."""
+        """Stop listening, and close all connections."""
         if self._server is not None:
             self._server.close()
         for pump in self._pumps:
@@ -110,7 +110,7 @@ class Wire:
 
 @asynccontextmanager
 async def wire_to(path: Path) -> AsyncIterator[Wire]:
-    """An open wire."""
+    """Yield an open `Wire` to a Unix socket."""
     wire = Wire(path)
     await wire.open()
     try:

@@ -31,10 +31,13 @@ def install(name: str) -> Path:
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         venv.create(folder, with_pip=True, clear=True)
-        done = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", *PACKAGES[name]],
-            capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False,
-        )  # fmt: skip
+        command = [python, "-m", "pip", "install", "--quiet", *PACKAGES[name]]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise InstallError(f"{name} was not installed within {_INSTALL_SECONDS} s") from None
         if done.returncode:
             raise InstallError(f"{name} cannot be installed: {done.stderr[-500:]}")
         (folder / ".ready").touch()

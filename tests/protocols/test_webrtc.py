@@ -371,7 +371,7 @@ async def test_nothing_is_left(peers: Peers, adapter) -> None:
     with pytest.raises(UpstreamError):
         await called(adapter, peers.template(tool_name="late"), {"seconds": 5}, seconds=0.5)
     await adapter.aclose()
-    assert len(adapter._links) == 0
+    assert len(adapter._pool) == 0
     await peers.side.aclose()
     async with asyncio.timeout(5):
         while {task for task in asyncio.all_tasks() - before if "aio" in repr(task.get_coro())}:  # noqa: ASYNC110

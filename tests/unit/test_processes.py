@@ -18,7 +18,7 @@ from app.background import completed
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import ChildLimits, convert_in_child
 from app.processes import child_process, close_pipes, kill_group
-from app.protocols.shared.programs import Order, ProgramRules, start
+from app.protocols.shared.programs import ProgramCommand, ProgramRules, start_program
 from app.settings.programs import ProgramSettings
 from tests.unit.openapi.conftest import document
 
@@ -54,8 +54,8 @@ async def flooding_child() -> AsyncIterator[tuple[int, Read]]:
 @asynccontextmanager
 async def flooding_program() -> AsyncIterator[tuple[int, Read]]:
     """A program of a tool, or of an MCP server."""
-    order = Order(("/bin/sh", "-c", FLOOD), {"PATH": os.defpath}, talks=True)
-    running = await start(order, ProgramRules(ProgramSettings(_env_file=None)))
+    order = ProgramCommand(("/bin/sh", "-c", FLOOD), {"PATH": os.defpath}, talks=True)
+    running = await start_program(order, ProgramRules(ProgramSettings(_env_file=None)))
     writing = asyncio.create_task(running.write(bytes(1 << 20)))
     try:
         yield running._transport.get_pid(), running.read
@@ -120,6 +120,7 @@ async def settled(descriptors: int) -> int:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("flooding", [flooding_child, flooding_program])
+@pytest.mark.slow
 def test_child_that_floods_its_output_is_ended(
     flooding: Callable[[], contextlib.AbstractAsyncContextManager[tuple[int, Read]]], ending: str, loop: str
 ) -> None:

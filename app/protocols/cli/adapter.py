@@ -10,19 +10,19 @@ from app.errors import InvalidInput, UpstreamTimeout
 from app.outbound.framing import Event, framed
 from app.outbound.wiring import is_secret
 from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.cli.command_words import fill_words, options
 from app.protocols.cli.compiling import CliTarget, compile_cli
 from app.protocols.cli.runs import Run
-from app.protocols.cli.words import fill_words, options
-from app.protocols.shared.answers import JSON, TEXT, body_answer, timed
-from app.protocols.shared.effects import Opaque
-from app.protocols.shared.fields import field_values
+from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.programs import ProgramRules
+from app.protocols.shared.results import JSON, TEXT, body_result, timed
+from app.protocols.shared.sealed_fields import field_values
 from app.security.masking import MASK
 
 _LINES = "application/x-ndjson"
 
 
-class CliAdapter(Opaque):
+class CliAdapter(UnknownEffects):
     """Runs programs that the operator lists in PROGRAMS."""
 
     name: ClassVar[str] = "cli"
@@ -64,8 +64,8 @@ class CliAdapter(Opaque):
             except orjson.JSONDecodeError:
                 pass
             else:
-                return body_answer(output, JSON, call)
-        return body_answer(output.decode("utf-8", "replace").encode(), TEXT, call)
+                return body_result(output, JSON, call)
+        return body_result(output.decode("utf-8", "replace").encode(), TEXT, call)
 
     async def discover(self, call: Call) -> Discovered:
         """What the commands write: a manual."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import Fault, InvalidInput
+from app.protocols.cli.command_words import Argument, Output, Word, parse_command
 from app.protocols.cli.commands import split_command
 from app.protocols.cli.record import origin_of
 from app.protocols.cli.template import CliTemplate
-from app.protocols.cli.words import Argument, Output, Word, parse_command
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.programs.rules import is_shell
 from app.text import pointer

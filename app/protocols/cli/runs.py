@@ -6,10 +6,10 @@ from typing import Any, Final
 from app.errors import UpstreamAnswer, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
 from app.outbound.refusals import readable
 from app.protocols.base import Call
+from app.protocols.cli.command_words import fill_words
 from app.protocols.cli.compiling import CliTarget
-from app.protocols.cli.words import fill_words
-from app.protocols.shared.answers import refuse_large
-from app.protocols.shared.programs import Order, ProgramRules, Running, start
+from app.protocols.shared.programs import ProgramCommand, ProgramRules, RunningProgram, start_program
+from app.protocols.shared.results import check_size
 from app.security.masking import Masker
 
 # More is kept than shown: a secret that the beginning cuts in two would not be known again.
@@ -36,7 +36,7 @@ class Run:
         self._rules = rules
         self._masker = masker
         self._over = over
-        self._running: Running | None = None
+        self._running: RunningProgram | None = None
         self._closed = False
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
@@ -56,7 +56,7 @@ class Run:
                 kept, tail, fresh = bytearray(), b"", True
                 while piece := await running.read():
                     size += len(piece)
-                    refuse_large(size, limit)
+                    check_size(size, limit)
                     tail = (tail + piece)[-_KEPT:]
                     if step.kept:
                         kept += piece
@@ -81,16 +81,16 @@ class Run:
         if self._running is not None:
             await self._running.ended.wait()
 
-    async def _start(self, words: Sequence[str], number: int) -> Running:
+    async def _start(self, words: Sequence[str], number: int) -> RunningProgram:
         target: CliTarget = self._call.target
         try:
-            order = Order(
+            order = ProgramCommand(
                 words=words,
                 environment=self._environment,
                 folder=self._rules.resolved(target.folder),
                 cpu_seconds=self._rules.settings.program_cpu_seconds,
             )
-            running = self._running = await start(order, self._rules)
+            running = self._running = await start_program(order, self._rules)
         except UpstreamUnreachable as error:
             error.sent = number > 0
             raise
@@ -98,7 +98,7 @@ class Run:
             running.kill()
         return running
 
-    def _check(self, running: Running, output: bytes, *, first: bool) -> None:
+    def _check(self, running: RunningProgram, output: bytes, *, first: bool) -> None:
         """Raises what an end is that is no success."""
         if running.failure is not None:
             detail = f"The program could not be started: {running.failure}."

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from app.errors import BlockedAddress, Fault, InvalidInput, ResponseTooLarge, UpstreamUnreachable
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.file.template import FileTemplate
-from app.protocols.shared.answers import TEXT, body_answer
-from app.protocols.shared.effects import Reading
+from app.protocols.shared.effects import ReadOnly
+from app.protocols.shared.results import TEXT, body_result
 from app.utcp.call_template import compile_template
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -28,7 +28,7 @@ class _Outside(Exception):
     """The path leads out of every opened folder."""
 
 
-class FileAdapter(Reading):
+class FileAdapter(ReadOnly):
     """Reads files."""
 
     name: ClassVar[str] = "file"
@@ -62,8 +62,8 @@ class FileAdapter(Reading):
         try:
             raw.decode()
         except UnicodeDecodeError:
-            return body_answer(raw, "application/octet-stream", call)
-        return body_answer(raw, TEXT, call)
+            return body_result(raw, "application/octet-stream", call)
+        return body_result(raw, TEXT, call)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """What would be read."""

@@ -11,14 +11,14 @@ from app.errors import Fault, InvalidArguments
 from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_head
 from app.outbound.attach import Headers, attach
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.graphql.answers import answered, introspected
 from app.protocols.graphql.documents import Operation, made_document, read_operation
+from app.protocols.graphql.responses import answered, introspected
 from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
 from app.protocols.graphql.template import GraphqlTemplate
 from app.protocols.graphql.tools import INTROSPECTION, manual_of
-from app.protocols.shared.answers import JSON, event_answer
+from app.protocols.shared.http_based import HttpBasedAdapter, joined
 from app.protocols.shared.messages import writable
-from app.protocols.shared.over_http import OverHttp, joined
+from app.protocols.shared.results import JSON, event_result
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.utcp.call_template import compile_template
 from app.utcp.paths import compile_url
@@ -45,7 +45,7 @@ class GraphqlTarget:
         return "query" if self.operation is None else self.operation.kind
 
 
-class GraphqlAdapter(OverHttp):
+class GraphqlAdapter(HttpBasedAdapter):
     """Calls of GraphQL operations."""
 
     name: ClassVar[str] = "graphql"
@@ -177,4 +177,4 @@ class GraphqlAdapter(OverHttp):
             socket.close()
             raise
         ends = call.deadline if call.ends is None else call.ends
-        return await event_answer(subscription.events(by=ends), call, close=socket.close)
+        return await event_result(subscription.events(by=ends), call, close=socket.close)

@@ -7,7 +7,7 @@ import orjson
 
 from app.errors import UpstreamMalformed
 from app.outbound.framing import Event
-from app.protocols.graphql.answers import refused, value_of
+from app.protocols.graphql.responses import refused, value_of
 from app.protocols.shared.websocket_client import WebSocket
 from app.security.masking import Masker
 

@@ -27,8 +27,8 @@ from app.protocols.grpc.messages import decoded
 from app.protocols.grpc.metadata import Pairs, metadata_of
 from app.protocols.grpc.reflection import Reflected, pool_without_holes, talk
 from app.protocols.grpc.rpc import RpcFailed, RpcStream, unary
-from app.protocols.grpc.target import Target, compiled_target, messages_of
-from app.protocols.shared.answers import JSON, body_answer, event_answer, refuse_large, timed
+from app.protocols.grpc.target import GrpcTarget, compiled_target, messages_of
+from app.protocols.shared.results import JSON, body_result, check_size, event_result, timed
 
 _MOST_MESSAGE: Final = 4 << 20
 """Bytes of a message that is received, at most: gRPC's own default everywhere."""
@@ -48,19 +48,19 @@ class GrpcAdapter:
         self._masker = context.masker
         self._looked_up: OrderedDict[tuple[object, ...], tuple[float, Rpc]] = OrderedDict()
 
-    def prepare(self, template: Mapping[str, Any]) -> Target:
+    def prepare(self, template: Mapping[str, Any]) -> GrpcTarget:
         """Compile a template; raises InvalidInput for names, metadata and descriptors that cannot be used."""
         return compiled_target(template)
 
-    def origin(self, target: Target) -> str:
+    def origin(self, target: GrpcTarget) -> str:
         """`grpc://host:port`, with TLS `grpcs://host:port`."""
         return target.origin
 
-    def safe(self, target: Target) -> bool:
+    def safe(self, target: GrpcTarget) -> bool:
         """Whether the method's idempotency_level is NO_SIDE_EFFECTS."""
         return target.rpc is not None and target.rpc.safe
 
-    def idempotent(self, target: Target) -> bool:
+    def idempotent(self, target: GrpcTarget) -> bool:
         """Whether its idempotency_level is IDEMPOTENT or NO_SIDE_EFFECTS."""
         return target.rpc is not None and target.rpc.idempotent
 
@@ -71,13 +71,13 @@ class GrpcAdapter:
             return None
         return rpc.path.encode() + b"\n" + messages_of(rpc, call)[0]
 
-    def verb(self, target: Target) -> str:
+    def verb(self, target: GrpcTarget) -> str:
         """The kind of the method, `rpc` where it is not known yet."""
         return target.rpc.kind if target.rpc is not None else "rpc"
 
     async def call(self, call: Call) -> Result:
         """Call the method; a stream of answers is given as events, or as a JSON list."""
-        target: Target = call.target
+        target: GrpcTarget = call.target
         if target.service is None or target.method is None:
             missing = "service_name" if target.service is None else "method_name"
             raise InvalidInput("The tool names no method.", errors=[Fault(f"/{missing}", "Name it.")])
@@ -92,7 +92,7 @@ class GrpcAdapter:
                 await stream.begin(by=_first_by(call))
             if rpc.answers_many:
                 events = self._events(rpc, stream, call)
-                return await event_answer(events, call, close=stream.close)
+                return await event_result(events, call, close=stream.close)
             return await self._only(rpc, stream, call)
         except RpcFailed as failed:
             raise error_of(failed, masker=self._masker, pool=rpc.pool) from None
@@ -102,7 +102,7 @@ class GrpcAdapter:
 
     async def discover(self, call: Call) -> Discovered:
         """A manual of the methods that the server's reflection tells of."""
-        target: Target = call.target
+        target: GrpcTarget = call.target
         most = call.limits.response_bytes
         found = await self._reflect(call, metadata_of(target.metadata, call), most=most)
         raw = await asyncio.to_thread(made_manual, found, target.method, most=most)
@@ -110,7 +110,7 @@ class GrpcAdapter:
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON: the path as part of the URL, metadata as headers."""
-        target: Target = call.target
+        target: GrpcTarget = call.target
         if target.rpc is not None:
             messages_of(target.rpc, call)
         return {
@@ -132,7 +132,7 @@ class GrpcAdapter:
             raise error_of(failed, masker=self._masker, pool=rpc.pool) from None
         finally:
             lease.release()
-        return body_answer(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
+        return body_result(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
 
     async def _only(self, rpc: Rpc, stream: RpcStream, call: Call) -> Result:
         """The one answer to many messages."""
@@ -140,7 +140,7 @@ class GrpcAdapter:
             raw = await stream.read()
             if raw is None or await stream.read() is not None:
                 raise UpstreamMalformed("The upstream did not answer with one message.")
-        return body_answer(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
+        return body_result(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
 
     async def _events(self, rpc: Rpc, stream: RpcStream, call: Call) -> AsyncGenerator[Event, None]:
         loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class GrpcAdapter:
         return RpcStream(lease, path, messages, metadata=metadata, ends=call.ends or call.deadline)
 
     async def _lease(self, call: Call, *, most: int) -> Lease:
-        target: Target = call.target
+        target: GrpcTarget = call.target
         by = min(call.deadline, asyncio.get_running_loop().time() + call.limits.connect)
         scope = call.scope if call.reuse else b""
         return await self._channels.lease(
@@ -173,7 +173,7 @@ class GrpcAdapter:
         )
 
     async def _reflect(self, call: Call, metadata: Pairs, *, most: int) -> Reflected:
-        target: Target = call.target
+        target: GrpcTarget = call.target
         asked = replace(call, ends=None)
 
         async def ask(path: str, question: bytes) -> bytes:
@@ -197,7 +197,7 @@ class GrpcAdapter:
 
     async def _look_up(self, call: Call, metadata: Pairs) -> Rpc:
         """The method as the server describes it, remembered for ten minutes."""
-        target: Target = call.target
+        target: GrpcTarget = call.target
         egress = call.egress.key if call.egress else b""
         key = (target.origin, egress, call.scope, target.service, target.method)
         now = asyncio.get_running_loop().time()
@@ -237,7 +237,7 @@ def _large(arguments: dict[str, Any]) -> bool:
 
 
 async def _json(rpc: Rpc, raw: bytes, most: int) -> bytes:
-    refuse_large(len(raw), most)
+    check_size(len(raw), most)
     if len(raw) <= _IN_THREAD:
         return decoded(raw, rpc.response, rpc.pool, most=most)
     return await asyncio.to_thread(decoded, raw, rpc.response, rpc.pool, most=most)

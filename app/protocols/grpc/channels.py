@@ -26,7 +26,7 @@ import grpc.aio
 
 __all__ = ["Channels", "Lease"]
 
-_MOST_LANES: Final = 256
+_MAX_ORIGINS: Final = 256
 _IDLE_SECONDS: Final = 60.0
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
@@ -56,7 +56,7 @@ class _Shared:
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
+class _OriginPool:
     """The channel for one key. `wanted` counts who waits for it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -72,9 +72,9 @@ class _Lane:
 class Lease:
     """A connected channel for one call; `release` it. May be released again."""
 
-    def __init__(self, channels: "Channels", lane: _Lane, shared: _Shared, *, single: bool) -> None:
+    def __init__(self, channels: "Channels", pool: _OriginPool, shared: _Shared, *, single: bool) -> None:
         self._channels = channels
-        self._lane = lane
+        self._pool = pool
         self._shared: _Shared | None = shared
         self._single = single
         self.channel = shared.channel
@@ -82,15 +82,15 @@ class Lease:
     def distrust(self) -> None:
         """The connection broke: the next call gets another one, for which the name is resolved anew."""
         if self._shared is not None:
-            self._channels.distrusted(self._lane, self._shared)
+            self._channels.distrusted(self._pool, self._shared)
 
     def release(self) -> None:
         """Let go of it."""
         shared, self._shared = self._shared, None
         if shared is not None:
             if self._single:
-                self._channels.distrusted(self._lane, shared)
-            self._channels.released(self._lane, shared)
+                self._channels.distrusted(self._pool, shared)
+            self._channels.released(self._pool, shared)
 
 
 class Channels:
@@ -98,7 +98,7 @@ class Channels:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._lanes: OrderedDict[_Key, _Lane] = OrderedDict()
+        self._pools: OrderedDict[_Key, _OriginPool] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -114,57 +114,64 @@ class Channels:
         if egress is not None and egress.proxy_url is not None:
             raise InvalidInput("gRPC does not go through an HTTP proxy: take proxy_url out.")
         own = scope or uuid4().bytes
-        lane = self._lane(_Key(place, tls, egress.key if egress is not None else b"", most, own))
-        lane.wanted += 1
+        pool = self._pool(_Key(place, tls, egress.key if egress is not None else b"", most, own))
+        pool.wanted += 1
         try:
-            shared = _ready(lane)
+            shared = _ready(pool)
             if shared is None:
                 with Bound(timers(), by):
-                    shared = await self._connected(lane, place, tls=tls, egress=egress, most=most, by=by)
+                    shared = await self._connected(pool, place, tls=tls, egress=egress, most=most, by=by)
         except TimeoutError:
             raise _too_late() from None
         finally:
-            lane.wanted -= 1
-            self._rest(lane)
+            pool.wanted -= 1
+            self._rest(pool)
         shared.users += 1
-        return Lease(self, lane, shared, single=not scope)
+        return Lease(self, pool, shared, single=not scope)
 
-    def distrusted(self, lane: _Lane, shared: _Shared) -> None:
+    def distrusted(self, pool: _OriginPool, shared: _Shared) -> None:
         """Take the channel out of use."""
-        if lane.shared is shared:
-            self._retire(lane)
+        if pool.shared is shared:
+            self._retire(pool)
 
-    def released(self, lane: _Lane, shared: _Shared) -> None:
+    def released(self, pool: _OriginPool, shared: _Shared) -> None:
         """One user less."""
         shared.users -= 1
         if shared.retired and not shared.users:
             self._close(shared)
-        self._rest(lane)
+        self._rest(pool)
 
     async def aclose(self) -> None:
         """Close all of them, which cancels their calls."""
         if self._sweep is not None:
             self._sweep.cancel()
-        for lane in self._lanes.values():
-            if lane.shared is not None:
-                self._close(lane.shared)
-        self._lanes.clear()
+        for pool in self._pools.values():
+            if pool.shared is not None:
+                self._close(pool.shared)
+        self._pools.clear()
         while self._closing:
             await asyncio.wait(self._closing)
 
     def __len__(self) -> int:
         """How many are open."""
-        return sum(lane.shared is not None for lane in self._lanes.values())
+        return sum(pool.shared is not None for pool in self._pools.values())
 
     async def _connected(
-        self, lane: _Lane, place: Place, *, tls: bool, egress: EgressSettings | None, most: int, by: float
+        self,
+        pool: _OriginPool,
+        place: Place,
+        *,
+        tls: bool,
+        egress: EgressSettings | None,
+        most: int,
+        by: float,
     ) -> _Shared:
-        async with lane.lock:
-            shared = _ready(lane)
+        async with pool.lock:
+            shared = _ready(pool)
             if shared is not None:
                 return shared
-            if lane.shared is not None:
-                self._retire(lane)
+            if pool.shared is not None:
+                self._retire(pool)
             credentials = _credentials(self._network, egress) if tls else None
             options = (*_OPTIONS, *_names(place, tls=tls), ("grpc.max_receive_message_length", most))
             targets = _targets(await self._network.addresses(place, by=by), place.port)
@@ -173,8 +180,8 @@ class Channels:
                 part = loop.time() + (by - loop.time()) / left
                 channel = await _opened(target, credentials, options, by=part)
                 if channel is not None:
-                    lane.shared = _Shared(channel)
-                    return lane.shared
+                    pool.shared = _Shared(channel)
+                    return pool.shared
             if loop.time() >= by - 0.01:
                 raise _too_late()
             detail = "The upstream accepts no gRPC connection" + (
@@ -182,44 +189,44 @@ class Channels:
             )
             raise UpstreamUnreachable(detail, sent=False)
 
-    def _lane(self, key: _Key) -> _Lane:
-        lane = self._lanes.get(key)
-        if lane is None:
-            if len(self._lanes) >= _MOST_LANES:
+    def _pool(self, key: _Key) -> _OriginPool:
+        pool = self._pools.get(key)
+        if pool is None:
+            if len(self._pools) >= _MAX_ORIGINS:
                 self._make_room()
-            lane = self._lanes[key] = _Lane()
-        self._lanes.move_to_end(key)
-        return lane
+            pool = self._pools[key] = _OriginPool()
+        self._pools.move_to_end(key)
+        return pool
 
     def _make_room(self) -> None:
-        for key, lane in self._lanes.items():
-            if not lane.busy:
-                self._drop(key, lane)
+        for key, pool in self._pools.items():
+            if not pool.busy:
+                self._drop(key, pool)
                 return
         raise UpstreamUnreachable("Too many gRPC connections are open already.", sent=False)
 
-    def _rest(self, lane: _Lane) -> None:
+    def _rest(self, pool: _OriginPool) -> None:
         loop = asyncio.get_running_loop()
-        lane.since = loop.time()
+        pool.since = loop.time()
         if self._sweep is None:
             self._sweep = loop.call_later(_IDLE_SECONDS, self._swept)
 
     def _swept(self) -> None:
         loop = asyncio.get_running_loop()
         self._sweep = None
-        for key, lane in list(self._lanes.items()):
-            if not lane.busy and lane.since <= loop.time() - _IDLE_SECONDS + 1:
-                self._drop(key, lane)
-        if self._lanes:
+        for key, pool in list(self._pools.items()):
+            if not pool.busy and pool.since <= loop.time() - _IDLE_SECONDS + 1:
+                self._drop(key, pool)
+        if self._pools:
             self._sweep = loop.call_later(_IDLE_SECONDS / 2, self._swept)
 
-    def _drop(self, key: _Key, lane: _Lane) -> None:
-        del self._lanes[key]
-        if lane.shared is not None:
-            self._retire(lane)
+    def _drop(self, key: _Key, pool: _OriginPool) -> None:
+        del self._pools[key]
+        if pool.shared is not None:
+            self._retire(pool)
 
-    def _retire(self, lane: _Lane) -> None:
-        shared, lane.shared = lane.shared, None
+    def _retire(self, pool: _OriginPool) -> None:
+        shared, pool.shared = pool.shared, None
         if shared is not None:
             shared.retired = True
             if not shared.users:
@@ -231,8 +238,8 @@ class Channels:
         closing.add_done_callback(self._closing.discard)
 
 
-def _ready(lane: _Lane) -> _Shared | None:
-    shared = lane.shared
+def _ready(pool: _OriginPool) -> _Shared | None:
+    shared = pool.shared
     if shared is not None and shared.channel.get_state() is grpc.ChannelConnectivity.READY:
         return shared
     return None

@@ -9,7 +9,7 @@ import orjson
 from google.protobuf.descriptor import Descriptor
 
 from app.errors import Fault, InvalidInput, ResponseTooLarge
-from app.protocols.grpc.cutting import Shelf, stored
+from app.protocols.grpc.descriptor_pruner import DescriptorPruner, stored
 from app.protocols.grpc.descriptors import Rpc, Unusable, rpc
 from app.protocols.grpc.messages import weigh
 from app.protocols.grpc.reflection import Reflected, pool_without_holes
@@ -47,12 +47,12 @@ def made_manual(found: Reflected, method: str | None, *, most: int) -> bytes:
     short: dict[str, set[str]] = {}
     for one in rpcs:
         short.setdefault(one.service.rpartition(".")[2], set()).add(one.service)
-    shelf = Shelf()
+    pruner = DescriptorPruner()
     tools: list[bytes] = []
     size = 0
     for one in rpcs:
         last = one.service.rpartition(".")[2]
-        tool = _tool(one, last if len(short[last]) == 1 else one.service, shelf)
+        tool = _tool(one, last if len(short[last]) == 1 else one.service, pruner)
         weigh(tool, most)
         raw = orjson.dumps(tool)
         size += len(raw)
@@ -62,10 +62,10 @@ def made_manual(found: Reflected, method: str | None, *, most: int) -> bytes:
     return b'{"utcp_version":"1.0.1","manual_version":"1.0.0","tools":[%s]}' % b",".join(tools)
 
 
-def _tool(rpc: Rpc, service: str, shelf: Shelf) -> dict[str, Any]:
+def _tool(rpc: Rpc, service: str, pruner: DescriptorPruner) -> dict[str, Any]:
     template = {"service_name": rpc.service, "method_name": rpc.name}
     try:
-        descriptors = stored(rpc, shelf)
+        descriptors = stored(rpc, pruner)
     except Unusable:
         descriptors = None
     return {

@@ -21,7 +21,7 @@ _METHOD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class GrpcTarget:
     """A template of `call_template_type` grpc. `rpc` is None where the server must be asked first."""
 
     origin: str
@@ -33,7 +33,7 @@ class Target:
     rpc: Rpc | None = field(repr=False)
 
 
-def compiled_target(template: Mapping[str, Any]) -> Target:
+def compiled_target(template: Mapping[str, Any]) -> GrpcTarget:
     """A template, compiled; raises InvalidInput."""
     model = compile_template(template, GrpcTemplate)
     for key, name, legal in (
@@ -43,7 +43,7 @@ def compiled_target(template: Mapping[str, Any]) -> Target:
         if name is not None and not legal.fullmatch(name):
             raise InvalidInput("The name is not legal.", errors=[Fault(f"/{key}", "Give a name of gRPC.")])
     host = model.host.strip().removeprefix("[").removesuffix("]")
-    return Target(
+    return GrpcTarget(
         origin=origin_of(template),
         place=Place(host, model.port),
         tls=model.use_ssl,

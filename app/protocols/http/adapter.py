@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from app.http_requests.arguments import ArgumentPlan, compile_plan
 from app.outbound.framing import framed
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.over_http import OverHttp, joined
+from app.protocols.shared.http_based import HttpBasedAdapter, joined
 
 _SMALL_BODY = 64 * 1024
 _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
 
 
-class HttpAdapter(OverHttp):
+class HttpAdapter(HttpBasedAdapter):
     """Calls over HTTP(S) through the engine."""
 
     name: ClassVar[str] = "http"

@@ -12,14 +12,14 @@ from app.errors import Fault, InvalidArguments, UpstreamAnswer, UpstreamRejected
 from app.outbound.framing import Event
 from app.outbound.refusals import readable
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.mcp.calls import Sent, asked
+from app.protocols.mcp.calls import McpCall, asked
 from app.protocols.mcp.compiling import McpTarget, compile_mcp, shown_server
 from app.protocols.mcp.listing import filled_uri, resource_entries, template_entries, tool_entries, uri_names
 from app.protocols.mcp.results import refusal, resource_value, tool_value
 from app.protocols.mcp.server import Rejected
 from app.protocols.mcp.session_pool import Sessions
-from app.protocols.shared.answers import JSON, refuse_large, timed, value_answer
 from app.protocols.shared.programs import ProgramRules
+from app.protocols.shared.results import JSON, check_size, timed, value_result
 from app.utcp.percent import escape
 
 _CLIENTS_FAULTS: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
@@ -69,7 +69,7 @@ class McpAdapter:
     async def call(self, call: Call) -> Result:
         """Call the tool or read the resource; its progress comes as events named `progress`."""
         target: McpTarget = call.target
-        sent = Sent(call)
+        sent = McpCall(call)
         if target.uri is not None:
             uri = _uri(target.uri, call.arguments)
             working = self._work(sent, lambda session: session.read(uri, sent.attempt))
@@ -80,7 +80,7 @@ class McpAdapter:
                 sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
             )
         if call.ends is None:
-            return value_answer(self._value(await working, call), call)
+            return value_result(self._value(await working, call), call)
         task = asyncio.create_task(working)
         # A caller who leaves early asks for no error any more.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -98,7 +98,7 @@ class McpAdapter:
                     # A server may have tools and no resources.
                     continue
         raw = orjson.dumps({"utcp_version": "1.0.1", "tools": tools})
-        refuse_large(len(raw), call.limits.response_bytes)
+        check_size(len(raw), call.limits.response_bytes)
         return Discovered(raw=raw, media_type=JSON, url=target.origin, made=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
@@ -119,13 +119,13 @@ class McpAdapter:
             await self._sessions.aclose()
 
     async def _list(self, call: Call, kind: str) -> list[dict[str, Any]]:
-        sent = Sent(call)
+        sent = McpCall(call)
         found: list[dict[str, Any]] = await self._work(
             sent, lambda session: getattr(session, kind)(sent.attempt)
         )
         return found
 
-    async def _work(self, sent: "Sent", ask: Any) -> Any:
+    async def _work(self, sent: "McpCall", ask: Any) -> Any:
         try:
             return await asked(self._sessions, sent, ask)
         except Rejected as error:
@@ -154,7 +154,7 @@ class McpAdapter:
         raw = orjson.dumps(value)
         return readable(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=len(raw) <= _ERROR_BODY)
 
-    async def _streamed(self, working: "asyncio.Task[Any]", sent: "Sent", call: Call) -> Result:
+    async def _streamed(self, working: "asyncio.Task[Any]", sent: "McpCall", call: Call) -> Result:
         """Back once there is progress, or the result."""
         try:
             with timed(call.deadline):
@@ -164,8 +164,8 @@ class McpAdapter:
             await asyncio.gather(working, return_exceptions=True)
             raise
         if working.done() and not sent.progress:
-            answer = value_answer(self._value(working.result(), call), call)
-            refuse_large(len(answer.body or b""), call.limits.event_bytes)
+            answer = value_result(self._value(working.result(), call), call)
+            check_size(len(answer.body or b""), call.limits.event_bytes)
             return answer
         events = self._events(working, sent, call)
         result = Result(status=200, headers=[], media_type=JSON, body=None, events=events)
@@ -173,7 +173,7 @@ class McpAdapter:
         return result
 
     async def _events(
-        self, working: "asyncio.Task[Any]", sent: "Sent", call: Call
+        self, working: "asyncio.Task[Any]", sent: "McpCall", call: Call
     ) -> AsyncGenerator[Event, None]:
         ends = call.ends or call.deadline
         try:
@@ -182,8 +182,8 @@ class McpAdapter:
                     yield Event(sent.progress.popleft(), name="progress")
                 with timed(ends, "The MCP server's tool did not end in its time."):
                     await sent.changed(working)
-            answer = value_answer(self._value(working.result(), call), replace(call, ends=None))
-            refuse_large(len(answer.body or b""), call.limits.event_bytes)
+            answer = value_result(self._value(working.result(), call), replace(call, ends=None))
+            check_size(len(answer.body or b""), call.limits.event_bytes)
             yield Event(answer.body or b"", "json")
         finally:
             working.cancel()

@@ -9,14 +9,14 @@ import orjson
 
 from app.errors import UpstreamUnreachable
 from app.protocols.base import Call
-from app.protocols.mcp.attempts import Attempt, Forgotten
 from app.protocols.mcp.compiling import McpTarget, server_of
-from app.protocols.shared.answers import timed
+from app.protocols.mcp.pending_request import PendingRequest, SessionExpired
+from app.protocols.shared.results import timed
 
 _MOST_PROGRESS: Final = 256
 
 
-class Sent:
+class McpCall:
     """A request. Of its progress the last 256 reports are kept until they are taken."""
 
     def __init__(self, call: Call) -> None:
@@ -52,11 +52,11 @@ class Sent:
         """A new attempt for the same request."""
         self.attempt = self._attempt()
 
-    def _attempt(self) -> Attempt:
-        return Attempt(self.until, self.call.limits, headers=self.call.headers)
+    def _attempt(self) -> PendingRequest:
+        return PendingRequest(self.until, self.call.limits, headers=self.call.headers)
 
 
-async def asked(sessions: Any, sent: Sent, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+async def asked(sessions: Any, sent: McpCall, ask: Callable[[Any], Awaitable[Any]]) -> Any:
     """The server's answer. A session that the server has forgotten is opened anew, once.
 
     Raises Rejected, and what a call raises.
@@ -67,7 +67,7 @@ async def asked(sessions: Any, sent: Sent, ask: Callable[[Any], Awaitable[Any]])
             async with sessions.session(server, limits=sent.call.limits, by=sent.by) as session:
                 try:
                     return await ask(session)
-                except Forgotten:
+                except SessionExpired:
                     sessions.drop(session)
                     if last:
                         detail = "The MCP server forgets its sessions as soon as they are made."

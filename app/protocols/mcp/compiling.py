@@ -14,8 +14,8 @@ from app.protocols.base import Call
 from app.protocols.mcp.record import origin_of
 from app.protocols.mcp.server import Server
 from app.protocols.mcp.template import McpServer, McpTemplate
-from app.protocols.shared.fields import filled
-from app.protocols.shared.programs import Order, ProgramRules
+from app.protocols.shared.programs import ProgramCommand, ProgramRules
+from app.protocols.shared.sealed_fields import filled
 from app.security.masking import MASK
 from app.text import pointer
 from app.utcp.call_template import compile_template
@@ -77,7 +77,7 @@ def server_of(call: Call, *, masked: bool = False) -> Server:
             )
         words = (target.program, *(str(word) for word in config.get("args", ())))
         environment = dict(config.get("env", {}))
-        order = Order(words, environment, target.folder, talks=True)
+        order = ProgramCommand(words, environment, target.folder, talks=True)
         key = _key(["stdio", words, environment, target.folder, call.scope.hex()])
         return Server(key, "stdio", order=order)
     url = str(config["url"])

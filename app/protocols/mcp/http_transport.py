@@ -25,7 +25,7 @@ from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
-from app.protocols.mcp.attempts import CURRENT, Attempt, Forgotten
+from app.protocols.mcp.pending_request import CURRENT, PendingRequest, SessionExpired
 from app.security.masking import Masker
 
 _DROPPED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "set-cookie"})
@@ -48,7 +48,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         *,
         egress: EgressSettings | None,
         masker: Masker,
-        opening: Attempt,
+        opening: PendingRequest,
         scope: bytes = b"",
     ) -> None:
         self._engine = engine
@@ -77,7 +77,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
             return self._failed(request, attempt, error, asks=asks)
 
     async def _send(
-        self, request: httpx2.Request, body: bytes, attempt: Attempt, *, asks: bool
+        self, request: httpx2.Request, body: bytes, attempt: PendingRequest, *, asks: bool
     ) -> OutboundResponse:
         now = asyncio.get_running_loop().time()
         limits, until = attempt.limits, attempt.until
@@ -105,7 +105,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         )
 
     async def _answered(
-        self, request: httpx2.Request, response: OutboundResponse, attempt: Attempt, *, asks: bool
+        self, request: httpx2.Request, response: OutboundResponse, attempt: PendingRequest, *, asks: bool
     ) -> httpx2.Response:
         headers = [pair for pair in response.headers.items() if pair[0].lower() not in _DROPPED]
         media = response.headers.get("Content-Type", "").lower()
@@ -122,7 +122,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
             if asks and complete and "json" in media and _is_answer(raw):
                 return httpx2.Response(max(status, 400), headers=headers, content=raw, request=request)
             if status == 404 and _SESSION in request.headers:
-                raise Forgotten("The MCP server does not know the session any more.")
+                raise SessionExpired("The MCP server does not know the session any more.")
             masked = (
                 readable(raw, media, masker=self._masker, limit=_ERROR_BODY, complete=complete)
                 if raw
@@ -139,7 +139,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(status, headers=headers, content=content, request=request)
 
     def _failed(
-        self, request: httpx2.Request, attempt: Attempt, error: GatewayError, *, asks: bool
+        self, request: httpx2.Request, attempt: PendingRequest, error: GatewayError, *, asks: bool
     ) -> httpx2.Response:
         if asks or request.method == "GET":
             attempt.fail(error)
@@ -149,7 +149,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
 class _Body(httpx2.AsyncByteStream):
     """An event stream; a break of it is told to its attempt."""
 
-    def __init__(self, response: OutboundResponse, attempt: Attempt, *, limit: int) -> None:
+    def __init__(self, response: OutboundResponse, attempt: PendingRequest, *, limit: int) -> None:
         self._response = response
         self._attempt = attempt
         self._limit = limit

@@ -8,8 +8,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from app.errors import GatewayError, ResponseTooLarge, UpstreamUnreachable
-from app.protocols.mcp.attempts import CURRENT, Attempt
-from app.protocols.shared.programs import Order, ProgramRules, Running, start
+from app.protocols.mcp.pending_request import CURRENT, PendingRequest
+from app.protocols.shared.programs import ProgramCommand, ProgramRules, RunningProgram, start_program
 
 Streams = tuple[
     "anyio.abc.ObjectReceiveStream[SessionMessage | Exception]", "anyio.abc.ObjectSendStream[SessionMessage]"
@@ -18,7 +18,7 @@ Streams = tuple[
 
 @contextlib.asynccontextmanager
 async def program_streams(
-    order: Order, rules: ProgramRules, *, longest: int, opening: Attempt
+    order: ProgramCommand, rules: ProgramRules, *, longest: int, opening: PendingRequest
 ) -> AsyncIterator[Streams]:
     """The streams of a running server, which is killed at the end. A line has at most `longest` bytes.
 
@@ -26,7 +26,7 @@ async def program_streams(
     """
     heard, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, said = anyio.create_memory_object_stream[SessionMessage](0)
-    running = await start(order, rules)
+    running = await start_program(order, rules)
 
     async def listen() -> None:
         async with heard:
@@ -69,7 +69,7 @@ async def program_streams(
             await running.ended.wait()
 
 
-async def _lines(running: Running, longest: int) -> AsyncIterator[bytes]:
+async def _lines(running: RunningProgram, longest: int) -> AsyncIterator[bytes]:
     line = bytearray()
     while piece := await running.read():
         *ended, rest = piece.split(b"\n")

@@ -5,19 +5,19 @@ from typing import Any, Final
 _KEPT: Final[tuple[str, ...]] = ("name", "title", "description", "inputSchema", "outputSchema")
 
 
-def mended_tools(raw: dict[str, Any]) -> dict[str, Any]:
+def sanitized_tools(raw: dict[str, Any]) -> dict[str, Any]:
     """The result of `tools/list` with each tool's plain members only; one without a name is left out."""
     tools = raw.get("tools")
     if not isinstance(tools, list):
         return {**raw, "tools": []}
-    return {**raw, "tools": [_mended(tool) for tool in tools if _named(tool)]}
+    return {**raw, "tools": [_sanitized(tool) for tool in tools if _named(tool)]}
 
 
 def _named(tool: Any) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str) and bool(tool["name"])
 
 
-def _mended(tool: dict[str, Any]) -> dict[str, Any]:
+def _sanitized(tool: dict[str, Any]) -> dict[str, Any]:
     kept = {key: tool[key] for key in _KEPT if key in tool}
     for key in ("title", "description"):
         if not isinstance(kept.get(key, ""), str):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from app.outbound.egress import EgressSettings
-from app.protocols.shared.programs import Order
+from app.protocols.shared.programs import ProgramCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Server:
     transport: str
     url: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    order: Order | None = None
+    order: ProgramCommand | None = None
     egress: EgressSettings | None = None
     terminate: bool = True
     scope: bytes = b""

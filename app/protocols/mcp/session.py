@@ -31,10 +31,10 @@ from app.errors import (
 )
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.mcp.attempts import CURRENT, Attempt
 from app.protocols.mcp.http_transport import McpTransport, closed_early
+from app.protocols.mcp.pending_request import CURRENT, PendingRequest
 from app.protocols.mcp.program_transport import program_streams
-from app.protocols.mcp.sanitize import mended_tools
+from app.protocols.mcp.sanitize import sanitized_tools
 from app.protocols.mcp.server import Rejected, Server
 from app.protocols.shared.programs import ProgramRules
 from app.security.masking import Masker
@@ -61,7 +61,7 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
     ) -> dict[str, Any]:
         raw = await super().send_raw_request(method, params, opts, **more)
-        return mended_tools(raw) if method == "tools/list" else raw
+        return sanitized_tools(raw) if method == "tools/list" else raw
 
     async def run(self, *handlers: Any, **more: Any) -> None:
         try:
@@ -88,7 +88,7 @@ class Session:
 
     def open(self, limits: Limits, seconds: float) -> None:
         """Begin to open it; the SDK's tasks get a context without this call's attempt."""
-        opening = Attempt(asyncio.get_running_loop().time() + seconds, limits)
+        opening = PendingRequest(asyncio.get_running_loop().time() + seconds, limits)
         owning = self._own(opening)
         self._owner = asyncio.create_task(owning, context=contextvars.Context())
 
@@ -119,24 +119,24 @@ class Session:
             self._owner.cancel()
             await asyncio.gather(self._owner, return_exceptions=True)
 
-    async def tools(self, attempt: Attempt) -> list[dict[str, Any]]:
+    async def tools(self, attempt: PendingRequest) -> list[dict[str, Any]]:
         """The server's tools, each as JSON."""
         return await self._listed(attempt, "tools", lambda session, page: session.list_tools(params=page))
 
-    async def resources(self, attempt: Attempt) -> list[dict[str, Any]]:
+    async def resources(self, attempt: PendingRequest) -> list[dict[str, Any]]:
         """The server's resources, each as JSON."""
         return await self._listed(
             attempt, "resources", lambda session, page: session.list_resources(params=page)
         )
 
-    async def resource_templates(self, attempt: Attempt) -> list[dict[str, Any]]:
+    async def resource_templates(self, attempt: PendingRequest) -> list[dict[str, Any]]:
         """The server's resource templates, each as JSON."""
         return await self._listed(
             attempt, "resource_templates", lambda session, page: session.list_resource_templates(params=page)
         )
 
     async def call(
-        self, name: str, arguments: dict[str, Any], attempt: Attempt, progress: ProgressFnT | None
+        self, name: str, arguments: dict[str, Any], attempt: PendingRequest, progress: ProgressFnT | None
     ) -> dict[str, Any]:
         """A tool's result as JSON."""
         params = types.CallToolRequestParams(name=name, arguments=arguments)
@@ -154,13 +154,13 @@ class Session:
 
         return _as_json(await self._asked(attempt, send))
 
-    async def read(self, uri: str, attempt: Attempt) -> dict[str, Any]:
+    async def read(self, uri: str, attempt: PendingRequest) -> dict[str, Any]:
         """A resource's contents as JSON."""
         request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
         return _as_json(await self._asked(attempt, lambda session: session.send_request(request, _RESOURCE)))
 
     async def _listed(
-        self, attempt: Attempt, kind: str, page: Callable[[ClientSession, Any], Awaitable[Any]]
+        self, attempt: PendingRequest, kind: str, page: Callable[[ClientSession, Any], Awaitable[Any]]
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         cursor: str | None = None
@@ -173,7 +173,9 @@ class Session:
             cursor = result.next_cursor
         return found
 
-    async def _asked(self, attempt: Attempt, ask: Callable[[ClientSession], Awaitable[Answer]]) -> Answer:
+    async def _asked(
+        self, attempt: PendingRequest, ask: Callable[[ClientSession], Awaitable[Answer]]
+    ) -> Answer:
         """The server's answer; raises Rejected, and what a call raises."""
         if self._session is None:
             raise closed_early()
@@ -199,7 +201,7 @@ class Session:
             await asyncio.gather(asking, failing, return_exceptions=True)
             attempt.close()
 
-    async def _own(self, opening: Attempt) -> None:
+    async def _own(self, opening: PendingRequest) -> None:
         CURRENT.set(None)
         try:
             async with self._streams(opening) as (reading, writing):
@@ -221,7 +223,7 @@ class Session:
         finally:
             self._end.set()
 
-    async def _negotiate(self, session: ClientSession, opening: Attempt) -> None:
+    async def _negotiate(self, session: ClientSession, opening: PendingRequest) -> None:
         if self.server.transport == "sse":
             # A failure there leaves the SDK waiting.
             negotiating = asyncio.ensure_future(session.initialize())
@@ -244,7 +246,7 @@ class Session:
                 opening.failed.clear()
                 await session.initialize()
 
-    def _streams(self, opening: Attempt) -> contextlib.AbstractAsyncContextManager[Any]:
+    def _streams(self, opening: PendingRequest) -> contextlib.AbstractAsyncContextManager[Any]:
         server = self.server
         if server.order is not None:
             return program_streams(

@@ -5,7 +5,7 @@ from typing import Any
 from app.protocols.base import Call
 
 
-class Opaque:
+class UnknownEffects:
     """The base of adapters whose calls may do anything: none is sent again, no answer is used for another."""
 
     def safe(self, target: Any) -> bool:  # noqa: ARG002 - nothing tells.
@@ -21,7 +21,7 @@ class Opaque:
         return None
 
 
-class Reading:
+class ReadOnly:
     """The base of adapters that only read on this machine: no effects, and nothing to save by keeping it."""
 
     def safe(self, target: Any) -> bool:  # noqa: ARG002 - the contract's.

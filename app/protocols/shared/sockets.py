@@ -10,7 +10,6 @@ from app.errors import Fault, InvalidInput
 from app.outbound.framing import Event
 from app.outbound.network import Place
 from app.protocols.base import MASKED_HEADER, Call, Result
-from app.protocols.shared.answers import BYTES, TEXT, body_answer
 from app.protocols.shared.boundaries import (
     check_control_characters,
     check_delimiter,
@@ -18,7 +17,6 @@ from app.protocols.shared.boundaries import (
     check_not_empty,
     has_control_characters,
 )
-from app.protocols.shared.fields import field_values
 from app.protocols.shared.messages import (
     Piece,
     joined,
@@ -28,6 +26,8 @@ from app.protocols.shared.messages import (
     refuse_credentials,
     writable,
 )
+from app.protocols.shared.results import BYTES, TEXT, body_result
+from app.protocols.shared.sealed_fields import field_values
 from app.protocols.shared.socket_template import SocketTemplate
 
 _QUADRATIC: Final = frozenset({"punycode", "idna"})
@@ -96,9 +96,9 @@ async def decoded_answer(raw: bytes, codec: str | None, call: Call) -> Result:
     """
     text = await asyncio.to_thread(_decoded, raw, codec) if len(raw) > _QUICK else _decoded(raw, codec)
     if text is not None:
-        return body_answer(text, TEXT, call)
+        return body_result(text, TEXT, call)
     body = _masked(raw, codec, call)
-    result = body_answer(body, BYTES, call)
+    result = body_result(body, BYTES, call)
     if body is not raw:
         result.masked = True
         result.headers.append((MASKED_HEADER, "body"))

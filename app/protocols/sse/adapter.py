@@ -16,8 +16,8 @@ from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_pla
 from app.outbound.framing import SSE, Event, SseParser
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
-from app.protocols.shared.answers import event_answer
-from app.protocols.shared.over_http import OverHttp
+from app.protocols.shared.http_based import HttpBasedAdapter
+from app.protocols.shared.results import event_result
 from app.protocols.sse.template import SseTemplate
 from app.utcp.call_template import compile_template
 
@@ -28,7 +28,7 @@ _MOST_IN_VAIN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class SseTarget:
     """`post` is for calls with a body; `event_type` None takes every event; `pause` in seconds."""
 
     get: ArgumentPlan
@@ -63,12 +63,12 @@ class _Subscription:
         return self.placed._replace(headers=[*kept, ("Last-Event-ID", self.last_id)])
 
 
-class SseAdapter(OverHttp):
+class SseAdapter(HttpBasedAdapter):
     """Calls whose answer is an event stream."""
 
     name: ClassVar[str] = "sse"
 
-    def prepare(self, template: Mapping[str, Any]) -> _Target:
+    def prepare(self, template: Mapping[str, Any]) -> SseTarget:
         """Compile a template of `call_template_type` sse; raises InvalidInput."""
         sse = compile_template(template, SseTemplate)
         plain = {name: value for name, value in sse.headers.items() if name.lower() != "accept"}
@@ -76,7 +76,7 @@ class SseAdapter(OverHttp):
             "url": sse.url, "headers": plain, "header_fields": sse.header_fields, "body_field": None,
         }  # fmt: skip
         with_body = {**fields, "http_method": "POST", "body_field": sse.body_field}
-        return _Target(
+        return SseTarget(
             get=compile_plan(fields),
             post=None if sse.body_field is None else compile_plan(with_body),
             body_field=sse.body_field,
@@ -85,15 +85,15 @@ class SseAdapter(OverHttp):
             pause=sse.retry_timeout / 1000,
         )
 
-    def origin(self, target: _Target) -> str:
+    def origin(self, target: SseTarget) -> str:
         """That of the URL."""
         return target.get.origin
 
-    def safe(self, target: _Target) -> bool:
+    def safe(self, target: SseTarget) -> bool:
         """Whether every call is a GET."""
         return target.post is None
 
-    def idempotent(self, target: _Target) -> bool:
+    def idempotent(self, target: SseTarget) -> bool:
         """As `safe`."""
         return target.post is None
 
@@ -101,7 +101,7 @@ class SseAdapter(OverHttp):
         """Streams are not kept for other calls."""
         return
 
-    def verb(self, target: _Target) -> str:
+    def verb(self, target: SseTarget) -> str:
         """The method."""
         return "GET" if target.post is None else "POST"
 
@@ -112,12 +112,12 @@ class SseAdapter(OverHttp):
 
     async def call(self, call: Call) -> Result:
         """Subscribe. The answer has begun when the upstream has said that events will come."""
-        target: _Target = call.target
+        target: SseTarget = call.target
         placed = self._placed(call)
         response = await self._subscribe(placed, call)
         subscription = _Subscription(placed, target.reconnect and placed.body is None, target.pause, response)
         events = self._events(subscription, call)
-        result = await event_answer(events, call, close=subscription.close)
+        result = await event_result(events, call, close=subscription.close)
         result.status, result.headers = response.status, self.passed_on(response)
         if call.ends is not None:
             result.media_type = SSE
@@ -128,7 +128,7 @@ class SseAdapter(OverHttp):
         return self.shown(self._placed(call), call)
 
     def _placed(self, call: Call) -> PlacedRequest:
-        target: _Target = call.target
+        target: SseTarget = call.target
         arguments = dict(call.arguments)
         plan = target.get
         if target.post is not None and target.body_field is not None:

@@ -12,14 +12,14 @@ from app.http_requests.arguments import ArgumentPlan, compile_plan
 from app.outbound.framing import LINES, framed, is_json
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
-from app.protocols.shared.answers import event_answer
-from app.protocols.shared.over_http import OverHttp
+from app.protocols.shared.http_based import HttpBasedAdapter
+from app.protocols.shared.results import event_result
 from app.protocols.streamable_http.template import StreamableHttpTemplate
 from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class StreamableHttpTarget:
     """`timeout` in seconds, from the call to the end of its answer; `chunk_size` in bytes."""
 
     plan: ArgumentPlan
@@ -27,29 +27,29 @@ class _Target:
     chunk_size: int
 
 
-class StreamableHttpAdapter(OverHttp):
+class StreamableHttpAdapter(HttpBasedAdapter):
     """Calls whose answer comes in chunks."""
 
     name: ClassVar[str] = "streamable_http"
 
-    def prepare(self, template: Mapping[str, Any]) -> _Target:
+    def prepare(self, template: Mapping[str, Any]) -> StreamableHttpTarget:
         """Compile a template of `call_template_type` streamable_http; raises InvalidInput."""
         streamable = compile_template(template, StreamableHttpTemplate)
         fields = streamable.model_dump(
             include={"url", "headers", "header_fields", "http_method", "body_field"}
         )
         plan = compile_plan({**fields, "content_type": _sent_as(streamable.content_type)})
-        return _Target(plan, streamable.timeout / 1000, streamable.chunk_size)
+        return StreamableHttpTarget(plan, streamable.timeout / 1000, streamable.chunk_size)
 
-    def origin(self, target: _Target) -> str:
+    def origin(self, target: StreamableHttpTarget) -> str:
         """That of the URL."""
         return target.plan.origin
 
-    def safe(self, target: _Target) -> bool:
+    def safe(self, target: StreamableHttpTarget) -> bool:
         """Whether the method is GET."""
         return target.plan.safe
 
-    def idempotent(self, target: _Target) -> bool:
+    def idempotent(self, target: StreamableHttpTarget) -> bool:
         """As `safe`."""
         return target.plan.safe
 
@@ -57,7 +57,7 @@ class StreamableHttpAdapter(OverHttp):
         """Streams are not kept for other calls."""
         return
 
-    def verb(self, target: _Target) -> str:
+    def verb(self, target: StreamableHttpTarget) -> str:
         """The method."""
         return target.plan.method
 
@@ -69,7 +69,7 @@ class StreamableHttpAdapter(OverHttp):
 
     async def call(self, call: Call) -> Result:
         """Send the request; the answer has begun when its headers are here."""
-        target: _Target = call.target
+        target: StreamableHttpTarget = call.target
         until = self._engine.clock.loop.time() + target.timeout
         call.deadline = min(call.deadline, until)
         response = await self.send(target.plan.place(call.arguments), call)
@@ -91,14 +91,14 @@ class StreamableHttpAdapter(OverHttp):
         return self.shown(call.target.plan.place(call.arguments), call)
 
     async def _answer(
-        self, response: OutboundResponse, media_type: str, target: _Target, call: Call
+        self, response: OutboundResponse, media_type: str, target: StreamableHttpTarget, call: Call
     ) -> Result:
         media = media_type.partition(";")[0].strip().lower()
         limits = call.limits
         pieces = _chunks(response.iterate(limits.response_bytes), target.chunk_size)
         if call.ends is None and (media in LINES or is_json(media)):
             events = framed(pieces, media_type, most=limits.response_bytes)
-            return await event_answer(events, call, close=response.close)
+            return await event_result(events, call, close=response.close)
         result = Result(status=200, headers=[], media_type=media_type, body=None, stream=pieces)
         result.close_with(response.close)
         if call.ends is not None:

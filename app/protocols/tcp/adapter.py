@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from app.outbound.framing import Event
 from app.outbound.network import Place, Stream
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.answers import BYTES, TEXT, timed
-from app.protocols.shared.effects import Opaque
+from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import socket_origin
+from app.protocols.shared.results import BYTES, TEXT, timed
 from app.protocols.shared.sockets import (
     check_codec,
     decoded_answer,
@@ -37,7 +37,7 @@ class TcpTarget:
     delimiter: bytes
 
 
-class TcpAdapter(Opaque):
+class TcpAdapter(UnknownEffects):
     """Calls over TCP."""
 
     name: ClassVar[str] = "tcp"

@@ -11,7 +11,7 @@ from typing import Final
 from app.errors import Fault, InvalidArguments, InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.limits import Limits
 from app.outbound.network import Stream
-from app.protocols.shared.answers import refuse_large, timed
+from app.protocols.shared.results import check_size, timed
 from app.protocols.tcp.template import TcpTemplate
 
 _PIECE: Final = 64 << 10
@@ -77,7 +77,7 @@ class Incoming:
                 return await self._delimited(delimiter)
             case "fixed_length":
                 length = self._model.fixed_message_length or 0
-                refuse_large(length, self._limits.response_bytes)
+                check_size(length, self._limits.response_bytes)
                 return bytes(await self._first(length, bytearray()))[:length]
         pieces = [piece async for piece in self.pieces()]
         return b"".join(pieces)
@@ -101,13 +101,13 @@ class Incoming:
                 return
             left -= len(piece)
             size += len(piece)
-            refuse_large(size, self._limits.response_bytes)
+            check_size(size, self._limits.response_bytes)
             yield piece
 
     async def _prefixed(self, width: int) -> bytes:
         found = await self._first(width, bytearray())
         length = int.from_bytes(found[:width], self._model.length_prefix_endian)
-        refuse_large(length, self._limits.response_bytes)
+        check_size(length, self._limits.response_bytes)
         return bytes((await self._first(width + length, found))[width : width + length])
 
     async def _delimited(self, delimiter: bytes) -> bytes:
@@ -115,9 +115,9 @@ class Incoming:
         searched = 0
         while (end := found.find(delimiter, searched)) < 0:
             searched = max(0, len(found) - len(delimiter) + 1)
-            refuse_large(searched, self._limits.response_bytes)
+            check_size(searched, self._limits.response_bytes)
             found += await self._more()
-        refuse_large(end, self._limits.response_bytes)
+        check_size(end, self._limits.response_bytes)
         return bytes(found[:end])
 
     async def _first(self, length: int, found: bytearray) -> bytearray:

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.answers import TEXT, body_answer
-from app.protocols.shared.effects import Reading
-from app.protocols.shared.fields import field_values
+from app.protocols.shared.effects import ReadOnly
+from app.protocols.shared.results import TEXT, body_result
+from app.protocols.shared.sealed_fields import field_values
 from app.protocols.text.template import TextTemplate
 from app.utcp.call_template import compile_template
 
 
-class TextAdapter(Reading):
+class TextAdapter(ReadOnly):
     """Answers without asking anybody."""
 
     name: ClassVar[str] = "text"
@@ -35,7 +35,7 @@ class TextAdapter(Reading):
     async def call(self, call: Call) -> Result:
         """The content as text, with what of it is sealed; arguments change nothing."""
         content = field_values(call.credentials).get("/content", call.target)
-        return body_answer(content.encode(), TEXT, call)
+        return body_result(content.encode(), TEXT, call)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """What would be read."""

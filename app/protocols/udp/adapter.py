@@ -13,10 +13,10 @@ from app.outbound.framing import Event
 from app.outbound.network import Datagrams, Place
 from app.outbound.refusals import readable
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.answers import BYTES, TEXT, refuse_large, timed
-from app.protocols.shared.effects import Opaque
+from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import socket_origin
+from app.protocols.shared.results import BYTES, TEXT, check_size, timed
 from app.protocols.shared.sockets import (
     check_codec,
     decoded_answer,
@@ -46,7 +46,7 @@ class UdpTarget:
     place: Place
 
 
-class UdpAdapter(Opaque):
+class UdpAdapter(UnknownEffects):
     """Calls over UDP."""
 
     name: ClassVar[str] = "udp"
@@ -151,7 +151,7 @@ class _Answers:
                 number += 1
                 self._by = self._last_by
                 size += len(datagram)
-                refuse_large(size, self._most)
+                check_size(size, self._most)
                 if keep:
                     self._came.append(datagram)
                 yield datagram

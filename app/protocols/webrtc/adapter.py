@@ -26,11 +26,11 @@ from app.errors import (
 from app.outbound.attach import Headers, attach
 from app.outbound.refusals import readable
 from app.protocols.base import AdapterContext, Call, Discovered, Event, Result
-from app.protocols.shared.answers import JSON, event_answer, refuse_large, value_answer
-from app.protocols.shared.effects import Opaque
+from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import writable
+from app.protocols.shared.results import JSON, check_size, event_result, value_result
+from app.protocols.webrtc.channel_pool import ChannelPool, PeerChannel, PendingCall
 from app.protocols.webrtc.connection import Peer
-from app.protocols.webrtc.links import Asked, Link, Links
 from app.protocols.webrtc.record import origin_of
 from app.protocols.webrtc.signalling import Signalling, signalling_url
 from app.protocols.webrtc.template import WebrtcTemplate
@@ -40,7 +40,7 @@ _ERROR_BODY: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebrtcTarget:
     """A template of `call_template_type` webrtc; `url` is where its offer goes."""
 
     model: WebrtcTemplate
@@ -49,7 +49,7 @@ class Target:
     headers: Headers = field(repr=False)
 
 
-class WebrtcAdapter(Opaque):
+class WebrtcAdapter(UnknownEffects):
     """Calls over data channels."""
 
     name: ClassVar[str] = "webrtc"
@@ -58,19 +58,19 @@ class WebrtcAdapter(Opaque):
         self._network = context.network
         self._masker = context.masker
         self._signalling = Signalling(context)
-        self._links = Links()
+        self._pool = ChannelPool()
 
-    def prepare(self, template: Mapping[str, Any]) -> Target:
+    def prepare(self, template: Mapping[str, Any]) -> WebrtcTarget:
         """Compile a template; raises InvalidInput."""
         model = compile_template(template, WebrtcTemplate)
         origin = origin_of(template)
-        return Target(model, origin, signalling_url(model), list(model.headers.items()))
+        return WebrtcTarget(model, origin, signalling_url(model), list(model.headers.items()))
 
-    def origin(self, target: Target) -> str:
+    def origin(self, target: WebrtcTarget) -> str:
         """That of the signalling server, which gets the credentials and names the peer."""
         return target.origin
 
-    def verb(self, target: Target) -> str:  # noqa: ARG002 - all are the same.
+    def verb(self, target: WebrtcTarget) -> str:  # noqa: ARG002 - all are the same.
         """SEND."""
         return "SEND"
 
@@ -88,9 +88,9 @@ class WebrtcAdapter(Opaque):
             if "event" in first or first.get("done") is True:
                 streams = True
                 events = self._events(asked, first, size, call)
-                return await event_answer(events, call, close=asked.close)
-            refuse_large(size, call.limits.response_bytes)
-            return value_answer(self._value(first, call), call)
+                return await event_result(events, call, close=asked.close)
+            check_size(size, call.limits.response_bytes)
+            return value_result(self._value(first, call), call)
         finally:
             if not streams:
                 asked.close()
@@ -103,20 +103,20 @@ class WebrtcAdapter(Opaque):
             answer, size = await asked.next(by=by)
         finally:
             asked.close()
-        refuse_large(size, call.limits.response_bytes)
+        check_size(size, call.limits.response_bytes)
         raw = orjson.dumps(self._value(answer, call))
         return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The signalling's URL and headers, and the message on the channel."""
-        target: Target = call.target
+        target: WebrtcTarget = call.target
         url, headers = attach(target.url, target.headers, call.credentials, masked=True)
         body = _request(target.model.tool_name or "", call)
         return {"method": "SEND", "url": url, "headers": dict(headers), "body": body}
 
     async def aclose(self) -> None:
         """Close the channels."""
-        await self._links.aclose()
+        await self._pool.aclose()
 
     def _by(self, call: Call) -> float:
         """When the first answer must be there."""
@@ -124,40 +124,42 @@ class WebrtcAdapter(Opaque):
         model: WebrtcTemplate = call.target.model
         return min(call.deadline, now + call.limits.first_byte, now + model.timeout / 1000)
 
-    async def _ask(self, call: Call, message: dict[str, Any], *, exclusive: bool, by: float) -> Asked:
-        async def connect(link: Link) -> None:
-            await self._connect(link, call, by=by)
+    async def _ask(self, call: Call, message: dict[str, Any], *, exclusive: bool, by: float) -> PendingCall:
+        async def connect(channel: PeerChannel) -> None:
+            await self._connect(channel, call, by=by)
 
         with writable():
-            return await self._links.ask(_key(call), message, connect=connect, exclusive=exclusive, by=by)
+            return await self._pool.ask(_key(call), message, connect=connect, exclusive=exclusive, by=by)
 
-    async def _connect(self, link: Link, call: Call, *, by: float) -> None:
+    async def _connect(self, channel: PeerChannel, call: Call, *, by: float) -> None:
         """An offer, its answer, and an open channel."""
-        target: Target = call.target
+        target: WebrtcTarget = call.target
         if call.egress is not None and call.egress.proxy_url is not None:
             raise InvalidInput("WebRTC's datagrams do not go through an HTTP proxy: take proxy_url out.")
-        peer = Peer(self._network, label=target.model.data_channel_name, heard=link.heard, lost=link.lost)
+        peer = Peer(
+            self._network, label=target.model.data_channel_name, heard=channel.heard, lost=channel.lost
+        )
         try:
             offer = await peer.offer()
             signalled = replace(call, arguments={}, deadline=by)
             answer, place = await self._signalling.exchange(offer, target.url, target.headers, signalled)
             if place is not None:
-                link.farewell = partial(self._signalling.delete, place, target.headers, signalled)
+                channel.farewell = partial(self._signalling.delete, place, target.headers, signalled)
             await peer.accept(answer, by=by)
         except BaseException:
-            self._links.abandon(link, peer)
+            self._pool.abandon(channel, peer)
             raise
-        link.peer = peer
+        channel.peer = peer
 
     async def _events(
-        self, asked: Asked, message: dict[str, Any], size: int, call: Call
+        self, asked: PendingCall, message: dict[str, Any], size: int, call: Call
     ) -> AsyncGenerator[Event, None]:
         loop = asyncio.get_running_loop()
         ends = call.ends or call.deadline
         most = call.limits.event_bytes if call.ends is not None else call.limits.response_bytes
         try:
             while "event" in message:
-                refuse_large(size, most)
+                check_size(size, most)
                 yield Event(orjson.dumps(message["event"]), "json")
                 message, size = await asked.next(by=min(ends, loop.time() + call.limits.idle))
             if message.get("done") is not True:
@@ -192,7 +194,7 @@ def _request(name: str, call: Call) -> dict[str, Any]:
 
 def _key(call: Call) -> bytes:
     """Calls with the same target, credentials and egress may share a channel."""
-    target: Target = call.target
+    target: WebrtcTarget = call.target
     parts = [
         target.url,
         target.model.peer_id,

@@ -27,7 +27,7 @@ from app.http_requests.arguments import PlacedRequest
 from app.outbound.attach import Headers, attach
 from app.outbound.refusals import readable
 from app.protocols.base import AdapterContext, Call
-from app.protocols.shared.over_http import OverHttp
+from app.protocols.shared.http_based import HttpBasedAdapter
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.protocols.webrtc.template import WebrtcTemplate
 
@@ -51,7 +51,7 @@ def signalling_url(model: WebrtcTemplate) -> str:
     return urlunsplit(parts._replace(path=path, fragment=""))
 
 
-class Signalling(OverHttp):
+class Signalling(HttpBasedAdapter):
     """Exchanges an offer for an answer. What it raises was raised before anything of the call was sent."""
 
     def __init__(self, context: AdapterContext) -> None:

@@ -23,10 +23,10 @@ from app.outbound.attach import attach
 from app.outbound.framing import Event
 from app.outbound.refusals import readable
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.answers import JSON, body_answer, event_answer, refuse_large
-from app.protocols.shared.effects import Opaque
+from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
+from app.protocols.shared.results import JSON, body_result, check_size, event_result
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.protocols.websocket.messages import event_of, members, message_of, parsed, single_answer, value_of
 from app.protocols.websocket.record import origin_of
@@ -51,7 +51,7 @@ class WebsocketTarget:
     subprotocols: tuple[str, ...]
 
 
-class WebsocketAdapter(Opaque):
+class WebsocketAdapter(UnknownEffects):
     """Calls over WebSocket."""
 
     name: ClassVar[str] = "websocket"
@@ -90,7 +90,7 @@ class WebsocketAdapter(Opaque):
         message = message_of(model, call.target.placed, call)
         socket, by = await self._asked(call, message)
         if call.ends is not None:
-            return await event_answer(self._events(socket, call, call.ends), call, close=socket.close)
+            return await event_result(self._events(socket, call, call.ends), call, close=socket.close)
         try:
             return await self._collected(socket, call, model, by)
         finally:
@@ -106,7 +106,7 @@ class WebsocketAdapter(Opaque):
                 if message is None:
                     raise UpstreamMalformed("The upstream closed the connection without a manual.")
                 size += len(message)
-                refuse_large(size, call.limits.response_bytes)
+                check_size(size, call.limits.response_bytes)
                 raw = message.encode() if isinstance(message, str) else message
                 if "tools" in members(raw):
                     return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
@@ -175,10 +175,10 @@ class WebsocketAdapter(Opaque):
                 return single_answer(message, model, call)
             values.append(value_of(message, model))
             size += len(values[-1]) + 1
-            refuse_large(size, call.limits.response_bytes)
+            check_size(size, call.limits.response_bytes)
         if not values:
             raise UpstreamMalformed("The upstream closed the connection without an answer.")
-        return body_answer(b"[" + b",".join(values) + b"]", JSON, call)
+        return body_result(b"[" + b",".join(values) + b"]", JSON, call)
 
     async def _events(self, socket: "WebSocket", call: Call, ends: float) -> AsyncGenerator[Event, None]:
         """Messages until the peer closes. Those of UTCP's own streams are taken out of their envelopes."""

@@ -7,10 +7,10 @@ import orjson
 
 from app.outbound.framing import Event
 from app.protocols.base import Call, Result
-from app.protocols.shared.answers import BYTES, JSON, TEXT, body_answer
 from app.protocols.shared.boundaries import check_control_characters
-from app.protocols.shared.fields import filled
 from app.protocols.shared.messages import joined, json_text, message_pieces, writable
+from app.protocols.shared.results import BYTES, JSON, TEXT, body_result
+from app.protocols.shared.sealed_fields import filled
 from app.protocols.shared.texts import fill_json
 from app.protocols.websocket.template import WebsocketTemplate
 
@@ -36,9 +36,9 @@ def message_of(model: WebsocketTemplate, placed: frozenset[str], call: Call, *, 
 
 def single_answer(message: str | bytes, model: WebsocketTemplate, call: Call) -> Result:
     if isinstance(message, bytes):
-        return body_answer(message, BYTES, call)
+        return body_result(message, BYTES, call)
     raw = message.encode()
-    return body_answer(raw, JSON if model.response_format == "json" and is_json(raw) else TEXT, call)
+    return body_result(raw, JSON if model.response_format == "json" and is_json(raw) else TEXT, call)
 
 
 def value_of(message: str | bytes, model: WebsocketTemplate) -> bytes:

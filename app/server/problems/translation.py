@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import Match, Mount
 
 from app.access.authorise import every_route
-from app.database import PoolBusy, is_away
+from app.database import PoolBusy, is_unavailable
 from app.errors import (
     BadRequest,
     Conflict,
@@ -132,7 +132,7 @@ def _from_database(error: DBAPIError | PoolTimeout) -> GatewayError | None:
     """Return the gateway's error by SQLSTATE (PostgreSQL, appendix A); None for an unexpected one."""
     if isinstance(error, PoolTimeout):
         return PoolBusy()
-    if is_away(error):
+    if is_unavailable(error):
         return Unavailable("The database cannot be reached.")
     state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
     if state in ("23505", "23503", "23P01"):

@@ -22,31 +22,31 @@ _GENERIC = "This value is not valid."
 
 def invalid(error: RequestValidationError) -> GatewayError:
     """Return the gateway's error for a request that FastAPI rejected: 400, 415 or 422."""
-    faults = error.errors()
-    in_body = [fault for fault in faults if fault["loc"][:1] == ("body",)]
-    for fault in in_body:
-        if fault["type"] == "json_invalid":
-            at = fault["loc"][-1]
+    findings = error.errors()
+    in_body = [finding for finding in findings if finding["loc"][:1] == ("body",)]
+    for finding in in_body:
+        if finding["type"] == "json_invalid":
+            at = finding["loc"][-1]
             return BadRequest(
                 f"The body is not valid JSON: see character {at}.", errors=[Fault("", "Must be JSON.")]
             )
     if in_body and isinstance(error.body, bytes):
         return UnsupportedMediaType("Send the body as application/json, and say so in Content-Type.")
-    found = [_field_error(fault, error.body) for fault in faults[:_MAX_ERRORS]]
-    places = ", ".join(dict.fromkeys(one.pointer or "the body" for one in found[:5]))
-    return InvalidInput(f"The input is not valid: see {places}.", errors=found)
+    found = [_field_error(finding, error.body) for finding in findings[:_MAX_ERRORS]]
+    pointers = ", ".join(dict.fromkeys(one.pointer or "the body" for one in found[:5]))
+    return InvalidInput(f"The input is not valid: see {pointers}.", errors=found)
 
 
-def _field_error(fault: Mapping[str, Any], body: Any) -> Fault:
-    place, *parts = fault["loc"] or ("body",)
-    if place in _LOCATIONS:
-        pointer = "#" + "".join(f"/{_segment(part)}" for part in (place, *parts))
+def _field_error(finding: Mapping[str, Any], body: Any) -> Fault:
+    location, *parts = finding["loc"] or ("body",)
+    if location in _LOCATIONS:
+        pointer = "#" + "".join(f"/{_segment(part)}" for part in (location, *parts))
     else:
-        is_missing = fault["type"] == "missing"
+        is_missing = finding["type"] == "missing"
         pointer = "".join(f"/{_segment(part)}" for part in _body_path(body, parts, is_missing=is_missing))
-    context = fault.get("ctx") or {}
+    context = finding.get("ctx") or {}
     expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
-    return Fault(pointer, _message(fault), expected if isinstance(expected, str) else None)
+    return Fault(pointer, _message(finding), expected if isinstance(expected, str) else None)
 
 
 def _body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:
@@ -67,16 +67,16 @@ def _body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable
             return
 
 
-def _message(fault: Mapping[str, Any]) -> str:
-    if own := _MESSAGES.get(fault["type"]):
+def _message(finding: Mapping[str, Any]) -> str:
+    if own := _MESSAGES.get(finding["type"]):
         return own
-    if fault["type"] == "union_tag_invalid":
-        return f"The kind must be one of {(fault.get('ctx') or {}).get('expected_tags', 'those listed')}."
-    said = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    sent = fault.get("input")
-    if isinstance(sent, str) and len(sent) > 5 and sent in said:
+    if finding["type"] == "union_tag_invalid":
+        return f"The kind must be one of {(finding.get('ctx') or {}).get('expected_tags', 'those listed')}."
+    message = str(finding["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    sent = finding.get("input")
+    if isinstance(sent, str) and len(sent) > 5 and sent in message:
         return _GENERIC
-    return said[:1].upper() + said[1:]
+    return message[:1].upper() + message[1:]
 
 
 def _segment(part: Any) -> str:

@@ -1,4 +1,4 @@
-"""R: an upstream whose responses get out of step with its requests: nobody gets somebody else's."""
+"""R: an upstream whose responses are desynchronized from its requests: no call gets the response to another."""
 
 import asyncio
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Any
 from tests.faults.load import Caller
 from tests.faults.report import Row
 from tests.faults.rig import Rig
-from tests.harness.out_of_step import MODES, OutOfStep
+from tests.harness.desynchronized import MODES, DesynchronizedUpstream
 
 TITLE = "foreign responses"
 _WORKERS = 16
@@ -30,7 +30,7 @@ async def run(rig: Rig) -> list[Row]:
         for number, mode in enumerate(MODES):
             prefix = f"r{way}x{number}"
             made += calls
-            async with OutOfStep(mode, every=every) as upstream:
+            async with DesynchronizedUpstream(mode, every=every) as upstream:
                 await _register(rig, prefix, upstream.url)
                 async with rig.caller(url) as caller:
                     for kind, count in (await _attack(caller, prefix, mode, calls)).items():
@@ -42,7 +42,7 @@ async def run(rig: Rig) -> list[Row]:
     last = found[_UNTELLABLE, "same"]
     rounds = len(ways)
     return [
-        Row("R", f"{len(MODES)} modes of an upstream out of step, {made} calls of 2 providers and 3 credentials, {names}",
+        Row("R", f"{len(MODES)} modes of a desynchronized upstream, {made} calls of 2 providers and 3 credentials, {names}",
             "0 responses of another provider or credential", f"{sum(cross.values())} {cross or ''}; {own} own".replace(" ;", ";"),
             not cross and own > made // 2),
         Row("R", "the same, within one credential, but for the mode that cannot be told",

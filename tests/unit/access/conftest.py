@@ -20,6 +20,7 @@ from app.keys.routes import router
 from app.security.principal import Principal
 from app.security.vault import KeyRing
 from app.server import problems
+from app.settings import Settings
 
 
 class Switchable(Database):
@@ -38,12 +39,14 @@ class Switchable(Database):
 
 @dataclass
 class Gateway:
+    """The services that `access` and its routes use, and a client of them."""
+
     database: Switchable
     vault: Any
     feed: Feed
     keys: KeyVerifier
     client: httpx2.AsyncClient
-    settings: Any
+    settings: Settings
     app: FastAPI
 
     async def key(self, *scopes, **limits) -> str:
@@ -56,11 +59,6 @@ class Gateway:
     async def ask(self, method, path, key=None, **more):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return await self.client.request(method, path, headers=headers | more.pop("headers", {}), **more)
-
-
-@dataclass
-class FakeSettings:
-    utcp_anonymous: bool = False
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +79,6 @@ async def gateway(own_database_url):
     keys = KeyVerifier(database, vault)
     feed.subscribe(keys.on_changes)
     await feed.start()
-    settings = FakeSettings()
     app = FastAPI(docs_url=None, redoc_url=None)
     app.include_router(router)
 
@@ -108,7 +105,7 @@ async def gateway(own_database_url):
     call.scope = "tools:call"
     app.router.routes.append(Route("/call", call, methods=["POST"]))
     problems.install(app)
-    state = {"database": database, "vault": vault, "feed": feed, "keys": keys, "settings": settings}
+    state = {}
 
     async def with_state(scope, receive, send):
         scope["state"] = dict(state)
@@ -117,7 +114,9 @@ async def gateway(own_database_url):
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(with_state), base_url="http://gateway"
     ) as client:
-        yield Gateway(database, vault, feed, keys, client, settings, app)
+        services = Gateway(database, vault, feed, keys, client, Settings(_env_file=None), app)
+        state["services"] = services
+        yield services
     await keys.aclose()
     await feed.aclose()
     await database.aclose()

@@ -57,7 +57,7 @@ async def test_records_are_stored_in_the_background(database):
     writer = CallWriter(database, flush_seconds=0.02)
     await writer.start()
     writer.record(entry())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not await stored(database) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     assert len(await stored(database)) == 1

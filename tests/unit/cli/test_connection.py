@@ -23,13 +23,13 @@ def closed_port() -> int:
         return int(held.getsockname()[1])
 
 
-def test_the_key_of_the_environment_is_sent_as_bearer(run: Run, stub: Any) -> None:
+def test_key_of_the_environment_is_sent_as_bearer_token(run: Run, stub: Any) -> None:
     stub.on("GET", "/keys", EMPTY)
     assert run("keys", "list").code == 0
     assert stub.seen[0].headers["authorization"].startswith("Bearer utcpgw_")
 
 
-def test_options_work_before_and_after_the_command(run: Run, stub: Any) -> None:
+def test_shared_options_work_before_and_after_the_command(run: Run, stub: Any) -> None:
     stub.on("GET", "/keys", EMPTY)
     assert run("--json", "--key", "before", "keys", "list").json() == EMPTY
     assert run("keys", "list", "--key", "after", "--json").json() == EMPTY
@@ -71,7 +71,7 @@ def test_a_key_file_after_the_command_hides_a_key_before_it(run: Run, stub: Any,
     assert stub.seen[0].headers["authorization"] == "Bearer from-file"
 
 
-def test_a_key_file_given_to_the_command_wins_over_the_environments_key(
+def test_key_file_option_takes_precedence_over_the_environments_key(
     run: Run, stub: Any, tmp_path: Path
 ) -> None:
     stub.on("GET", "/keys", EMPTY)
@@ -80,14 +80,14 @@ def test_a_key_file_given_to_the_command_wins_over_the_environments_key(
     assert stub.seen[0].headers["authorization"] == "Bearer from-file"
 
 
-def test_a_key_file_that_is_not_there_is_a_usage_error(run: Run, stub: Any) -> None:
+def test_missing_key_file_is_a_usage_error(run: Run, stub: Any) -> None:
     ran = run("keys", "list", "--key-file", "absent")
     assert ran.code == 2
     assert "absent cannot be read" in ran.err
     assert stub.seen == []
 
 
-def test_without_a_key_the_embedded_modes_key_is_used(run: Run, stub: Any, tmp_path: Path) -> None:
+def test_key_of_the_embedded_mode_is_the_default(run: Run, stub: Any, tmp_path: Path) -> None:
     stub.on("GET", "/keys", EMPTY)
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -96,7 +96,7 @@ def test_without_a_key_the_embedded_modes_key_is_used(run: Run, stub: Any, tmp_p
     assert stub.seen[0].headers["authorization"] == "Bearer embedded"
 
 
-def test_the_embedded_modes_key_is_found_through_env_file(run: Run, stub: Any, tmp_path: Path) -> None:
+def test_key_of_the_embedded_mode_is_found_through_env_file(run: Run, stub: Any, tmp_path: Path) -> None:
     stub.on("GET", "/keys", EMPTY)
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "admin.key").write_text("embedded")
@@ -105,7 +105,7 @@ def test_the_embedded_modes_key_is_found_through_env_file(run: Run, stub: Any, t
     assert stub.seen[0].headers["authorization"] == "Bearer embedded"
 
 
-def test_the_embedded_modes_key_never_leaves_this_machine(run: Run, tmp_path: Path) -> None:
+def test_key_of_the_embedded_mode_is_sent_to_loopback_only(run: Run, tmp_path: Path) -> None:
     """A `.env` or an option may name a foreign address; the admin key of this machine is not for it."""
     (tmp_path / ".data").mkdir()
     (tmp_path / ".data" / "admin.key").write_text("embedded")
@@ -115,7 +115,7 @@ def test_the_embedded_modes_key_never_leaves_this_machine(run: Run, tmp_path: Pa
     assert api_key(ConnectionOptions(), "http://[::1]:8000") == "embedded"
 
 
-def test_without_any_key_nothing_is_sent_and_the_problem_says_what_to_do(run: Run, stub: Any) -> None:
+def test_missing_key_gives_a_hint(run: Run, stub: Any) -> None:
     stub.problem("GET", "/keys", status=401, title="A valid API key is required", detail="No key was sent.")
     ran = run("keys", "list", key=None)
     assert "authorization" not in stub.seen[0].headers
@@ -124,7 +124,7 @@ def test_without_any_key_nothing_is_sent_and_the_problem_says_what_to_do(run: Ru
     assert "UTCP_GATEWAY_KEY" in ran.err
 
 
-def test_nobody_listening_is_exit_code_3_with_the_address(run: Run) -> None:
+def test_refused_connection_exits_with_3_and_names_the_address(run: Run) -> None:
     url = f"http://127.0.0.1:{closed_port()}"
     ran = run("tools", "list", "--url", url)
     assert ran.code == 3
@@ -133,11 +133,11 @@ def test_nobody_listening_is_exit_code_3_with_the_address(run: Run) -> None:
     assert ran.out == ""
 
 
-def test_a_name_that_does_not_resolve_is_exit_code_3(run: Run) -> None:
+def test_unresolvable_name_exits_with_3(run: Run) -> None:
     assert run("tools", "list", "--url", "http://gateway.invalid").code == 3
 
 
-def test_a_server_that_breaks_off_is_exit_code_3(run: Run, stub: Any) -> None:
+def test_truncated_response_exits_with_3(run: Run, stub: Any) -> None:
     broken = Response(b"short", headers={"content-length": "500"})
     stub.on("GET", "/tools/x", broken)
     assert run("tools", "show", "x").code == 3
@@ -152,13 +152,13 @@ def test_redirects_are_not_followed(run: Run, stub: Any) -> None:
     assert [one.path for one in stub.seen] == ["/tools"]
 
 
-def test_proxies_of_the_environment_are_not_used(run: Run, stub: Any) -> None:
+def test_proxy_variables_of_the_environment_are_ignored(run: Run, stub: Any) -> None:
     stub.on("GET", "/keys", EMPTY)
     proxy = f"http://127.0.0.1:{closed_port()}"
     assert run("keys", "list", env={"HTTP_PROXY": proxy, "ALL_PROXY": proxy, "http_proxy": proxy}).code == 0
 
 
-def test_an_address_with_a_path_keeps_it(run: Run, stub: Any) -> None:
+def test_path_of_the_address_prefixes_requests(run: Run, stub: Any) -> None:
     stub.on("GET", "/behind/proxy/keys", EMPTY)
     assert run("keys", "list", "--url", stub.url + "/behind/proxy/").code == 0
 
@@ -167,21 +167,21 @@ def test_an_address_with_a_path_keeps_it(run: Run, stub: Any) -> None:
     "url",
     ["gateway:8000", "ftp://gateway", "http://", "http://u:p@127.0.0.1:1", "http://h/?q=1", "http://[::"],
 )
-def test_an_address_that_is_none_is_a_usage_error(run: Run, url: str) -> None:
+def test_invalid_address_is_a_usage_error(run: Run, url: str) -> None:
     ran = run("tools", "list", "--url", url)
     assert ran.code == 2
     assert "u:p" not in ran.err
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "ключ"])
-def test_a_key_that_is_none_is_a_usage_error_and_not_shown(run: Run, stub: Any, key: str) -> None:
+def test_invalid_key_is_a_usage_error_and_not_shown(run: Run, stub: Any, key: str) -> None:
     ran = run("tools", "list", "--key", key)
     assert ran.code == 2
     assert key not in ran.err
     assert stub.seen == []
 
 
-def test_a_stranger_that_answers_in_html_is_named_as_such(run: Run, stub: Any) -> None:
+def test_html_response_is_reported_as_not_from_a_gateway(run: Run, stub: Any) -> None:
     stub.on("GET", "/tools", Response("<h1>nginx</h1>", status_code=502, media_type="text/html"))
     ran = run("tools", "list")
     assert ran.code == 1
@@ -191,7 +191,7 @@ def test_a_stranger_that_answers_in_html_is_named_as_such(run: Run, stub: Any) -
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/../b", "x?y=1#z", "%2e%2e"])
-def test_no_name_leaves_its_place_in_the_path(run: Run, stub: Any, name: str) -> None:
+def test_names_are_single_path_segments(run: Run, stub: Any, name: str) -> None:
     run("tools", "show", name)
     for one in stub.seen:
         assert one.path.startswith("/tools/")

@@ -9,30 +9,32 @@ from typing import Any
 import orjson
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 EMPTY = {"items": [], "next_cursor": None}
 
 
-def test_0_when_done(spawn: Run, stub: Any) -> None:
+def test_success_exits_with_0(spawn: Run, stub: Any) -> None:
     stub.on("GET", "/tools", EMPTY)
     ran = spawn("tools", "list", "--json")
     assert (ran.code, ran.json(), ran.err) == (0, EMPTY, "")
 
 
-def test_1_when_refused(spawn: Run, stub: Any) -> None:
+def test_problem_response_exits_with_1(spawn: Run, stub: Any) -> None:
     stub.problem("GET", "/tools", status=403, title="Forbidden", detail="tools:read is missing.")
     ran = spawn("tools", "list")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == "Error: Forbidden. tools:read is missing.\n"
 
 
-def test_2_when_the_command_line_is_wrong(spawn: Run) -> None:
+def test_wrong_command_line_exits_with_2(spawn: Run) -> None:
     for words in (("tools", "lists"), ("tools", "call"), ("tools", "list", "--limit", "0"), ("--nonsense",)):
         ran = spawn(*words)
         assert (ran.code, ran.out) == (2, ""), words
 
 
-def test_3_when_nobody_answers(spawn: Run) -> None:
+def test_unreachable_gateway_exits_with_3(spawn: Run) -> None:
     ran = spawn("tools", "list", url="http://127.0.0.1:9")
     assert (ran.code, ran.out) == (3, "")
     assert "Traceback" not in ran.err
@@ -41,7 +43,7 @@ def test_3_when_nobody_answers(spawn: Run) -> None:
     assert "127.0.0.1:9" in orjson.loads(ran.out)["detail"]
 
 
-def test_4_when_some_entries_failed(spawn: Run, stub: Any) -> None:
+def test_partly_failed_import_exits_with_4(spawn: Run, stub: Any) -> None:
     entries = [
         {"name": "a", "verdict": "registered"},
         {"name": "b", "verdict": "failed", "problem": {"title": "No", "detail": "No such host."}},
@@ -57,7 +59,7 @@ def test_help_documents_the_exit_codes(spawn: Run) -> None:
         assert word in " ".join(ran.out.split())
 
 
-def test_a_reader_that_leaves_early_causes_no_traceback(stub: Any, clean_environment: None) -> None:
+def test_closed_pipe_causes_no_traceback(stub: Any, clean_environment: None) -> None:
     tool = {"name": "p.t", "description": "x" * 70}
     stub.on("GET", "/tools", {"items": [tool] * 2_000, "next_cursor": None})
     code = "from app.cli.main import main; main()"
@@ -70,14 +72,14 @@ def test_a_reader_that_leaves_early_causes_no_traceback(stub: Any, clean_environ
         assert b"Traceback" not in process.stderr.read()
 
 
-def test_the_client_does_not_load_the_gateway(clean_environment: None) -> None:
+def test_client_commands_do_not_import_the_gateway(clean_environment: None) -> None:
     """A command in a script's loop must start fast: the server's libraries cost a second."""
     code = "import sys; from app.cli.main import app; print({'sqlalchemy', 'uvicorn', 'aiohttp'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.decode().strip() == "set()"
 
 
-def test_the_operators_commands_are_there_all_the_same(spawn: Run) -> None:
+def test_operator_commands_are_imported_on_use(spawn: Run) -> None:
     assert {"serve", "bootstrap", "migrate"} < set(spawn("--help").out.split())
     for command in ("serve", "bootstrap", "migrate"):
         ran = spawn(command, "--help")
@@ -87,7 +89,7 @@ def test_the_operators_commands_are_there_all_the_same(spawn: Run) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_gives_a_sentence() -> None:
+def test_full_disk_is_reported_in_a_sentence() -> None:
     program = Path(sys.executable).with_name("utcp-gateway")
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run([str(program), "--version"], stdout=full, stderr=subprocess.PIPE, check=False)

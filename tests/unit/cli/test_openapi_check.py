@@ -48,7 +48,7 @@ def pets(tmp_path: Path) -> str:
     return str(tmp_path / "pets.yaml")
 
 
-def test_every_operation_has_a_verdict_and_a_price(run: Run, stub: Any, pets: str) -> None:
+def test_every_operation_has_a_verdict_and_tokens(run: Run, stub: Any, pets: str) -> None:
     ran = run("openapi", "check", pets)
     assert ran.code == 0
     rows = {line.split()[-3 if "GET" in line else 0]: line for line in ran.out.splitlines() if line.strip()}
@@ -68,14 +68,14 @@ def test_the_report_is_pure_json_for_programs(run: Run, pets: str) -> None:
     assert found["tokens"] == sum(one["tokens"] for one in found["report"]["operations"]) > 0
 
 
-def test_the_price_is_a_quarter_of_the_json(pets: str) -> None:
+def test_tokens_are_a_quarter_of_the_json_length(pets: str) -> None:
     conversion = convert(PETS.encode(), options=ConvertOptions())
     tool, tokens = conversion.tools[0], conversion.report["operations"][0]["tokens"]
     shown = orjson.dumps({"name": tool.name, "description": tool.description, "inputs": tool.inputs})
     assert len(shown) / 4 <= tokens < len(shown) / 4 + 1
 
 
-def test_a_skipped_operation_is_exit_code_1_with_its_reason(run: Run) -> None:
+def test_skipped_operation_exits_with_1_and_its_reason(run: Run) -> None:
     ran = run("openapi", "check", "-", stdin=BROKEN)
     assert ran.code == 1
     line = next(line for line in ran.out.splitlines() if "/broken/{id}" in line)
@@ -90,7 +90,7 @@ def test_a_skipped_operation_is_exit_code_1_with_its_reason(run: Run) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"a: *b", b'{"openapi": "3.0.0"', b"hello"]
 )
-def test_what_is_no_document_is_exit_code_1_and_a_sentence(run: Run, content: bytes) -> None:
+def test_invalid_document_exits_with_1_and_a_sentence(run: Run, content: bytes) -> None:
     ran = run("openapi", "check", "-", stdin=content)
     assert ran.code == 1
     assert ran.err.startswith("Error: ")
@@ -98,20 +98,20 @@ def test_what_is_no_document_is_exit_code_1_and_a_sentence(run: Run, content: by
     assert run("openapi", "check", "-", "--json", stdin=content).json()["title"]
 
 
-def test_a_bomb_is_refused(run: Run) -> None:
+def test_alias_bomb_is_rejected(run: Run) -> None:
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
     ran = run("openapi", "check", "-", stdin="a0: &a0 x\n" + levels)
     assert ran.code == 1
     assert ran.err.startswith("Error: ")
 
 
-def test_a_file_that_is_not_there_is_exit_code_2(run: Run) -> None:
+def test_missing_file_exits_with_2(run: Run) -> None:
     ran = run("openapi", "check", "absent.yaml")
     assert ran.code == 2
     assert "absent.yaml cannot be read" in ran.err
 
 
-def test_relative_servers_start_at_the_address_given(run: Run) -> None:
+def test_relative_servers_are_resolved_against_the_document_url(run: Run) -> None:
     document = PETS.replace("https://api.example.com/v1", "/v1")
     url = ("--document-url", "https://docs.example.com/openapi.yaml")
     found = run("openapi", "check", "-", "--json", *url, stdin=document).json()
@@ -121,7 +121,7 @@ def test_relative_servers_start_at_the_address_given(run: Run) -> None:
     assert found["origins"] == ["https://api.example.org"]
 
 
-def test_what_is_hard_for_a_model_is_counted_or_listed(run: Run, pets: str) -> None:
+def test_lint_findings_are_counted_or_listed(run: Run, pets: str) -> None:
     summary = run("openapi", "check", pets).out
     assert next(line for line in summary.splitlines() if line.startswith("no-description")).split()[1] == "1"
     each = run("openapi", "check", pets, "--lint").out
@@ -142,7 +142,7 @@ def test_a_zip_and_an_overlay_are_read(run: Run, tmp_path: Path) -> None:
     assert run("openapi", "check", archive, "--root", "a.yaml", *options).code == 1
 
 
-def test_a_long_document_says_how_far_it_is(
+def test_progress_of_a_long_document_is_shown(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.cli.output._PROGRESS_SECONDS", 0.0)

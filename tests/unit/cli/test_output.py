@@ -44,7 +44,7 @@ def test_with_json_a_problem_is_pure_json_on_standard_output(run: Run, stub: Any
     assert "Error: Not found. No tool x." in ran.err
 
 
-def test_what_the_upstream_said_is_shown_in_one_line() -> None:
+def test_upstream_response_is_shown_on_one_line() -> None:
     lines = sentences(
         {
             "title": "The upstream rejected the call",
@@ -97,14 +97,14 @@ def test_lines_are_neither_folded_nor_coloured_in_a_pipe(run: Run, stub: Any) ->
     assert "\x1b" not in ran.out
 
 
-def test_an_empty_list_says_so_beside_standard_output(run: Run, stub: Any) -> None:
+def test_empty_list_is_noted_on_standard_error(run: Run, stub: Any) -> None:
     stub.on("GET", "/tools", {"items": [], "next_cursor": None})
     ran = run("tools", "list")
     assert (ran.code, ran.out) == (0, "")
     assert "Nothing" in ran.err
 
 
-def test_lists_follow_the_pages_as_far_as_asked(run: Run, stub: Any) -> None:
+def test_lists_fetch_pages_up_to_the_limit(run: Run, stub: Any) -> None:
     def page(first: int, count: int, following: str | None) -> dict[str, Any]:
         items = [{"name": f"p.t{first + number}"} for number in range(count)]
         return {"items": items, "next_cursor": following}
@@ -120,7 +120,7 @@ def test_lists_follow_the_pages_as_far_as_asked(run: Run, stub: Any) -> None:
     assert len(run("tools", "list", "--all", "--json").json()["items"]) == 253
 
 
-def test_a_page_that_is_empty_but_goes_on_ends_the_loop(run: Run, stub: Any) -> None:
+def test_empty_page_with_a_cursor_ends_the_list(run: Run, stub: Any) -> None:
     stub.on("GET", "/tools", {"items": [], "next_cursor": "again"})
     assert run("tools", "list", "--all", "--json").json()["items"] == []
     assert len(stub.seen) == 1
@@ -152,7 +152,7 @@ def test_cells_are_one_line() -> None:
     assert clean("tab\tnew\nline") == "tab\tnew\nline"
 
 
-def test_a_body_that_is_not_json_is_not_passed_off_as_such(run: Run, stub: Any) -> None:
+def test_response_that_is_not_json_is_an_error(run: Run, stub: Any) -> None:
     stub.on("GET", "/tools/x", Response(b"{broken", media_type="application/json"))
     ran = run("tools", "show", "x", "--json")
     assert ran.code == 3
@@ -185,14 +185,14 @@ def test_the_filters_of_calls_and_events_are_passed_on(run: Run, stub: Any) -> N
     ]
 
 
-def test_a_span_means_so_long_ago(run: Run, stub: Any) -> None:
+def test_duration_in_a_filter_means_ago(run: Run, stub: Any) -> None:
     stub.on("GET", "/calls", {"items": [], "next_cursor": None})
     run("calls", "list", "--since", "2h")
     since = datetime.fromisoformat(stub.seen[0].query["since"])
     assert timedelta(hours=1.9) < datetime.now(UTC) - since < timedelta(hours=2.1)
 
 
-def test_a_fault_that_is_the_whole_detail_is_said_once() -> None:
+def test_field_error_equal_to_the_detail_is_shown_once() -> None:
     problem = {
         "title": "T",
         "detail": "/q: is missing",

@@ -104,7 +104,7 @@ def test_a_file_with_settings_goes_as_multipart_with_the_same_bytes(
     assert seen.query == {"name": "pets"}
 
 
-def test_what_is_missing_is_said_with_the_command_that_mends_it(run: Run, stub: Any) -> None:
+def test_missing_consent_and_credential_are_shown_with_the_command_to_run(run: Run, stub: Any) -> None:
     consent = {
         "slot": "key",
         "origins": ["https://other.example.com"],
@@ -130,7 +130,7 @@ def test_strict_makes_a_skipped_operation_partial(run: Run, stub: Any) -> None:
     assert run(*words, "--strict", "--json").code == 4
 
 
-def test_a_missing_name_is_hinted_at(run: Run, stub: Any) -> None:
+def test_missing_name_gives_a_hint(run: Run, stub: Any) -> None:
     stub.problem(
         "POST", "/providers", status=422, title="T", detail="D", errors=[{"pointer": "/name", "detail": "x"}]
     )
@@ -139,7 +139,7 @@ def test_a_missing_name_is_hinted_at(run: Run, stub: Any) -> None:
     assert "--name" in ran.err
 
 
-def test_long_imports_are_watched_until_they_are_done(run: Run, stub: Any) -> None:
+def test_asynchronous_import_is_polled_until_it_ends(run: Run, stub: Any) -> None:
     stub.on("POST", "/providers", pending(), status=202)
     done = {**pending(), "state": "done", "status": 201, "result": registered("accepted")}
     away = Response(b'{"title": "Unavailable"}', status_code=503, media_type="application/problem+json")
@@ -150,7 +150,7 @@ def test_long_imports_are_watched_until_they_are_done(run: Run, stub: Any) -> No
     assert [one.path for one in stub.seen] == ["/providers"] + ["/imports/0199"] * 4
 
 
-def test_a_long_import_that_fails_is_as_if_it_had_failed_at_once(run: Run, stub: Any) -> None:
+def test_failed_asynchronous_import_is_reported_like_a_direct_failure(run: Run, stub: Any) -> None:
     problem = {
         "type": "urn:utcp-gateway:problem:invalid-document",
         "title": "Unusable",
@@ -163,7 +163,7 @@ def test_a_long_import_that_fails_is_as_if_it_had_failed_at_once(run: Run, stub:
     assert "Error: Unusable. No paths." in ran.err
 
 
-def test_a_key_that_may_not_watch_is_told_that_the_import_goes_on(run: Run, stub: Any) -> None:
+def test_key_without_scope_to_poll_is_told_that_the_import_continues(run: Run, stub: Any) -> None:
     stub.on("POST", "/providers", pending(), status=202)
     stub.problem("GET", "/imports/0199", status=403, title="Forbidden", detail="providers:read is missing.")
     ran = run("providers", "add", "https://api.example.com/openapi.json")
@@ -215,7 +215,7 @@ def test_a_list_gives_a_verdict_for_each_entry(
     assert (ran.code, ran.json()) == (code, entries(*verdicts))
 
 
-def test_what_is_not_json_is_not_imported(run: Run, stub: Any) -> None:
+def test_import_rejects_a_file_that_is_not_json(run: Run, stub: Any) -> None:
     assert run("providers", "import", "-", stdin="{").code == 2
     assert stub.seen == []
 
@@ -255,7 +255,7 @@ def test_show_says_which_credential_is_missing(run: Run, stub: Any) -> None:
     assert [row.split()[:3] for row in rows[1:]] == [["key", "api_key", "no"], ["other", "bearer", "yes"]]
 
 
-def test_removing_needs_a_yes(run: Run, stub: Any) -> None:
+def test_remove_needs_confirmation(run: Run, stub: Any) -> None:
     stub.on("DELETE", "/providers/a")
     stub.on("DELETE", "/providers/b")
     assert run("providers", "remove", "a", "b").code == 1
@@ -276,7 +276,7 @@ def test_export_and_import_carry_the_same_bytes(run: Run, stub: Any, tmp_path: P
     assert (tmp_path / "out.json").stat().st_size > 10
 
 
-def test_an_overlay_and_the_root_of_an_archive_go_along(run: Run, stub: Any, tmp_path: Any) -> None:
+def test_overlay_and_root_are_sent_with_the_document(run: Run, stub: Any, tmp_path: Any) -> None:
     (tmp_path / "overlay.yaml").write_text("overlay: 1.0.0\n")
     (tmp_path / "api.zip").write_bytes(b"PK\x03\x04rest")
     stub.on("POST", "/providers", {"name": "pets", "report": None}, status=201)
@@ -315,7 +315,7 @@ HELD = {
 }
 
 
-def test_a_refresh_shows_verdicts_and_what_waits(run: Run, stub: Any) -> None:
+def test_refresh_shows_verdicts_and_pending_changes(run: Run, stub: Any) -> None:
     keys = {"added": [], "changed": [], "unchanged": [], "removed": [], "held": ["GET /pets"]}
     difference = {**keys, "verdict": "breaking", "operations": [HELD]}
     pending = {"since": "2030-01-01T00:00:00Z", "operations": [HELD]}
@@ -329,7 +329,7 @@ def test_a_refresh_shows_verdicts_and_what_waits(run: Run, stub: Any) -> None:
     assert "utcp-gateway providers approve pets" in ran.err
 
 
-def test_what_is_shown_is_what_is_approved(run: Run, stub: Any) -> None:
+def test_approve_sends_the_etag_of_what_was_shown(run: Run, stub: Any) -> None:
     provider = {"name": "pets", "pending": {"since": "x", "operations": [HELD]}}
     stub.on("GET", "/providers/pets", provider, headers={"ETag": '"7"'})
     stub.on("POST", "/providers/pets/approve", {"name": "pets", "origins": ["https://b.example"]})

@@ -72,7 +72,7 @@ def test_a_secret_may_come_from_a_file_or_the_environment(run: Run, stub: Any, t
     assert [one["token"] for one in put(stub)] == [CANARY, CANARY]
 
 
-def test_a_secret_on_the_command_line_is_refused_and_not_repeated(run: Run, stub: Any) -> None:
+def test_secret_on_the_command_line_is_rejected_and_not_repeated(run: Run, stub: Any) -> None:
     for words in (
         ("credentials", "set", "api", "main", "-k", "bearer", "--secret", CANARY),
         ("variables", "set", "TOKEN", "--secret", CANARY),
@@ -83,7 +83,7 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(run: Run, stub
     assert stub.seen == []
 
 
-def test_an_empty_secret_is_refused(run: Run, stub: Any) -> None:
+def test_empty_secret_is_rejected(run: Run, stub: Any) -> None:
     assert run("credentials", "set", "api", "main", "-k", "bearer", stdin="\n").code == 2
     assert run("variables", "set", "T", "--secret", "env:NOT_THERE").code == 2
     assert stub.seen == []
@@ -106,7 +106,7 @@ def test_options_of_another_kind_or_missing_ones_are_usage_errors(
     assert stub.seen == []
 
 
-def test_a_refused_credential_is_not_echoed(run: Run, stub: Any) -> None:
+def test_rejected_credential_is_not_echoed(run: Run, stub: Any) -> None:
     stub.on(*GET, going(HOME))
     stub.problem(*PUT, status=422, title="The input is not valid", detail="Wrong.", errors=[
         {"pointer": "/token", "detail": "must not contain control characters"},
@@ -117,7 +117,7 @@ def test_a_refused_credential_is_not_echoed(run: Run, stub: Any) -> None:
     assert ran.json()["errors"][0]["pointer"] == "/token"
 
 
-def test_several_origins_are_passed_on(run: Run, stub: Any) -> None:
+def test_allowed_origins_are_sent(run: Run, stub: Any) -> None:
     stub.on(*GET, going(registered=("https://A.example", "https://b.example/")))
     stub.on(*PUT, {"slot": "main"})
     origins = ("--allow-origin", "https://a.example", "--allow-origin", "https://b.example")
@@ -158,7 +158,7 @@ def test_another_destination_is_shown_and_stored_only_with_yes(
     assert len(put(stub)) == 1
 
 
-def test_a_rotation_to_the_same_destination_asks_nothing(run: Run, stub: Any) -> None:
+def test_rotation_to_the_same_origins_needs_no_confirmation(run: Run, stub: Any) -> None:
     stub.on(*GET, going("https://old.example", stored=True))
     stub.on(*PUT, {"slot": "main"})
     ran = run("credentials", "set", "api", "main", "-k", "bearer", stdin=CANARY)
@@ -166,7 +166,7 @@ def test_a_rotation_to_the_same_destination_asks_nothing(run: Run, stub: Any) ->
     assert put(stub) == [{"kind": "bearer", "token": CANARY, "allowed_origins": ["https://old.example"]}]
 
 
-def test_a_key_that_may_not_read_providers_says_yes(run: Run, stub: Any) -> None:
+def test_key_without_scope_to_read_providers_needs_yes(run: Run, stub: Any) -> None:
     stub.problem(*GET, status=403, title="No", detail="The API key lacks the scope.")
     stub.on(*PUT, {"slot": "main"})
     words = ("credentials", "set", "api", "main", "-k", "bearer")
@@ -223,7 +223,7 @@ def test_a_new_key_is_alone_on_standard_output(run: Run, stub: Any) -> None:
 
 
 @pytest.mark.parametrize("when", ["tomorrow", "30", "-1d", "30y", "2030-13-01"])
-def test_an_end_that_is_no_time_is_a_usage_error(run: Run, stub: Any, when: str) -> None:
+def test_invalid_expiry_is_a_usage_error(run: Run, stub: Any, when: str) -> None:
     assert run("keys", "create", "ci", "-s", "admin", f"--expires={when}").code == 2
     assert stub.seen == []
 
@@ -235,7 +235,7 @@ def test_a_key_with_a_rate_limit(run: Run, stub: Any) -> None:
 
 
 @pytest.mark.parametrize("rate", ["100", "0/60", "100/60:", "a/b"])
-def test_a_rate_that_is_none_is_a_usage_error(run: Run, stub: Any, rate: str) -> None:
+def test_invalid_rate_is_a_usage_error(run: Run, stub: Any, rate: str) -> None:
     assert run("keys", "create", "ci", "-s", "admin", f"--rate={rate}").code == 2
     assert stub.seen == []
 

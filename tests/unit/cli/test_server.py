@@ -14,7 +14,7 @@ async def _answering(scope: Any, _receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def test_connections_that_stand_in_the_queue_of_a_listener_are_answered() -> None:
+async def test_connections_queued_at_a_closing_listener_are_served() -> None:
     config = server_config(_answering, Settings(_env_file=None), lifespan="off")
     config.load()
     server = Server(config, grace_seconds=0, shutdown_seconds=5)
@@ -24,7 +24,7 @@ async def test_connections_that_stand_in_the_queue_of_a_listener_are_answered() 
         queued = [socket.create_connection(address, timeout=10) for _ in range(3)]
         for one in queued:
             one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        await server.take_rest(listener)
+        await server.accept_queued(listener)
     answers = await asyncio.gather(*(asyncio.to_thread(one.recv, 4096) for one in queued))
     assert [answer.split(b"\r\n")[0] for answer in answers] == [b"HTTP/1.1 204 No Content"] * 3
     for one in queued:

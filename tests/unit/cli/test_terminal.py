@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CANARY = "typed-s3cr3t"
 
 
@@ -41,7 +43,7 @@ def on_terminal(*words: str, url: str, typed: str | None = None) -> tuple[int, s
     return process.returncode, shown.decode(errors="replace")
 
 
-def test_a_secret_is_asked_for_without_echo(stub: Any, clean_environment: None) -> None:
+def test_secret_prompt_does_not_echo(stub: Any, clean_environment: None) -> None:
     stub.on("PUT", "/providers/api/credentials/main", {"slot": "main"})
     stub.on("GET", "/providers/api/credentials", {"items": [], "destinations": []})
     words = ("credentials", "set", "api", "main", "--kind", "bearer")
@@ -53,7 +55,7 @@ def test_a_secret_is_asked_for_without_echo(stub: Any, clean_environment: None) 
 
 
 @pytest.mark.parametrize(("typed", "stored"), [("y", 1), ("n", 0)])
-def test_another_destination_is_asked_about(
+def test_new_origin_needs_confirmation_on_a_terminal(
     stub: Any, clean_environment: None, tmp_path: Path, typed: str, stored: int
 ) -> None:
     one = {
@@ -74,14 +76,14 @@ def test_another_destination_is_asked_about(
     assert len([request for request in stub.seen if request.method == "PUT"]) == stored
 
 
-def test_removing_asks_first(stub: Any, clean_environment: None) -> None:
+def test_remove_asks_on_a_terminal(stub: Any, clean_environment: None) -> None:
     stub.on("DELETE", "/providers/api")
     code, shown = on_terminal("providers", "remove", "api", url=stub.url, typed="n")
     assert code == 1, shown
     assert stub.seen == []
 
 
-def test_a_terminal_gets_colours_but_no_escapes_of_strangers(stub: Any, clean_environment: None) -> None:
+def test_terminal_gets_colours_but_no_escape_sequences_of_tools(stub: Any, clean_environment: None) -> None:
     tool = {"name": "a.b", "description": "\x1b]0;owned\x07", "enabled": True}
     stub.on("GET", "/tools", {"items": [tool], "next_cursor": None})
     _, shown = on_terminal("tools", "list", url=stub.url)

@@ -31,14 +31,14 @@ def test_arguments_are_text_or_json(run: Run, stub: Any) -> None:
     }
 
 
-def test_the_answer_is_passed_on_byte_by_byte(run: Run, spawn: Run, stub: Any) -> None:
+def test_response_body_is_written_unchanged(run: Run, spawn: Run, stub: Any) -> None:
     body = b'{ "a":1,\r\n "b" : "\xc3\xa4" }'
     stub.on(*CALL, Response(body, media_type="application/json"))
     assert spawn("tools", "call", "library.search").out.encode() == body
     assert stub.seen[0].headers["accept"] == "*/*"
 
 
-def test_a_stream_is_passed_on(run: Run, stub: Any) -> None:
+def test_response_is_written_as_it_arrives(run: Run, stub: Any) -> None:
     async def events() -> Any:
         for number in range(3):
             yield f"data: {number}\n\n".encode()
@@ -58,7 +58,7 @@ def _streams(stub: Any, *chunks: bytes) -> None:
 END = b'{"$gateway":{"end":{"events":3,"bytes":9}}}\n'
 
 
-def test_events_are_printed_as_they_come_and_the_end_is_not_one(run: Run, stub: Any) -> None:
+def test_events_are_printed_as_they_arrive_without_the_end_event(run: Run, stub: Any) -> None:
     _streams(stub, b'{"n":', '1}\n\n"ü\u2028'.encode(), b'"\n[2]\n' + END)
     ran = run("tools", "call", "library.search", "--stream", "--verbose")
     assert (ran.code, ran.out) == (0, '{"n":1}\nü\u2028[2]\n')
@@ -66,12 +66,12 @@ def test_events_are_printed_as_they_come_and_the_end_is_not_one(run: Run, stub: 
     assert stub.seen[0].headers["accept"] == "application/x-ndjson"
 
 
-def test_events_for_programs_are_all_json(run: Run, stub: Any) -> None:
+def test_events_with_json_option_are_all_json(run: Run, stub: Any) -> None:
     _streams(stub, b'"text"\n', END)
     assert run("tools", "call", "library.search", "--stream", "--json").out == '"text"\n'
 
 
-def test_a_stream_that_ends_in_an_error_is_one(run: Run, stub: Any) -> None:
+def test_stream_that_ends_in_an_error_exits_with_1(run: Run, stub: Any) -> None:
     problem = b'{"type":"urn:utcp-gateway:problem:upstream-timeout","title":"Late","status":504}'
     _streams(stub, b"1\n", b'{"$gateway":{"error":' + problem + b"}}\n")
     ran = run("tools", "call", "library.search", "--stream")
@@ -80,17 +80,17 @@ def test_a_stream_that_ends_in_an_error_is_one(run: Run, stub: Any) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"1\n", b'1\n{"$gate', b"1\n<html>\n"])
-def test_a_stream_without_a_last_event_is_no_success(run: Run, stub: Any, broken: bytes) -> None:
+def test_stream_without_a_last_event_exits_with_3(run: Run, stub: Any, broken: bytes) -> None:
     _streams(stub, broken)
     assert run("tools", "call", "library.search", "--stream").code == 3
 
 
-def test_a_request_that_is_only_shown_has_no_events(run: Run, stub: Any) -> None:
+def test_dry_run_and_stream_exclude_each_other(run: Run, stub: Any) -> None:
     assert run("tools", "call", "library.search", "--stream", "--dry-run").code == 2
     assert not stub.seen
 
 
-def test_with_json_the_gateway_is_asked_for_json(run: Run, stub: Any) -> None:
+def test_json_option_requests_json(run: Run, stub: Any) -> None:
     stub.on(*CALL, "plain text as a JSON string")
     assert run("tools", "call", "library.search", "--json").json() == "plain text as a JSON string"
     assert stub.seen[0].headers["accept"] == "application/json"
@@ -126,7 +126,7 @@ def test_arguments_come_from_a_file_or_standard_input(run: Run, stub: Any, tmp_p
         ("--arguments", "@absent.json"),
     ],
 )
-def test_arguments_that_cannot_be_read_are_a_usage_error(run: Run, stub: Any, words: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_a_usage_error(run: Run, stub: Any, words: tuple[str, ...]) -> None:
     ran = run("tools", "call", "library.search", *words)
     assert ran.code == 2
     assert ran.out == ""
@@ -195,7 +195,7 @@ def test_show_lists_the_arguments(run: Run, stub: Any) -> None:
     assert "tools call library.search q=... ids:=..." in ran.err
 
 
-def test_the_calls_own_facts_are_shown_on_demand(run: Run, stub: Any) -> None:
+def test_verbose_shows_id_status_and_timing(run: Run, stub: Any) -> None:
     headers = {"X-Call-Id": "0199-call", "X-Upstream-Status": "201"}
     stub.on(*CALL, Response(b"{}", headers=headers, media_type="application/json"))
     ran = run("tools", "call", "library.search", "-v")

@@ -12,6 +12,8 @@ import pytest
 
 from app.embedded import EmbeddedBusy, EmbeddedServers, launch
 
+pytestmark = pytest.mark.slow
+
 _OWNER = """
 import sys, threading, time
 from pathlib import Path

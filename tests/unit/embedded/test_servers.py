@@ -11,6 +11,8 @@ from app.database import Database, asyncpg_dsn
 from app.embedded import EmbeddedBusy, EmbeddedFailed, EmbeddedServers, launch, postgres
 from app.embedded.launch import LaunchPrefix
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_first_start_gives_a_postgres_database_and_a_valkey(place, sql, redis_of):
     with EmbeddedServers(place / "d") as running:

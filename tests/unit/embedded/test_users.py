@@ -11,6 +11,8 @@ import pytest
 from app.embedded import EmbeddedServers, EmbeddedUrls, launch, postgres, sealing_key
 from app.embedded.folder import ensure_own_folder
 
+pytestmark = pytest.mark.slow
+
 _ROOT = Path(__file__).parents[3]
 _SITE = Path(psutil.__file__).parents[1]
 

@@ -17,6 +17,8 @@ from app.openapi import Conversion, ConvertOptions, DocumentLimits, convert
 from app.openapi.child import ChildLimits, convert_in_child
 from tests.unit.openapi.conftest import document
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).parents[3] / "openapi" / "samples"
 LONG = orjson.dumps(
     document(

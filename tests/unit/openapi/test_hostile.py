@@ -13,6 +13,8 @@ from app.openapi.child import convert_in_child
 from tests.unit.openapi import hostile_documents as more
 from tests.unit.openapi.conftest import document
 
+pytestmark = pytest.mark.slow
+
 HEAD = b'{"openapi":"3.0.0","paths":{},'
 YAML = b"openapi: 3.0.0\npaths: {}\nx: "
 

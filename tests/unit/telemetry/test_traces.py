@@ -292,5 +292,6 @@ assert "opentelemetry.exporter" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_the_exporter_is_not_loaded_while_tracing_is_off():
     subprocess.run([sys.executable, "-c", _IMPORTS], check=True)

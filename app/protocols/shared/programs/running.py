@@ -27,7 +27,7 @@ _LAST_WORDS_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ProgramCommand:
     """What is run. `folder` is an absolute path without links; `talks`: it reads what `write` gives it, else
     nothing. `cpu_seconds` None: as much as it likes.
     """
@@ -39,7 +39,7 @@ class Order:
     talks: bool = False
 
 
-class Running(asyncio.SubprocessProtocol):
+class RunningProgram(asyncio.SubprocessProtocol):
     """A program. Its processes are one group, which is killed with it; read it, or `kill` it."""
 
     def __init__(self, report: int) -> None:
@@ -171,7 +171,7 @@ class Running(asyncio.SubprocessProtocol):
         self._transport.close()
 
 
-async def start(order: Order, rules: ProgramRules) -> Running:
+async def start_program(order: ProgramCommand, rules: ProgramRules) -> RunningProgram:
     """Start a program, which is to be read to its end or killed.
 
     Raises InvalidArguments for words that are too long or hold NUL, InvalidInput for PROGRAM_USER, and
@@ -201,11 +201,11 @@ async def start(order: Order, rules: ProgramRules) -> Running:
     return await _spawned(order, json.dumps(asked), report, told)
 
 
-async def _spawned(order: Order, asked: str, report: int, told: int) -> Running:
+async def _spawned(order: ProgramCommand, asked: str, report: int, told: int) -> RunningProgram:
     loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(
         loop.subprocess_exec(
-            lambda: Running(report),
+            lambda: RunningProgram(report),
             *(sys.executable, "-I", "-S", _LAUNCHER, asked, *order.words),
             stdin=asyncio.subprocess.PIPE if order.talks else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -236,12 +236,12 @@ async def _spawned(order: Order, asked: str, report: int, told: int) -> Running:
     return running
 
 
-def _kill_started(starting: "asyncio.Task[tuple[Any, Running]]") -> None:
+def _kill_started(starting: "asyncio.Task[tuple[Any, RunningProgram]]") -> None:
     if not starting.cancelled() and starting.exception() is None:
         starting.result()[1].kill()
 
 
-def _check(order: Order) -> None:
+def _check(order: ProgramCommand) -> None:
     for word in (*order.words, *order.environment.values()):
         if "\x00" in word:
             raise InvalidArguments("A program's arguments and environment cannot hold U+0000.")

@@ -10,9 +10,9 @@ import orjson
 from app.errors import UpstreamMalformed
 from app.outbound.network import Place
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.answers import JSON, timed, value_answer
-from app.protocols.shared.effects import Opaque
-from app.protocols.shared.fields import field_values
+from app.protocols.shared.effects import UnknownEffects
+from app.protocols.shared.results import JSON, timed, value_result
+from app.protocols.shared.sealed_fields import field_values
 from app.utcp.call_template import compile_template
 from toy_protocol.record import PROTOCOL, ToyTemplate
 
@@ -25,7 +25,7 @@ class ToyTarget:
     origin: str
 
 
-class ToyAdapter(Opaque):
+class ToyAdapter(UnknownEffects):
     """Calls over a connection of their own."""
 
     name: ClassVar[str] = "toy"
@@ -60,7 +60,7 @@ class ToyAdapter(Opaque):
 
     async def call(self, call: Call) -> Result:
         """The line that comes back."""
-        return value_answer(await self._asked(call), call)
+        return value_result(await self._asked(call), call)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The line as JSON, the password as `***`."""

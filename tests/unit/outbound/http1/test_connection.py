@@ -239,7 +239,7 @@ async def test_a_connection_that_says_more_or_wants_to_close_is_not_kept(answer:
         (b"\r\n", False),
     ],
 )
-async def test_bytes_that_nobody_asked_for_close_the_connection(said: bytes, desynchronized: bool) -> None:
+async def test_unsolicited_bytes_close_the_connection(said: bytes, desynchronized: bool) -> None:
     opened = Opened()
     opened.send()
     opened.hear(OK)
@@ -250,7 +250,7 @@ async def test_bytes_that_nobody_asked_for_close_the_connection(said: bytes, des
 
 
 @pytest.mark.parametrize("after", [OK, b"rubbish"])
-async def test_bytes_after_a_whole_response_tell_that_the_upstream_is_out_of_step(after: bytes) -> None:
+async def test_bytes_after_a_complete_response_mark_the_upstream_as_desynchronized(after: bytes) -> None:
     opened = Opened()
     opened.send()
     opened.hear(OK + after)
@@ -308,7 +308,7 @@ async def test_heads_that_are_no_answer_or_too_large(answer: bytes) -> None:
     assert opened.gone == 1
 
 
-async def test_an_end_before_the_head_says_whether_anything_was_heard() -> None:
+async def test_an_end_before_the_head_says_whether_a_response_had_started() -> None:
     for pieces, response_started in (((), False), ((b"HTTP/1.1 2",), True)):
         opened = Opened()
         exchange = opened.send()

@@ -10,7 +10,7 @@ from app.errors import GatewayError
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.http1.pool import PROBATION_SECONDS
-from tests.harness.out_of_step import MODES, OutOfStep
+from tests.harness.desynchronized import MODES, DesynchronizedUpstream
 
 # It speaks just when the next request has arrived, which looks like the response to that: see docs/operations.md.
 _UNTELLABLE = "on-request"
@@ -22,7 +22,7 @@ async def _attack(mode: str, *, every: int, calls: int = 200, workers: int = 8) 
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
     numbers = iter(range(calls))
 
-    async def work(upstream: OutOfStep) -> None:
+    async def work(upstream: DesynchronizedUpstream) -> None:
         for number in numbers:
             scope = ("red", "blue")[number % 2]
             nonce = f"{scope}-{number}"
@@ -42,7 +42,7 @@ async def _attack(mode: str, *, every: int, calls: int = 200, workers: int = 8) 
                 continue
             found["own" if f'"{nonce}"' in text else "same" if f'"{scope}-' in text else "cross"] += 1
 
-    async with OutOfStep(mode, every=every) as upstream:
+    async with DesynchronizedUpstream(mode, every=every) as upstream:
         await asyncio.gather(*(work(upstream) for _ in range(workers)))
         found["connections"] = upstream.connections
     await engine.aclose()
@@ -67,12 +67,12 @@ def test_no_response_reaches_another_call(mode: str, every: int) -> None:
 async def test_connections_to_a_sound_upstream_are_reused_after_probation() -> None:
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
 
-    async def call(method: str, upstream: OutOfStep) -> None:
+    async def call(method: str, upstream: DesynchronizedUpstream) -> None:
         body = b"{}" if method == "POST" else None
         request = OutboundRequest(method, f"{upstream.url}/?id=red-1", body=body, scope=b"red")
         assert b'"red-1"' in await (await engine.request(request)).read(10_000)
 
-    async with OutOfStep("sound", every=1) as upstream:
+    async with DesynchronizedUpstream("sound", every=1) as upstream:
         for method in ("GET", "POST"):
             await call(method, upstream)
         await asyncio.sleep(PROBATION_SECONDS + 0.1)

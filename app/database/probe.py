@@ -14,7 +14,7 @@ _LATE_SECONDS = 0.05
 _UNAVAILABLE_SECONDS = 0.5
 
 
-class Presence:
+class DatabaseProbe:
     """Whether PostgreSQL responds: probed when a connection of the pool takes long, once for all that wait.
 
     A black-holed server never responds, while an exhausted pool returns a connection soon. A connection
@@ -34,7 +34,7 @@ class Presence:
     async def answers(self) -> bool:
         """Return whether PostgreSQL responds; start a probe, or wait for the one in progress."""
         if self._probing is None:
-            self._probing = asyncio.create_task(self._probe(), name="database-presence")
+            self._probing = asyncio.create_task(self._probe(), name="database-probe")
         return await asyncio.shield(self._probing)
 
     async def _probe(self) -> bool:

@@ -47,7 +47,7 @@ _HOLD_URLS = frozenset({"link", "location", "content-location"})
 _TEXTUAL = ("json", "text", "xml", "yaml", "javascript", "x-www-form-urlencoded")
 
 
-class OverHttp:
+class HttpBasedAdapter:
     """The base of such adapters."""
 
     def __init__(self, context: AdapterContext) -> None:

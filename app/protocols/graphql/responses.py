@@ -18,7 +18,7 @@ from app.errors import (
 )
 from app.outbound.refusals import readable
 from app.protocols.base import Call, Result
-from app.protocols.shared.answers import JSON, body_answer
+from app.protocols.shared.results import JSON, body_result
 from app.security.masking import Masker
 
 _QUICK: Final = 256 << 10
@@ -34,7 +34,7 @@ async def answered(raw: bytes, call: Call, masker: Masker) -> Result:
         value = await asyncio.to_thread(_value_in, raw, masker)
     else:
         value = _value_in(raw, masker)
-    return body_answer(value, JSON, call)
+    return body_result(value, JSON, call)
 
 
 async def introspected(raw: bytes, masker: Masker) -> Any:

@@ -18,7 +18,7 @@ _KEPT_OPTIONS: Final = frozenset(
 )
 
 
-class Shelf:
+class DescriptorPruner:
     """Cuts methods out of one pool; what two of them share is prepared once."""
 
     def __init__(self) -> None:
@@ -99,9 +99,9 @@ class Shelf:
         return known
 
 
-def stored(rpc: Rpc, shelf: "Shelf") -> str | None:
+def stored(rpc: Rpc, pruner: "DescriptorPruner") -> str | None:
     """What the method needs, as base64 of a FileDescriptorSet; None where it is too much to be kept."""
-    raw = shelf.cut(rpc).SerializeToString(deterministic=True)
+    raw = pruner.cut(rpc).SerializeToString(deterministic=True)
     return base64.b64encode(raw).decode() if len(raw) <= _MOST_STORED else None
 
 

@@ -16,14 +16,14 @@ TEXT: Final = "text/plain; charset=utf-8"
 BYTES: Final = "application/octet-stream"
 
 
-def value_answer(value: Any, call: Call, *, status: int = 200) -> Result:
+def value_result(value: Any, call: Call, *, status: int = 200) -> Result:
     """A JSON value as the answer; ResponseTooLarge where it has more bytes than the call may have."""
-    return body_answer(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), JSON, call, status=status)
+    return body_result(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), JSON, call, status=status)
 
 
-def body_answer(body: bytes, media_type: str, call: Call, *, status: int = 200) -> Result:
+def body_result(body: bytes, media_type: str, call: Call, *, status: int = 200) -> Result:
     """Bytes that are all there as the answer; as one event where the call takes events."""
-    refuse_large(len(body), call.limits.response_bytes)
+    check_size(len(body), call.limits.response_bytes)
     events = None
     if call.ends is not None:
         kind = "json" if media_type == JSON else "bytes" if media_type == BYTES else "text"
@@ -31,7 +31,7 @@ def body_answer(body: bytes, media_type: str, call: Call, *, status: int = 200) 
     return Result(status=status, headers=[], media_type=media_type, body=body, events=events)
 
 
-async def event_answer(
+async def event_result(
     events: AsyncGenerator[Event, None], call: Call, *, close: Callable[[], None], most: int | None = None
 ) -> Result:
     """Messages as the answer: as they come where the call takes events, else all of them as a JSON list.
@@ -61,7 +61,7 @@ def timed(by: float, detail: str = "The upstream did not answer in time.") -> It
         raise UpstreamTimeout(detail) from None
 
 
-def refuse_large(size: int, most: int) -> None:
+def check_size(size: int, most: int) -> None:
     """Raises ResponseTooLarge."""
     if size > most:
         raise ResponseTooLarge(f"The upstream's answer has more than {most} bytes.")
@@ -85,7 +85,7 @@ async def _collected(events: AsyncGenerator[Event, None], limit: int, most: int 
         async for event in events:
             value = event_value(event)
             size += len(value) + 1
-            refuse_large(size, limit)
+            check_size(size, limit)
             values.append(value)
             if most is not None and len(values) >= most:
                 break

@@ -1,7 +1,7 @@
-"""An upstream whose responses get out of step with its requests, in every way that is known.
+"""An upstream whose responses are desynchronized from its requests, in every way that is known.
 
-Each request carries `id=<nonce>` in its target, and a correct response echoes it. Whoever gets another nonce has got somebody
-else's response.
+Each request carries `id=<nonce>` in its target, and a correct response echoes it. A client that gets another nonce has got
+the response to another request.
 """
 
 import asyncio
@@ -34,16 +34,17 @@ _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 def response(nonce: bytes, status: bytes = b"200 OK", extra: bytes = b"") -> bytes:
-    """The correct response to a request."""
+    """Return the correct response to a request."""
     body = b'{"nonce": "' + nonce + b'"}'
     head = b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\n" + extra
     return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
-class OutOfStep:
-    """`every`-th request is answered as the mode says, and the others correctly; for the first `sound_seconds` all are.
+class DesynchronizedUpstream:
+    """A server that responds to every `every`-th request as the mode says, and correctly to all others.
 
-    What is said unasked repeats the nonce of the request before it. `unasked` counts that, `connections` the connections.
+    For the first `sound_seconds` all responses are correct.
+    Unsolicited responses repeat the nonce of the request before; `unsolicited` counts them, `connections` the connections.
     """
 
     def __init__(self, mode: str, *, every: int = 1, sound_seconds: float = 0.0) -> None:
@@ -56,12 +57,12 @@ class OutOfStep:
         self._late: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0
-        self.unasked = 0
+        self.unsolicited = 0
         self.port = 0
 
     @property
     def url(self) -> str:
-        """Its origin."""
+        """The origin of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
@@ -94,7 +95,7 @@ class OutOfStep:
                 )
                 mode = self._mode if bad else "sound"
                 if owed:
-                    self.unasked += 1
+                    self.unsolicited += 1
                     writer.write(owed)
                     owed = b""
                 if mode != "early" and (length := _LENGTH.search(head)):
@@ -106,12 +107,12 @@ class OutOfStep:
         writer.close()
 
     def _respond(self, writer: asyncio.StreamWriter, head: bytes, nonce: bytes, mode: str) -> bytes:
-        """Write; give what is said when the next request arrives."""
+        """Write the response, and return the bytes to write when the next request arrives."""
         right = response(nonce)
         is_head = b"HEAD " in head[:12]
         if is_head:
             writer.write(right if mode == "head" else right[: right.index(b"\r\n\r\n") + 4])
-            self.unasked += mode == "head"
+            self.unsolicited += mode == "head"
             return b""
         if mode in ("sound", "head", "early"):
             writer.write(right)
@@ -123,7 +124,7 @@ class OutOfStep:
             writer.write(right)
             self._later(writer, right, float(mode[7:-2]) / 1000)
             return b""
-        self.unasked += 1
+        self.unsolicited += 1
         body = right[right.index(b"\r\n\r\n") + 4 :]
         writer.write(
             {
@@ -144,7 +145,7 @@ class OutOfStep:
             }[mode]
         )
         if mode in ("204", "304"):
-            self.unasked -= 1
+            self.unsolicited -= 1
             self._later(writer, right, 0.001)
         return b""
 
@@ -152,7 +153,7 @@ class OutOfStep:
         async def say() -> None:
             await asyncio.sleep(seconds)
             if not writer.is_closing():
-                self.unasked += 1
+                self.unsolicited += 1
                 writer.write(said)
 
         task = asyncio.get_running_loop().create_task(say())

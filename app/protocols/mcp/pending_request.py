@@ -12,12 +12,12 @@ from app.outbound.limits import Limits
 from app.outbound.response import OutboundResponse
 
 
-class Forgotten(GatewayError):
+class SessionExpired(GatewayError):
     """The server does not know the session any more (status 404); nothing was done."""
 
 
 @dataclass(eq=False)
-class Attempt:
+class PendingRequest:
     """`until` is a `loop.time()`. `failure` is why nothing comes, and `failed` tells of it."""
 
     until: float
@@ -40,4 +40,4 @@ class Attempt:
             response.close()
 
 
-CURRENT: ContextVar[Attempt | None] = ContextVar("mcp_attempt", default=None)
+CURRENT: ContextVar[PendingRequest | None] = ContextVar("mcp_attempt", default=None)

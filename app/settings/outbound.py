@@ -5,10 +5,10 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from app.settings.words import Words
+from app.settings.word_list import Words
 
 
-class OutgoingSettings(BaseSettings):
+class OutboundSettings(BaseSettings):
     """Settings of calls to upstreams. Times are in seconds, sizes in bytes."""
 
     # Protocols that use this machine

@@ -1,0 +1,72 @@
+"""What becomes of stored tools when drafts take their place."""
+
+from dataclasses import replace
+
+import orjson
+
+from app.credentials.model import CredentialSlot
+from app.registration.diff import compare, pending_drafts, pending_form
+from tests.unit.registration.documents import API, API_KEY, parsed_document
+
+
+def diff(before, after, *, origins=(API,)):
+    existing = {tool.source_key: tool.columns() for tool in before.tools}
+    old_slots = [slot.to_json() for slot in before.slots]
+    return compare(existing, after.tools, old_slots=old_slots, new_slots=after.slots, origins=origins)
+
+
+def test_same_source_changes_nothing():
+    found = diff(parsed_document(), parsed_document())
+    assert found.unchanged == ("GET /pets",)
+    assert found.changes == ()
+    assert found.verdict == "compatible"
+
+
+def test_tools_are_added_and_removed():
+    found = diff(parsed_document("/pets", "/owners"), parsed_document("/pets", "/visits"))
+    assert (found.added, found.unchanged, found.removed) == (
+        ("GET /visits",),
+        ("GET /pets",),
+        ("GET /owners",),
+    )
+    assert [(one.source_key, one.change, one.is_breaking) for one in found.changes] == [
+        ("GET /visits", "added", False),
+        ("GET /owners", "removed", True),
+    ]
+    assert found.verdict == "breaking"
+
+
+def test_new_description_is_a_compatible_change():
+    after = parsed_document()
+    after = replace(after, tools=(replace(after.tools[0], description="All pets."),))
+    found = diff(parsed_document(), after)
+    assert found.changed == ("GET /pets",)
+    assert found.verdict == "compatible"
+
+
+def test_another_origin_is_held_for_approval():
+    found = diff(parsed_document(), parsed_document(server="https://other.example"))
+    assert (found.held, found.changed) == (("GET /pets",), ())
+    assert found.changes[0].to_json()["differences"][0]["aspect"] == "server"
+
+
+def test_added_tool_at_a_new_origin_is_held():
+    found = diff(parsed_document(), parsed_document("/pets"), origins=())
+    assert found.held == ()
+    found = diff(replace(parsed_document(), tools=()), parsed_document(), origins=("https://other.example",))
+    assert (found.added, found.held) == ((), ("GET /pets",))
+
+
+def test_slot_that_means_something_else_holds_its_tools():
+    after = parsed_document(schemes=API_KEY)
+    moved = CredentialSlot("key", "api_key", scheme="key", location="query", parameter="key", scopes=())
+    found = diff(parsed_document(schemes=API_KEY), replace(after, slots=(moved,)))
+    assert found.held_slots == {"key"}
+    assert (found.held, found.unchanged) == (("GET /pets",), ())
+
+
+def test_tools_of_a_pending_revision_survive_json():
+    parsed = parsed_document("/pets", schemes=API_KEY)
+    stored = orjson.loads(orjson.dumps(pending_form(parsed.tools, slots=parsed.slots)))
+    assert [tool.columns() for tool in pending_drafts(stored)] == [tool.columns() for tool in parsed.tools]
+    assert [CredentialSlot.from_json(slot) for slot in stored["slots"]] == list(parsed.slots)

@@ -1,0 +1,120 @@
+"""Plans into rows of a real database."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+from sqlmodel import col
+
+from app.credentials.model import CredentialDraft
+from app.models import Credential, Override, Revision, Source, Tool
+from app.registration.model import RegistrationRequest, RegistrationSource
+from app.registration.persist import (
+    definition_of,
+    opened_body,
+    refreshed_columns,
+    write_provider,
+    write_tools,
+)
+from app.registration.plan import plan_registration
+from app.registration.repository import lock_names, pending_of
+from tests.unit.registration.documents import API_KEY, parsed_document
+
+KEY = CredentialDraft("api_key", {}, {"value": "v"})
+
+
+def request(**fields):
+    return RegistrationRequest("pets", RegistrationSource("document", b"x"), **fields)
+
+
+@pytest.fixture
+def register(registry, reader, context, vault):
+    """`await register(parsed, **fields)` stores a provider `pets`; returns what was stored."""
+
+    async def store(parsed, **fields):
+        about = context(**fields)
+        plan = plan_registration(parsed, about, reader=reader)
+        async with registry.writing() as session:
+            await lock_names(session)
+            return await write_provider(session, request(), about, plan, definition="d", vault=vault)
+
+    return store
+
+
+@pytest.fixture
+def refresh(registry, reader, context, vault):
+    """`await refresh(provider, parsed)` makes its tools those of the source; returns result and pending."""
+
+    async def store(provider, parsed):
+        plan = plan_registration(parsed, context(), reader=reader)
+        async with registry.writing() as session:
+            await lock_names(session)
+            provider = await session.merge(provider)
+            result = await write_tools(session, provider, plan, vault=vault)
+            columns = await refreshed_columns(session, provider, plan, result.diff)
+            return result, columns, await pending_of(session, provider.id)
+
+    return store
+
+
+async def rows(database, table, *columns):
+    async with database.reading() as session:
+        return (await session.execute(select(*columns or (table,)))).all()
+
+
+async def test_new_provider_is_stored_with_tools_slots_and_credentials(registry, register, vault):
+    result = await register(parsed_document("/pets", "/owners", schemes=API_KEY), given={"key": KEY})
+    assert result.names == {"GET /pets": "pets.pets", "GET /owners": "pets.owners"}
+    assert (result.tool_count, result.diff.verdict) == (2, "compatible")
+    assert result.provider.slots[0]["slot"] == "key"
+    tools = await rows(registry, Tool, col(Tool.name), col(Tool.security))
+    assert [tuple(one) for one in tools] == [
+        ("pets.pets", [[{"slot": "key", "scopes": []}]]),
+        ("pets.owners", [[{"slot": "key", "scopes": []}]]),
+    ]
+    [(credential,)] = await rows(registry, Credential)
+    assert (credential.slot, credential.allowed_origins) == ("key", ["https://api.example.com"])
+    assert credential.sealed != b"v"
+    [(source,)] = await rows(registry, Source)
+    assert opened_body(source, vault=vault) == result.plan.parsed.source.body
+
+
+async def test_refresh_adds_and_removes_tools_and_retains_overrides(registry, register, refresh):
+    first = await register(parsed_document("/pets", "/owners"))
+    [(tool,)] = [row for row in await rows(registry, Tool) if row[0].source_key == "GET /owners"]
+    async with registry.writing() as session:
+        session.add(Override(tool_id=tool.id, description="edited"))
+    result, _, pending = await refresh(first.provider, parsed_document("/pets", "/visits"))
+    assert (result.diff.added, result.diff.removed) == (("GET /visits",), ("GET /owners",))
+    assert pending is None
+    assert await rows(registry, Override) == []
+    await refresh(first.provider, parsed_document("/pets", "/owners"))
+    assert [row[0].description for row in await rows(registry, Override)] == ["edited"]
+
+
+async def test_refresh_holds_tools_that_move_to_another_origin(registry, register, refresh):
+    first = await register(parsed_document("/pets"))
+    moved = parsed_document("/pets", server="https://other.example")
+    result, columns, pending = await refresh(first.provider, moved)
+    assert result.diff.held == ("GET /pets",)
+    assert [one["source_key"] for one in pending.held["tools"]] == ["GET /pets"]
+    assert columns["origins"] == ["https://api.example.com"]
+    [(tool,)] = await rows(registry, Tool)
+    assert tool.call_template["url"].startswith("https://api.example.com/")
+    states = [row[0].state for row in await rows(registry, Revision)]
+    assert sorted(states) == ["active", "pending", "superseded"]
+
+
+async def test_tool_that_postgresql_rejects_is_reported_and_not_stored(registry, register):
+    parsed = parsed_document("/pets", "/owners")
+    unstorable = replace(parsed.tools[1], description="a\x00b")
+    result = await register(replace(parsed, tools=(parsed.tools[0], unstorable)))
+    assert [one.verdict for one in result.report.operations] == ["accepted", "skipped"]
+    assert (result.diff.added, result.tool_count) == (("GET /pets",), 1)
+
+
+async def test_definition_depends_on_everything_but_name_and_pointer(vault):
+    plain = await definition_of(request(), vault=vault)
+    assert await definition_of(request(at="/3"), vault=vault) == plain
+    assert await definition_of(request(credentials={"key": KEY}), vault=vault) != plain
+    assert await definition_of(request(tags=("a",)), vault=vault) != plain
