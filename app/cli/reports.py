@@ -16,7 +16,7 @@ _CHANGES = ("added", "changed", "unchanged", "removed", "held")
 
 
 def finish_import(session: Session, result: Json, *, strict: bool = False) -> None:
-    """Show an import's result; exit with 4 if some entries of a list failed, with 1 if all were.
+    """Show an import's result; exit with 4 if some entries of a list failed, with 1 if all did.
 
     With `strict`, operations that were skipped count as entries that failed.
     """

@@ -17,7 +17,7 @@ from sqlmodel import col
 from app.catalog.loader import VariableFinder
 from app.catalog.tools import ToolView, is_enabled, principal_filter, tool_select, tool_view
 from app.database import Database
-from app.discovery.direct_templates import DirectTool, Slot, render_direct
+from app.discovery.direct_templates import DirectSlot, DirectTool, render_direct
 from app.discovery.provider_manuals import ManualSelection, Representation
 from app.errors import Forbidden, GatewayError
 from app.models import TENANT, Credential, Provider, Tool, Variable
@@ -37,7 +37,7 @@ _NOT_DIRECT: Final = (
 class _TemplateContext:
     """The credential slots and variables with which the templates of one provider's tools are completed."""
 
-    slots: Mapping[str, Slot]
+    slots: Mapping[str, DirectSlot]
     finder: VariableFinder
 
 
@@ -61,7 +61,7 @@ class _ProviderRows:
         finder = VariableFinder(tool.provider, own, {})
         return _TemplateContext(self._slots(tool.provider_id, declared), finder)
 
-    def _slots(self, provider: UUID, declared: Sequence[Mapping[str, Any]]) -> dict[str, Slot]:
+    def _slots(self, provider: UUID, declared: Sequence[Mapping[str, Any]]) -> dict[str, DirectSlot]:
         """Return the slots of a provider; a kind that its source leaves open is that of the stored
         credential.
         """
@@ -149,9 +149,9 @@ def _is_selected(tool: ToolView, selection: ManualSelection) -> bool:
     return tagged and (selection.matching is None or tool.id in selection.matching)
 
 
-def _slot(kind: str, fields: Mapping[str, Any]) -> Slot:
+def _slot(kind: str, fields: Mapping[str, Any]) -> DirectSlot:
     scope = fields.get("scope")
-    return Slot(
+    return DirectSlot(
         kind=kind,
         location=fields.get("location"),
         name=fields.get("name"),

@@ -1,8 +1,9 @@
-"""Tools as their upstreams take them: for clients that call by themselves, with credentials of their own.
+"""Renders tools with their upstreams' call templates, for clients that call upstreams with their own
+credentials.
 
-A secret is never in such a template; `${VARIABLE}` stands in its place, named after the provider and the
-slot, and the client looks it up as UTCP says (its own name of the manual goes in front). What a UTCP client
-cannot send exactly as the gateway does is left out.
+A template never contains a secret but a `${VARIABLE}` in its place, named after the provider and the slot,
+which the client looks up by UTCP's rules (with its own name of the manual as prefix). A tool that a UTCP
+client cannot call exactly as the gateway does is omitted.
 """
 
 import re
@@ -23,8 +24,10 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """What is known of a credential slot; `name` is where a key goes, `values` those of a template itself."""
+class DirectSlot:
+    """A credential slot as far as it is known. `name` is the header, parameter or cookie of an API key;
+    `values` are the locations and names of values that the template itself contained.
+    """
 
     kind: str
     location: str | None = None
@@ -36,7 +39,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class DirectTool:
-    """A tool with its stored template, its open variables written out."""
+    """A tool with its stored template, in which variables that are not secret have their values."""
 
     name: str
     provider: str
@@ -46,26 +49,28 @@ class DirectTool:
     tags: Sequence[str]
     template: Json = field(repr=False)
     security: Sequence[Sequence[Mapping[str, Any]]] = ()
-    slots: Mapping[str, Slot] = field(default_factory=dict)
+    slots: Mapping[str, DirectSlot] = field(default_factory=dict)
 
 
 def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
-    """The tool as one of a manual of 1.x or 0.x; raises NotDirect."""
+    """Return the tool as the JSON of an entry of a 1.x or 0.x manual; raise NotDirect where UTCP cannot
+    express it.
+    """
     template = _native(tool.template, version)
     if "body_field" in template and template["body_field"] is None:
-        # Strict clients refuse a null, and take an argument called body for the body without it.
+        # Strict clients reject a null, and without the member they take an argument named body for the body.
         if "body" in tool.inputs.get("properties", {}):
-            raise NotDirect("UTCP cannot say that an argument called body is none.")
+            raise NotDirect("UTCP cannot express that an argument named body is not the body.")
         template = {key: value for key, value in template.items() if key != "body_field"}
     template = _with_security(template, tool)
     protocol = protocol_of(template)
     direct = PROTOCOLS[protocol].direct
     template = direct.finish(template)
     if version == 0:
-        spelled = {"provider_type": direct.name_v0 or protocol, "name": tool.provider}
+        members = {"provider_type": direct.name_v0 or protocol, "name": tool.provider}
     else:
-        spelled = {"call_template_type": protocol, "name": tool.provider}
-    spelled |= {key: value for key, value in template.items() if key not in ("call_template_type", "name")}
+        members = {"call_template_type": protocol, "name": tool.provider}
+    members |= {key: value for key, value in template.items() if key not in ("call_template_type", "name")}
     inputs: Json = {"type": "object", **publishable(tool.inputs)}
     outputs = publishable(tool.outputs)
     if version == 0:
@@ -75,24 +80,24 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
         direct.tool_name(tool.name, template), tool.description, inputs, outputs, tool.tags, "", tool.provider
     )
     key = "tool_provider" if version == 0 else "tool_call_template"
-    return rendered_tool(entry, inputs, outputs, key, spelled)
+    return rendered_tool(entry, inputs, outputs, key, members)
 
 
 def _native(template: Json, version: ManualVersion) -> Json:
-    """The template in UTCP's own members."""
+    """Return the template with UTCP's own members only."""
     protocol = protocol_of(template)
     record = PROTOCOLS.get(protocol)
     if record is None or version not in record.direct.versions:
-        raise NotDirect(f"This generation of UTCP has no protocol {protocol}.")
+        raise NotDirect(f"This generation of UTCP does not have the protocol {protocol}.")
     return record.direct.native(template)
 
 
 def _with_security(template: Json, tool: DirectTool) -> Json:
-    """The template with `auth`, and variables for the values that it had itself."""
-    alternative = _simplest(tool)
+    """Return the template with `auth`, and with variables in place of the values that it contained itself."""
+    alternative = _usable_alternative(tool)
     auth: Json | None = None
     for need in alternative:
-        slot = tool.slots.get(need["slot"]) or Slot("any")
+        slot = tool.slots.get(need["slot"]) or DirectSlot("any")
         prefix = re.sub(r"[^A-Z0-9]+", "_", f"{tool.provider}_{need['slot']}".upper())
         if slot.kind == "static":
             template, basic = _with_values(template, slot, prefix)
@@ -102,15 +107,15 @@ def _with_security(template: Json, tool: DirectTool) -> Json:
     return template | ({"auth": auth} if auth is not None else {})
 
 
-def _simplest(tool: DirectTool) -> Sequence[Mapping[str, Any]]:
-    """The first alternative with at most one credential beside the template's own values."""
+def _usable_alternative(tool: DirectTool) -> Sequence[Mapping[str, Any]]:
+    """Return the first alternative with at most one credential in addition to the template's own values."""
     if not tool.security:
         return ()
     for alternative in tool.security:
         others = [need for need in alternative if _kind(tool, need) != "static"]
         if len(others) < 2 and all(_kind(tool, need) != "unsupported" for need in others):
             return alternative
-    raise NotDirect("UTCP has no auth for what it needs.")
+    raise NotDirect("UTCP has no auth for the credentials that the tool requires.")
 
 
 def _kind(tool: DirectTool, need: Mapping[str, Any]) -> str:
@@ -118,7 +123,7 @@ def _kind(tool: DirectTool, need: Mapping[str, Any]) -> str:
     return "any" if slot is None else slot.kind
 
 
-def _auth(slot: Slot, prefix: str, scopes: Sequence[str]) -> Json | None:
+def _auth(slot: DirectSlot, prefix: str, scopes: Sequence[str]) -> Json | None:
     match slot.kind:
         case "api_key":
             return {
@@ -143,12 +148,14 @@ def _auth(slot: Slot, prefix: str, scopes: Sequence[str]) -> Json | None:
             }  # fmt: skip
             return auth | ({"scope": scope} if scope else {})
         case "oauth2":
-            raise NotDirect("Its token endpoint is not known.")
+            raise NotDirect("The token endpoint is not known.")
     return None
 
 
-def _with_values(template: Json, slot: Slot, prefix: str) -> tuple[Json, Json | None]:
-    """Variables where the template itself held values; userinfo becomes basic auth."""
+def _with_values(template: Json, slot: DirectSlot, prefix: str) -> tuple[Json, Json | None]:
+    """Put variables in place of the values that the template contained; return it, and basic auth for
+    userinfo.
+    """
     headers = dict(template.get("headers") or {})
     fields: dict[str, str] = {}
     query: list[str] = []

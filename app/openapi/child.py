@@ -43,6 +43,7 @@ class _ChildOutput:
     operations: list[Json] = field(default_factory=list)
 
     def add_line(self, line: bytes) -> None:
+        """Parse one line of output and add its contents; raise the error that it reports."""
         form: Json = orjson.loads(line)
         if "error" in form:
             raise _error_from(form["error"])
@@ -57,6 +58,7 @@ class _ChildOutput:
         self.operations.extend(form.get("operations", ()))
 
     def conversion(self) -> Conversion:
+        """Return the conversion that the lines describe together."""
         report = {**self.head["report"], "operations": self.operations}
         empty = Conversion.from_json({**self.head, "tools": [], "report": report})
         return replace(empty, tools=tuple(self.tools))

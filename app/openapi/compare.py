@@ -51,6 +51,7 @@ class _Comparison:
         self._seen: set[tuple[int, int]] = set()
 
     def nodes(self, old: Any, new: Any, at: str, depth: int) -> Iterator[SchemaChange]:
+        """Yield the differences between two schemas at the pointer `at`, at most `depth` levels deep."""
         old, new = _dereferenced(old, self._old), _dereferenced(new, self._new)
         # A pair that was visited is being compared already: a cycle adds no differences.
         if old is new or (id(old), id(new)) in self._seen:

@@ -62,7 +62,7 @@ class ConvertOptions:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "ConvertOptions":
-        """The inverse of `to_json`."""
+        """Build a ConvertOptions from what `to_json` returned."""
         return cls(**{**form, "limits": DocumentLimits(**form["limits"])})
 
 
@@ -107,7 +107,7 @@ class ConvertedTool:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "ConvertedTool":
-        """The inverse of `to_json`."""
+        """Build a ConvertedTool from what `to_json` returned."""
         return cls(**{**form, "tags": tuple(form["tags"]), "notes": tuple(form["notes"])})
 
 
@@ -147,7 +147,7 @@ class Conversion:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Conversion":
-        """The inverse of `to_json`."""
+        """Build a Conversion from what `to_json` returned."""
         return cls(
             title=form["title"],
             version=form["version"],

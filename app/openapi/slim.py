@@ -156,6 +156,7 @@ class _Pruning:
     queue: deque[tuple[str, bool]] = field(default_factory=deque)
 
     def root(self, form: SizedSchema) -> Json:
+        """Return the root schema, cut so that the definitions it refers to have room."""
         limit = self.left * 3 // 4 if self.defs else self.left
         made, size = form
         while limit >= _MIN_ROOT:
@@ -169,6 +170,7 @@ class _Pruning:
         return {"type": "object"}
 
     def definitions(self) -> Json:
+        """Return the definitions that are referred to, the required ones first."""
         retained: Json = {}
         while self.queue:
             name, optional = self.queue.popleft()

@@ -90,11 +90,13 @@ class _Builder:
         }
 
     def document(self, event: yaml.DocumentStartEvent) -> None:
+        """Count the documents; raise InvalidDocument at the second."""
         self.documents += 1
         if self.documents > 1:
             raise _invalid(event, "contains a second document; send one")
 
     def charge(self, nodes: int, text: int) -> None:
+        """Count nodes and characters; raise TooLarge beyond the limits."""
         self.nodes += nodes
         self.text += text
         if self.nodes > self.limits.yaml_nodes:
@@ -103,6 +105,7 @@ class _Builder:
             raise TooLarge(f"The YAML document expands to more than {self.limits.size} characters")
 
     def scalar(self, event: yaml.ScalarEvent) -> None:
+        """Add a scalar, as a key or as a value."""
         text: str = event.value
         self.charge(1, len(text))
         if event.tag is not None and event.tag not in {"!", _STRING_TAG}:
@@ -126,6 +129,7 @@ class _Builder:
         self.attach(event, value, 1, len(text), 0)
 
     def alias(self, event: yaml.AliasEvent) -> None:
+        """Add the value of an alias, charged with its full size."""
         self.aliases += 1
         if self.aliases > self.limits.aliases:
             raise TooLarge(f"The YAML document uses more than {self.limits.aliases} aliases")
@@ -138,6 +142,7 @@ class _Builder:
         self.attach(event, value, nodes, text, height)
 
     def open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        """Begin a mapping or a sequence."""
         self.charge(1, 0)
         if event.tag is not None and event.tag != "!":
             raise _invalid(event, "uses a tag; only plain YAML is read")
@@ -151,6 +156,7 @@ class _Builder:
         self.frames.append(_Frame({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
 
     def close(self, event: yaml.Event) -> None:
+        """End a mapping or a sequence: apply its merge keys, and add it to its parent."""
         frame = self.frames.pop()
         if isinstance(frame.value, dict):
             for merged in frame.merges:
@@ -161,6 +167,7 @@ class _Builder:
         self.attach(event, frame.value, frame.nodes, frame.text, frame.height)
 
     def attach(self, event: yaml.Event, value: Any, nodes: int, text: int, height: int) -> None:
+        """Add a finished value to the open mapping or sequence, or make it the root."""
         if not self.frames:
             self.root = value
             return

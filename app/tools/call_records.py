@@ -54,7 +54,7 @@ async def read_bodies(
             action="read",
             object_type="call",
             object_name=str(call_id),
-            detail={"tool": row.tool, "caller": row.key_id},
+            detail={"tool": row.tool, "key_id": row.key_id},
             tenant=principal.tenant_id,
         )
     return bodies

@@ -1,4 +1,4 @@
-"""What every call template has, whatever its protocol."""
+"""The base model of call templates, whatever their protocol."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _ALL_BELOW: Final = "**"
 
 @dataclass(frozen=True, slots=True)
 class InlineDocument:
-    """A document that a call template holds itself; `at` is the JSON pointer of it in the template."""
+    """A document that a call template contains; `at` is its JSON pointer in the template."""
 
     content: str = field(repr=False)
     at: str
@@ -29,9 +29,10 @@ class InlineDocument:
 class CallTemplate(BaseModel):
     """A call template of one protocol, in the spelling of UTCP 1.x.
 
-    What a class says of its protocol, as JSON pointers into the template whose `*` is any one key and whose
-    last `**` is anything below: `sealed` are values that are always kept as secrets, `may_be_secret` those
-    that are when they name a secret variable. Everywhere else a secret variable is refused.
+    Class attributes describe the protocol's values by JSON pointers into the template, in which `*` matches
+    any one key and a final `**` everything below: `sealed` are values that are always stored as secrets,
+    `may_be_secret` those that are secrets when they name a secret variable. Everywhere else a secret variable
+    is rejected.
     """
 
     model_config = ConfigDict(
@@ -41,11 +42,11 @@ class CallTemplate(BaseModel):
     sealed: ClassVar[tuple[str, ...]] = ()
     may_be_secret: ClassVar[tuple[str, ...]] = ()
     braced_only: ClassVar[tuple[str, ...]] = ()
-    """Texts of a language in which `$name` means something else: only `${NAME}` is a variable there."""
+    """Strings of a language in which `$name` has another meaning: only `${NAME}` is a variable there."""
     url_fields: ClassVar[tuple[str, ...]] = ("url",)
-    """Fields that are URLs: their userinfo and the values of their query are sealed."""
+    """Fields that are URLs: their userinfo and the values of their query are stored as secrets."""
     not_variables: ClassVar[re.Pattern[str] | None] = None
-    """Names after a `$` that the protocol's own language gives a meaning: they are no variables."""
+    """Names after a `$` that have a meaning in the protocol's own language, and so are not variables."""
     name: str | None = None
     call_template_type: str
     auth: Auth | None = Field(default=None, repr=False)
@@ -53,55 +54,57 @@ class CallTemplate(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Whether it works on the gateway's own machine: no such template is taken from a fetched manual."""
+        """Whether calls run on the gateway's own machine: such a template is rejected in a fetched manual."""
         return False
 
     @property
     def takes_any_argument(self) -> bool:
-        """Whether an argument that its tool does not declare would do what nobody foresaw."""
+        """Whether an argument that the tool does not declare could have an effect, so that it must be
+        rejected.
+        """
         return False
 
     @property
     def document(self) -> InlineDocument | None:
-        """The document that a provider of this template is, None where one has to be discovered."""
+        """The document that a provider with this template consists of; None where it has to be fetched."""
         return None
 
     @property
     def passed_gateways(self) -> tuple[str, ...]:
-        """The identities of gateways like this one that a call goes through."""
+        """The identities of gateways like this one that a call passes."""
         return ()
 
     def through_gateway(self, *, keeps_auth: bool) -> Self:
-        """Return the template as this gateway calls another one with it, with its auth or without."""
+        """Return the template with which this gateway calls another one, with or without its auth."""
         return self if keeps_auth else self.model_copy(update={"auth": None})
 
     def of_tool(self, name: str) -> Self:  # noqa: ARG002 - for protocols that name tools.
-        """The template of the tool that a manual calls so."""
+        """Return the template for the tool of this name in a manual."""
         return self
 
     def stored(self) -> dict[str, Any]:
-        """The template as plain JSON without auth, which becomes a credential, and without what is not
-        set.
+        """Return the template as JSON, without auth, which becomes a credential, and without unset
+        members.
         """
-        # A variable may stand where the model has a number.
+        # The value of a numeric field may be a variable.
         return self.model_dump(
             mode="json", by_alias=True, exclude={"auth", "auth_tools"}, exclude_none=True, warnings=False
         )
 
     @classmethod
     def storable(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the fields, as they were given, that must hold no character which cannot be stored."""
+        """Return those of the given fields that must not contain characters which cannot be stored."""
         return fields
 
     @classmethod
     def default_of(cls, name: str) -> Any:
-        """The default of a field."""
+        """Return the default of a field."""
         return cls.model_fields[name].get_default(call_default_factory=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A call template in 1.x spelling."""
+    """A parsed call template, in the spelling of UTCP 1.x, with notes on how it was read."""
 
     protocol: str
     model: CallTemplate = field(repr=False)
@@ -109,7 +112,7 @@ class Template:
 
     @property
     def name(self) -> str | None:
-        """Its own name."""
+        """The name in the template, None where it has none."""
         return self.model.name
 
 
@@ -128,14 +131,14 @@ def compile_template(fields: Mapping[str, Any], model: type[Model], *, at: str =
 
 
 def texts_at(template: Any, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Each text of a JSON value that one of the patterns means, with its pointer."""
+    """Yield each string of a JSON value whose pointer matches one of the patterns, with this pointer."""
     for pattern in patterns:
         yield from _matching(template, pattern.split("/")[1:], "")
 
 
 def replaced(template: Any, texts: dict[str, str]) -> Any:
-    """A copy of a JSON value with other texts at the given pointers; a pointer that leads nowhere is
-    ignored.
+    """Return a copy of a JSON value with the strings at the given pointers replaced; ignore dangling
+    pointers.
     """
     return _replaced(template, texts, "") if texts else template
 
