@@ -1,4 +1,4 @@
-"""`make corpus`: M1 to M18 over the public corpus, and a list of everything that is not as it should be."""
+"""`make corpus`: M1 to M18 over the public corpus, and a list of all findings."""
 
 import argparse
 import json
@@ -40,13 +40,13 @@ def _arguments() -> argparse.Namespace:
 
 
 def chosen(files: Sequence[Path], *, sample: int | None, seed: str, spec: str | None = None) -> list[Path]:
-    """The documents of a run, in order."""
+    """Return the documents of a run, in order."""
     kept = [file for file in files if spec is None or spec in str(file)]
     return kept if sample is None else sorted(random.Random(seed).sample(kept, min(sample, len(kept))))
 
 
 def judged(files: Sequence[Path], extent: Extent, *, jobs: int) -> Iterator[Judged]:
-    """The verdicts in the order of the files, the largest documents started first."""
+    """Yield the verdicts in the order of the files; the largest documents are started first."""
     by_size = sorted(files, key=lambda file: -file.stat().st_size)
     work = partial(judge_file, extent=extent)
     if jobs < 2:
@@ -58,7 +58,7 @@ def judged(files: Sequence[Path], extent: Extent, *, jobs: int) -> Iterator[Judg
 
 
 def main() -> int:
-    """Print the table; 1 if anything was found."""
+    """Print the table; return 1 if there are findings."""
     asked = _arguments()
     if asked.swagger_client:
         return _swagger_client(asked.seed, asked.cases)
@@ -102,12 +102,12 @@ def _swagger_client(seed: str, each: int) -> int:
 
 
 def _graph(files: Sequence[Path]) -> bool:
-    """M18 on the largest document, where it is among the chosen."""
+    """Measure M18 on the largest document, if it is among the selected."""
     ok = True
     for file in files:
         if file.name == "graph-beta.json":
             busy, elapsed, memory, tools = limits.cost(file)
-            # A machine that is busy with something else slows the clock, not the conversion.
+            # On a machine that is busy with other work, wall-clock time says nothing about the conversion.
             ok = busy <= limits.GRAPH_SECONDS and memory <= limits.GRAPH_MEMORY
             took = f"{busy:.1f} s of CPU, {elapsed:.1f} s by the clock"
             print(f"M18: Graph beta, {tools} tools: {took}, {memory / 2**20:.0f} MiB over its parsing")

@@ -10,7 +10,7 @@ _SAFE = "/:@!$&'()*+,;=-._~"
 
 
 def expected_url(reading: Reading, operation: LiteralOperation) -> str | None:
-    """The URL template that the document gives an operation; None where it gives no http(s) URL."""
+    """Return the URL template that the document gives an operation; None where it gives no http(s) URL."""
     for holder in (operation.node, operation.item, reading.raw):
         servers = holder.get("servers")
         if isinstance(servers, list) and servers:
@@ -49,7 +49,7 @@ def _server(reading: Reading, server: dict[str, Any]) -> str | None:
 
 
 def canonical(url: str) -> tuple[str, ...]:
-    """Scheme, authority, path and query, comparable: one case, no default port, one percent-encoding."""
+    """Return scheme, authority, path and query in canonical form: case, default port, percent-encoding."""
     parts = urlsplit(url.replace("{", "\x01").replace("}", "\x02"))
     host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
     port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"

@@ -19,24 +19,24 @@ _WILD = {"*/*": "application/json", "application/*": "application/json", "text/*
 
 
 def base(media: str) -> str:
-    """A media type without its parameters."""
+    """Return a media type without its parameters."""
     return media.partition(";")[0].strip().lower()
 
 
 def is_json(media: str) -> bool:
-    """JSON by name, or what includes it."""
+    """Return whether a media type or range is, or includes, JSON."""
     kind = base(media)
     return kind in ("application/json", "text/json", "*/*", "application/*") or kind.endswith("+json")
 
 
 def is_form(media: str) -> bool:
-    """Urlencoded or multipart."""
+    """Return whether a media type is urlencoded or multipart."""
     return base(media) == "application/x-www-form-urlencoded" or base(media).startswith("multipart/")
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A schema of the document beside one of the tool; `hidden` are names that are read-only around it."""
+    """A schema of the document beside one of the tool; `hidden` are read-only names around it."""
 
     literal: Any
     made: Any
@@ -63,7 +63,7 @@ class Schemas:
     _seen: dict[tuple[int, int, frozenset[str]], _Seen] = field(default_factory=dict)
 
     def check(self, pair: Pair, record: Record) -> None:
-        """Body and parameters of one operation."""
+        """Compare the body and the parameters of one operation."""
         properties = pair.tool.inputs["properties"]
         defs = pair.tool.inputs.get("$defs", {})
         for one in pair.wanted:
@@ -98,7 +98,7 @@ class Schemas:
             self._compare(_Step(schema, properties[plan["input"]], frozenset()), defs, record)
 
     def _chosen(self, content: dict[str, Json], sent: str) -> str | None:
-        """The media type of the document that was sent."""
+        """Return the media type of the document that corresponds to the one that was sent."""
         for media in content:
             if base(media) == base(sent) or _WILD.get(base(media)) == base(sent):
                 return media
@@ -127,7 +127,7 @@ class Schemas:
             queue.extend(seen.children)
 
     def _resolved(self, step: _Step, defs: Json) -> _Step | None:
-        """Both sides behind their references; None where the document's own is no schema."""
+        """Return both sides with their references resolved; None where the document's is not a schema."""
         literal, made = step.literal, step.made
         try:
             literal = self.reading.follow(literal) if not self.reading.v31 else literal
@@ -147,7 +147,7 @@ class Schemas:
         return _Step(literal, made, step.hidden) if isinstance(literal, dict) else None
 
     def _pair_31(self, literal: Json, made: Any, hidden: frozenset[str], defs: Json) -> _Step | None:
-        """3.1 lets keywords stand beside `$ref`: they are compared, and the target as one more part."""
+        """Compare keywords beside `$ref`, which 3.1 allows, and the target as one more part."""
         beside = {key: value for key, value in literal.items() if key != "$ref"}
         target = {"$ref": literal["$ref"]}
         if not isinstance(made, dict) or "$ref" not in made:
@@ -185,7 +185,7 @@ class Schemas:
         return _Seen(keep, differs, offered, missing, self._lost(literal, made), tuple(children))
 
     def _lost(self, literal: Json, made: Json) -> str:
-        """A pattern that is not in the tool, though every engine reads it, or without a remark."""
+        """Return a pattern that the tool lacks although every engine supports it, or lacks without a note."""
         pattern = literal.get("pattern")
         if not isinstance(pattern, str) or made.get("pattern") == pattern:
             return ""

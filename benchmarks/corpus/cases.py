@@ -1,4 +1,4 @@
-"""One made-up operation of M16 with its arguments: as a document, as a tool, and judged."""
+"""One generated operation of M16 with its arguments: as a document, as a tool, and judged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,11 +30,11 @@ class Case:
 
     @property
     def path(self) -> str:
-        """A template with every path parameter."""
+        """A path template with every path parameter."""
         return "/a" + "".join(f"/{{{one['name']}}}" for one in self.parameters if one["in"] == "path")
 
     def document(self) -> Json:
-        """The document in the words of 3.x."""
+        """Return the document as OpenAPI 3.x."""
         operation: Json = {"parameters": self.parameters, "responses": {}}
         if self.body is not None:
             operation["requestBody"] = self.body
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Many cases as one document: `made` is what is converted, `literal` the same in the words of 3.x."""
+    """Many cases as one document: `made` is the document to convert, `literal` the same as OpenAPI 3.x."""
 
     made: Json
     literal: Json
@@ -72,7 +72,7 @@ def bundle(cases: Sequence[Case], *, server: str) -> Bundle:
 
 
 def given_of(case: Case, pair: Pair) -> Given | None:
-    """The case's arguments under the tool's names for them; None where one has no name."""
+    """Return the case's arguments under the tool's input names; None where one has none."""
     given = Given(files=case.files)
     for one, value in zip(pair.operation.parameters, case.values, strict=True):
         entry = pair.entry(one)

@@ -15,29 +15,29 @@ BASE = "https://corpus.example/api/"
 
 
 class CorpusUnavailableError(Exception):
-    """There is no npm, or it could not fetch the package; the text says which."""
+    """Raised where there is no npm, or it could not fetch the package; the text says which."""
 
 
 def corpus(folder: Path = FOLDER) -> list[Path]:
-    """The documents in order, downloaded if they are not there. Raises CorpusUnavailableError."""
+    """Return the documents in order, downloaded if they are missing. Raises CorpusUnavailableError."""
     fetch(CORPUS, folder)
     return sorted((folder / "package" / "api").rglob("*.json"))
 
 
 def url_of(path: Path) -> str:
-    """The address that a document of the corpus is given."""
+    """Return the URL that a document of the corpus is assigned."""
     return BASE + path.relative_to(FOLDER / "package" / "api").as_posix()
 
 
 def swagger_client() -> Path:
-    """Its bundle in one file, downloaded if it is not there. Raises CorpusUnavailableError."""
+    """Return its bundle in one file, downloaded if it is missing. Raises CorpusUnavailableError."""
     folder = ROOT / ".corpus" / SWAGGER_CLIENT.replace("@", "-")
     fetch(SWAGGER_CLIENT, folder)
     return folder / "package" / "dist" / "swagger-client.browser.min.js"
 
 
 def fetch(package: str, folder: Path) -> None:
-    """Unpacks an npm package (`name@version`), without what it depends on, unless it is there."""
+    """Unpack an npm package (`name@version`), without its dependencies, unless it exists already."""
     if (folder / "complete").exists():
         return
     npm = shutil.which("npm")
@@ -60,7 +60,7 @@ def fetch(package: str, folder: Path) -> None:
 
 
 def _unpack(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Writes a regular file below the folder; `extractall(filter=...)` came with Python 3.11.4 only."""
+    """Write a regular file into the folder; `extractall(filter=...)` needs Python 3.11.4."""
     target = (folder / member.name).resolve()
     content = packed.extractfile(member) if member.isreg() else None
     if content is None or not target.is_relative_to(folder.resolve()):
@@ -71,7 +71,7 @@ def _unpack(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> N
 
 
 def main() -> None:
-    """Download what is not there; say which package npm could not fetch."""
+    """Download what is missing; print which package npm could not fetch."""
     for download in (corpus, swagger_client):
         try:
             download()

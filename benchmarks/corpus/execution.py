@@ -1,4 +1,4 @@
-"""M15 and M16 of one operation: valid arguments are accepted, wrong ones refused, requests are exact."""
+"""M15 and M16 of one operation: valid arguments are accepted, invalid ones rejected, requests are exact."""
 
 import binascii
 import json
@@ -24,7 +24,7 @@ _XML = "<a>1</a>"
 
 @dataclass
 class Given:
-    """Arguments in the words of the document, and as the tool takes them."""
+    """Arguments under the document's names, and under the tool's input names."""
 
     parameters: list[tuple[LiteralParameter, Any]] = field(default_factory=list)
     arguments: Json = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Given:
 
 
 def make(pair: Pair, seed: str) -> Given:
-    """Valid arguments for an operation. Raises NoInstanceError, UnresolvedError."""
+    """Return valid arguments for an operation. Raises NoInstanceError, UnresolvedError."""
     maker = Maker(pair.reading, f"{seed} {pair.operation.key}")
     given = Given()
     for index, one in enumerate(pair.wanted):
@@ -44,7 +44,7 @@ def make(pair: Pair, seed: str) -> Given:
             continue
         value = maker.value(one.schema)
         if one.place == "path" and value in ("", [], {}):
-            # Nothing can stand there (OAS Style Examples, "empty"): no request is made of it.
+            # It has no defined form (OAS Style Examples, "empty"): no request is made of it.
             raise NoInstanceError
         given.parameters.append((one, value))
         given.arguments[entry["input"]] = value
@@ -82,7 +82,7 @@ def _body(maker: Maker, media: str, schema: Any) -> Any:
 
 
 def _files(pair: Pair, schema: Any) -> frozenset[str]:
-    """The fields that are binary: `format: binary` (3.0), or a media type that is not encoded (3.1)."""
+    """Return the binary fields: `format: binary` (3.0), or a media type that is not encoded (3.1)."""
     found = set()
     for part in pair.reading.parts(schema):
         properties = part.get("properties")
@@ -95,7 +95,7 @@ def _files(pair: Pair, schema: Any) -> frozenset[str]:
 
 
 def check(pair: Pair, plan: Any, seed: str, record: Record) -> None:
-    """M15, and M16 on what the operation's own schemas allow."""
+    """Check M15, and M16 with arguments that the operation's own schemas allow."""
     try:
         given = make(pair, seed)
     except (NoInstanceError, UnresolvedError, RecursionError):
@@ -147,7 +147,7 @@ def _refused(pair: Pair, given: Given, validator: Any, record: Record) -> None:
 
 
 def _beyond(value: Any) -> list[Any]:
-    """Values of the same type that choices, bounds, lengths or patterns may not allow."""
+    """Return values of the same type that enums, bounds, lengths or patterns may exclude."""
     if isinstance(value, str):
         return [value + "\x01", "", value * 50]
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""M4, M5 and M6: what a tool's input schema is by itself, whatever the document says."""
+"""M4, M5 and M6: the quality of a tool's input schema by itself, independent of the document."""
 
 import re
 import warnings
@@ -26,7 +26,7 @@ _AT_ROOT = ("oneOf", "anyOf", "allOf", "enum", "not", "$ref", "const", "if")
 
 
 def nodes(schema: Any) -> Iterator[Json]:
-    """A schema and all schemas inside it, `$defs` included."""
+    """Yield a schema and all schemas inside it, including `$defs`."""
     stack = [schema]
     while stack:
         one = stack.pop()
@@ -42,7 +42,7 @@ def nodes(schema: Any) -> Iterator[Json]:
 
 @dataclass(frozen=True)
 class Piece:
-    """What one schema is, apart from what it refers to."""
+    """The findings of one schema, without those of what it refers to."""
 
     schema: Json
     problem: str
@@ -52,12 +52,12 @@ class Piece:
 
 @dataclass
 class Inputs:
-    """Judges the input schemas of one conversion; what tools share is looked at once."""
+    """Judges the input schemas of one conversion; shared schemas are judged once."""
 
     _pieces: dict[int, Piece] = field(default_factory=dict)
 
     def check(self, tool: ConvertedTool, record: Record) -> None:
-        """M4, M5 and M6 of one tool."""
+        """Check M4, M5 and M6 of one tool."""
         inputs = tool.inputs
         defs = inputs.get("$defs", {})
         root = self._piece({key: value for key, value in inputs.items() if key != "$defs"}, keep=False)
@@ -110,7 +110,7 @@ def _leftovers(node: Json) -> Iterator[str]:
 
 @lru_cache(maxsize=20_000)
 def compiles(pattern: Any) -> bool:
-    """Whether Python and an ECMA 262 engine read a regular expression, in bearable time."""
+    """Return whether Python and an ECMA 262 engine support a regular expression, in acceptable time."""
     if not isinstance(pattern, str) or len(pattern) > LONGEST_PATTERN:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Values that a schema of the document allows, made from a seed; the judge has the last word on each."""
+"""Values that a schema of the document allows, generated from a seed and validated by the judge."""
 
 import math
 import random
@@ -23,11 +23,11 @@ _WORDS = ("alpha", "beta 1", "gamma", "d-e_f", "x/y", "été", "a&b=c", "50%")
 
 
 class NoInstanceError(Exception):
-    """No valid value was found within the budget."""
+    """Raised where no valid value was found within the budget."""
 
 
 class Maker:
-    """Makes values for the schemas of one document."""
+    """Generates values for the schemas of one document."""
 
     def __init__(self, reading: Reading, seed: str) -> None:
         self._reading = reading
@@ -35,7 +35,7 @@ class Maker:
         self._left = _MOST
 
     def value(self, schema: Any) -> Any:
-        """A value that the judge accepts. Raises NoInstanceError."""
+        """Return a value that the judge accepts. Raises NoInstanceError."""
         for full in (True, False):
             self._left = _MOST
             try:
@@ -75,7 +75,7 @@ class Maker:
         return None if kind == "null" else "any"
 
     def _merged(self, schema: Json, depth: int) -> Json:
-        """The schema with its references and `allOf` laid over each other, and one branch of each choice."""
+        """Return the schema with references and `allOf` merged, and one branch of each choice."""
         merged: Json = {"properties": {}, "required": []}
         stack: list[Any] = [schema]
         rounds = 0
@@ -191,7 +191,7 @@ class Maker:
 
 
 def matching(pattern: str) -> str:
-    """The shortest text that a pattern's own structure gives. Raises NoInstanceError."""
+    """Return the shortest text that follows from a pattern's structure. Raises NoInstanceError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Whether a value fulfils a schema as the document has it: OpenAPI 3.0 and 3.1, for requests.
+"""Whether a value is valid under a schema as the document has it: OpenAPI 3.0 and 3.1, for requests.
 
 Annotations (`format`, `discriminator`) assert nothing. A read-only property is not required (OAS Schema
 Object). What is malformed asserts nothing, either.
@@ -19,7 +19,7 @@ _DEEPEST = 40
 
 @lru_cache(maxsize=20_000)
 def pattern_of(text: str) -> re.Pattern[str] | None:
-    r"""The compiled pattern; None unless every engine reads it, as M6 has it. `\w` and `\d` are of ASCII."""
+    r"""Return the compiled pattern; None unless every engine supports it (M6). `\w` and `\d` are ASCII."""
     if not compiles(text):
         return None
     with warnings.catch_warnings():
@@ -28,7 +28,7 @@ def pattern_of(text: str) -> re.Pattern[str] | None:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """JSON Schema's equality: 1 and 1.0 are the same, 1 and true are not."""
+    """Return JSON Schema's equality: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -58,7 +58,7 @@ def _is(value: Any, kind: str) -> bool:
 def valid(
     reading: Reading, schema: Any, value: Any, depth: int = 0, hidden: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether a value is valid. Raises UnresolvedError for a reference that leads nowhere."""
+    """Return whether a value is valid. Raises UnresolvedError for a dangling reference."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, dict):

@@ -28,25 +28,25 @@ LARGEST_TOOL = 30_000
 
 @dataclass(frozen=True)
 class Extent:
-    """How much to look at: `only` one metric (its number), and in how many operations values are made."""
+    """What to judge: `only` one metric (its number), and in how many operations values are generated."""
 
     seed: str = "0"
     only: str | None = None
     executions: int = 1_000_000
 
     def wants(self, *metrics: str) -> bool:
-        """Whether any of these metrics is asked for."""
+        """Return whether any of these metrics is requested."""
         return self.only is None or self.only in metrics
 
 
 def judge_file(path: Path, extent: Extent) -> Judged:
-    """One document of the corpus."""
+    """Judge one document of the corpus."""
     document = path.read_bytes()
     return judge(document, url=url_of(path), extent=extent, spec="/".join(path.parts[-2:]))
 
 
 def judge(document: bytes, *, url: str, extent: Extent, spec: str) -> Judged:
-    """The verdicts on one document."""
+    """Return the verdicts on one document."""
     made = Judged(spec)
     gc.collect()
     start = time.perf_counter()
@@ -64,7 +64,7 @@ def judge(document: bytes, *, url: str, extent: Extent, spec: str) -> Judged:
 
 
 def compare(document: bytes, conversion: Conversion, made: Judged, *, url: str, extent: Extent) -> None:
-    """Fill in what a conversion is worth."""
+    """Add the verdicts on a conversion to `made`."""
     reading = Reading(orjson.loads(document), url)
     operations = list(reading.operations())
     made.operations = len(operations)
@@ -116,7 +116,7 @@ def _one(
 
 
 def _whole(conversion: Conversion, operations: list[LiteralOperation]) -> Iterator[Record]:
-    """M1: the document converts, and each operation has a verdict with a reason and a place; M2: no more."""
+    """M1: the document converts, and each operation has a verdict with reason and location; M2: no others."""
     record = Record("", "")
     told = {one["source_key"]: one for one in conversion.report["operations"]}
     silent = [one.key for one in operations if one.key not in told]
@@ -157,7 +157,7 @@ def _names(document: bytes, conversion: Conversion) -> Iterator[Record]:
 
 
 def _earlier_names(document: bytes) -> dict[str, str]:
-    """The names that the first half of the paths has by itself."""
+    """Return the names of the tools when only the first half of the paths is converted."""
     raw: Json = orjson.loads(document)
     paths = raw.get("paths")
     if not isinstance(paths, dict):
@@ -177,7 +177,7 @@ def _earlier_names(document: bytes) -> dict[str, str]:
 
 
 def _sizes(conversion: Conversion, made: Judged) -> Iterator[Record]:
-    """M18: what a model would see of a tool has at most 30 kB, or the report says that it is large."""
+    """M18: what a model gets of a tool has at most 30 kB, or the report says that it is large."""
     for tool in conversion.tools:
         seen = {"name": tool.name, "description": tool.description, "inputSchema": tool.inputs}
         size = len(orjson.dumps(seen))
@@ -192,5 +192,5 @@ def _sizes(conversion: Conversion, made: Judged) -> Iterator[Record]:
 
 
 def digest(conversion: Conversion) -> str:
-    """The hash of all bytes of a conversion (M17)."""
+    """Return the hash of all bytes of a conversion (M17)."""
     return hashlib.sha256(conversion.to_bytes()).hexdigest()

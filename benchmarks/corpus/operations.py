@@ -15,7 +15,7 @@ from benchmarks.corpus.records import Record
 
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# What a caller of a shared gateway never sets, whatever a document says; docs/openapi.md gives the reasons.
+# What a client of a shared gateway never sets, whatever a document says; docs/openapi.md gives the reasons.
 _WITHHELD = frozenset(
     {"host", "content-length", "transfer-encoding", "te", "connection", "upgrade", "keep-alive", "trailer"}
     | {"expect", "cookie", "forwarded", "x-real-ip"}
@@ -26,7 +26,7 @@ _OPERATOR = re.compile(r"[+.;]?([A-Za-z0-9_.-]+)(?:\*|:.*)?")
 
 @dataclass(frozen=True)
 class Pair:
-    """An operation as the document has it, and the tool that was made of it."""
+    """An operation of the document, and the tool that it was converted to."""
 
     reading: Reading
     operation: LiteralOperation
@@ -46,11 +46,11 @@ class Pair:
 
     @cached_property
     def wanted(self) -> list[LiteralParameter]:
-        """The parameters that a caller may fill: none that is ignored, cannot be sent or is a credential."""
+        """The parameters that become arguments: not those that are ignored, unsendable or credentials."""
         return [one for one in self.operation.parameters if self.is_input(one)]
 
     def is_input(self, one: LiteralParameter) -> bool:
-        """Whether a parameter of the document is to be an argument."""
+        """Return whether a parameter of the document becomes an argument."""
         name = one.name.lower()
         if one.ignored or (one.place == "path" and one.name not in self.operation.placeholders):
             return False
@@ -61,7 +61,7 @@ class Pair:
 
     @cached_property
     def keys(self) -> set[tuple[str, str]]:
-        """(name, place) of the API keys that the operation asks for: stored credentials set them."""
+        """(name, location) of the API keys that the operation requires: stored credentials set them."""
         schemes = self.reading.raw.get("components", {}).get("securitySchemes", {})
         found = set()
         for alternative in literal_security(self.reading, self.operation):
@@ -76,7 +76,7 @@ class Pair:
         }
 
     def entry(self, one: LiteralParameter) -> Json | None:
-        """The plan's entry for a parameter. What a template's query holds is placed there, like a path."""
+        """Return the plan's entry for a parameter; query placeholders of the template count as path ones."""
         for entry in self.plan:
             same = (
                 entry["name"].lower() == one.name.lower()
@@ -93,7 +93,7 @@ class Pair:
 
 
 def literal_security(reading: Reading, operation: LiteralOperation) -> list[dict[str, list[str]]]:
-    """The alternatives that hold for an operation, each as scheme -> scopes."""
+    """Return the security alternatives of an operation, each as scheme -> scopes."""
     listed = operation.node.get("security")
     listed = reading.raw.get("security") if listed is None else listed
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
@@ -153,7 +153,7 @@ def _same_wire(one: LiteralParameter, entry: Json, record: Record) -> None:
         return
     if one.content_type is not None:
         said = one.content_type.partition(";")[0].strip()
-        # A range of types says nothing of how the value is written.
+        # A range of types does not say how the value is written.
         same = "*" in said or (entry["content_type"] or "").partition(";")[0] == said
         record.check("M9 parameters", same, expected=one.content_type, got=entry, at=one.pointer)
         return
@@ -243,7 +243,7 @@ def _slot(slot: Json, schemes: Any, reading: Reading, record: Record) -> None:
         and scheme.get("in") != "query"
         and not _TOKEN.fullmatch(str(scheme.get("name")))
     ):
-        # No header or cookie has such a name (RFC 9110 section 5.6.2).
+        # No header or cookie can have such a name (RFC 9110 section 5.6.2).
         expected = "unsupported"
     ok = slot["kind"] == expected
     if expected == "api_key":
@@ -255,7 +255,7 @@ def _slot(slot: Json, schemes: Any, reading: Reading, record: Record) -> None:
 
 
 def _token_urls(scheme: Json, reading: Reading) -> set[str | None]:
-    """Where a token may be had: without a person if any flow says how, and nowhere if none does."""
+    """Return the token URLs: those of flows without a user if there are any, none otherwise."""
     flows = scheme.get("flows")
     flows = flows if isinstance(flows, dict) else {}
     said = {name: one.get("tokenUrl") for name, one in flows.items() if isinstance(one, dict)}

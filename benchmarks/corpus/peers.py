@@ -1,4 +1,4 @@
-"""What four existing converters reach on the same corpus: per cent of operations, without Microsoft Graph.
+"""The scores of four existing converters on the same corpus: per cent of operations, without Microsoft Graph.
 
 Measured with utcp-http 1.1.15, FastMCP 4.1.2, google-adk 2.13 and openapi-llm 0.4.3, one child per document,
 60 s and 4 GiB; a refused document counts as all wrong. M16 is on a sample of 646 cases of their own.

@@ -1,4 +1,4 @@
-"""A literal reading of an OpenAPI 3.x document: what the text of the specification says, and no more."""
+"""A literal reading of an OpenAPI 3.x document, by the text of the specification only."""
 
 import re
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ _HOPS = 60
 
 
 class UnresolvedError(LookupError):
-    """A reference that does not lead to anything in the document."""
+    """Raised for a reference without a target in the document."""
 
 
 @dataclass(frozen=True)
 class LiteralParameter:
-    """A parameter that an operation has, after path and operation level were merged."""
+    """A parameter of an operation, after path and operation level were merged."""
 
     name: str
     place: str
@@ -37,7 +37,7 @@ class LiteralParameter:
 
     @property
     def ignored(self) -> bool:
-        """Whether OpenAPI says that it is no parameter at all."""
+        """Whether OpenAPI says that the parameter is ignored."""
         return self.place == "header" and self.name.lower() in IGNORED
 
 
@@ -52,7 +52,7 @@ class LiteralBody:
 
 @dataclass
 class LiteralOperation:
-    """One method of one path, with everything that is said of it."""
+    """One method of one path, with everything that the document says about it."""
 
     key: str
     method: str
@@ -78,7 +78,7 @@ class Reading:
         self.v31 = str(raw.get("openapi", "")).startswith("3.1")
 
     def at(self, reference: str) -> Any:
-        """What a local reference leads to. Raises UnresolvedError."""
+        """Return the target of a local reference. Raises UnresolvedError."""
         if not reference.startswith("#"):
             raise UnresolvedError(reference)
         # RFC 6901 section 6: the fragment is percent-decoded first. Keys with a literal `%7B` exist, too.
@@ -104,7 +104,7 @@ class Reading:
         return node
 
     def follow(self, node: Any) -> Any:
-        """The node behind any chain of references. Raises UnresolvedError."""
+        """Return the node at the end of a chain of references. Raises UnresolvedError."""
         for _ in range(_HOPS):
             if not isinstance(node, dict) or not isinstance(node.get("$ref"), str):
                 return node
@@ -112,7 +112,7 @@ class Reading:
         raise UnresolvedError("endless")
 
     def operations(self) -> Iterator[LiteralOperation]:
-        """Every operation of `paths`. What an operation refers to may be missing: see `defect`."""
+        """Yield every operation of `paths`. The targets of its references may be missing: see `defect`."""
         paths = self.raw.get("paths")
         for path, item in paths.items() if isinstance(paths, dict) else ():
             if not path.startswith("/") and path.lower().startswith("x-"):
@@ -151,7 +151,7 @@ class Reading:
         return made
 
     def _parameter(self, node: Any, at: str) -> LiteralParameter | None:
-        """The parameter, or None for what is none: without a name, in no known place, or not there."""
+        """Return the parameter, or None: without a name, with an unknown location, or missing."""
         try:
             node = self.follow(node)
         except UnresolvedError:
@@ -186,7 +186,7 @@ class Reading:
             return None
         if not isinstance(node, dict) or not isinstance(node.get("content"), dict) or not node["content"]:
             return None
-        # RFC 9110 section 8.3.1: what is no `type/subtype` cannot be sent, and says nothing.
+        # RFC 9110 section 8.3.1: anything but `type/subtype` cannot be sent, and is ignored.
         content = {
             media: one if isinstance(one, dict) else {}
             for media, one in node["content"].items()

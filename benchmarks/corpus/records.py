@@ -1,4 +1,4 @@
-"""What was found: per operation whether each metric applies and holds, summed up per document and in all."""
+"""Results: per operation, whether each metric applies and holds, summed per document and in total."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as the metric wants it."""
+    """One violation of a metric."""
 
     metric: str
     operation: str
@@ -59,14 +59,14 @@ class Scores:
         self.failed.update(other.failed)
 
     def percent(self, metric: str) -> float | None:
-        """How many of a hundred cases hold; None without cases."""
+        """Return the percentage of the cases that hold; None without cases."""
         cases = self.cases[metric]
         return None if not cases else 100 * (cases - self.failed[metric]) / cases
 
 
 @dataclass
 class Judged:
-    """One document: its scores, what was found, and what it took."""
+    """One document: its scores, its findings, and its cost."""
 
     spec: str
     operations: int = 0
@@ -77,16 +77,16 @@ class Judged:
     digest: str = ""
 
     def take(self, records: Iterable[Record]) -> None:
-        """Count the records and keep their findings."""
+        """Count the records and store their findings."""
         for record in records:
             self.scores.add(record)
             self.findings.extend(record.findings)
 
     @property
     def perfect(self) -> bool:
-        """Nothing found under M1 to M14."""
+        """Whether there are no findings under M1 to M14."""
         return not any(self.scores.failed[metric] for metric in PERFECT)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The findings as JSON lines, with the document's name."""
+        """Return the findings as JSON lines, with the document's name."""
         return [{"spec": self.spec, **asdict(finding)} for finding in self.findings]

@@ -1,4 +1,4 @@
-"""M16, stratum by stratum: made-up operations for each cell of the serialisation tables, from a seed.
+"""M16, stratum by stratum: generated operations for each cell of the serialisation tables, from a seed.
 
 What is rare in the corpus (labels, matrices, cookies, pipes) is here as often as what is common. For Swagger
 2.0 the converter gets a 2.0 document, and the tables are asked about its twin in the words of 3.x.
@@ -12,7 +12,7 @@ from benchmarks.corpus.cases import Case, judge_case
 from benchmarks.corpus.reading import Json
 from benchmarks.corpus.records import Record
 
-# Without the backslash, which the gateway refuses in paths: a server may read it as the end of a segment.
+# Without the backslash, which the gateway rejects in paths: a server may read it as the end of a segment.
 _ALPHABET = "abcXYZ019 -_.~!$'()*,;:@/?&=+%#[]{}|\"<>^`é日😀"
 _COLLECTIONS = {
     "csv": ("form", False), "ssv": ("spaceDelimited", False), "pipes": ("pipeDelimited", False),
@@ -238,11 +238,11 @@ STRATA: dict[str, Callable[[Chance], Case]] = {
 
 
 def cases_of(name: str, seed: str, each: int) -> list[Case]:
-    """Cases of a stratum, the same for the same seed."""
+    """Return cases of a stratum, the same for the same seed."""
     return [STRATA[name](random.Random(f"{seed} {name} {number}")) for number in range(each)]
 
 
 def judge_strata(seed: str, each: int) -> Iterator[Record]:
-    """`each` cases of every stratum, placed by the compiled plan of the converted tool."""
+    """Judge `each` cases of every stratum, with requests by the compiled plan of the converted tool."""
     for name in STRATA:
         yield from (judge_case(case, name) for case in cases_of(name, seed, each))

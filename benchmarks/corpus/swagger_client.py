@@ -1,4 +1,4 @@
-"""M16 of another program: the cases of the strata as swagger-client builds their requests."""
+"""M16 of another program: the requests that swagger-client builds for the cases of the strata."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ _SCRIPT = Path(__file__).with_suffix(".cjs")
 
 
 class Verdict(NamedTuple):
-    """Cases with the very request of the tables, with one that is the same once decoded, and with another."""
+    """The numbers of cases with the request of the tables, an equivalent one once decoded, and another."""
 
     same: int
     spelled: int
@@ -31,12 +31,12 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Answered:
-    """Stands where the comparison expects a compiled plan: a request that was built before."""
+    """A request that was built before, in place of the compiled plan that the comparison expects."""
 
     built: Json
 
     def place(self, _arguments: Json) -> PlacedRequest:
-        """The request."""
+        """Return the request."""
         body = self.built["body"]
         return PlacedRequest(
             self.built["method"],
@@ -47,7 +47,7 @@ class Answered:
 
 
 def judge_swagger_client(seed: str, each: int) -> dict[str, list[Record]]:
-    """`each` cases of every stratum, compared with the tables. Raises CorpusUnavailableError."""
+    """Compare `each` cases of every stratum with the tables. Raises CorpusUnavailableError."""
     listed = [(name, case) for name in STRATA for case in cases_of(name, seed, each)]
     bundles = [bundle([case], server=URL) for _, case in listed]
     asked = [_asked(case, whole) for (_, case), whole in zip(listed, bundles, strict=True)]
@@ -58,7 +58,7 @@ def judge_swagger_client(seed: str, each: int) -> dict[str, list[Record]]:
 
 
 def _asked(case: Case, whole: Bundle) -> Json:
-    """What the script is told of a case. Names that stand in several places are `place.name` there."""
+    """Return a case as input of the script, where names with several locations are `location.name`."""
     parameters = {
         f"{one['in']}.{one['name']}": value
         for one, value in zip(case.parameters, case.values, strict=True)
@@ -102,7 +102,7 @@ def _judge(case: Case, whole: Bundle, built: Json, name: str) -> Record:
 
 
 def verdicts(seed: str, each: int) -> dict[str, Verdict]:
-    """How swagger-client does in every stratum."""
+    """Return the verdict on swagger-client in every stratum."""
     made = {}
     for name, records in judge_swagger_client(seed, each).items():
         wrong = [record for record in records if record.findings]
@@ -112,7 +112,7 @@ def verdicts(seed: str, each: int) -> dict[str, Verdict]:
 
 
 def verdicts_table(found: dict[str, Verdict]) -> str:
-    """The verdicts for people."""
+    """Return the verdicts as a table."""
     rows = [("stratum", *Verdict._fields), *((name, *counts) for name, counts in found.items())]
     total = [sum(column) for column in zip(*found.values(), strict=True)]
     return "\n".join(f"{a:30}{b:>12}{c:>12}{d:>12}" for a, b, c, d in [*rows, ("all", *total)])

@@ -1,4 +1,4 @@
-"""The scores as a table, ours beside the four others'."""
+"""The scores as a table, the gateway's beside those of four other converters."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ _UNKNOWN = ("-", "-", "-", "-")
 
 @dataclass
 class Total:
-    """All documents together."""
+    """The sum over documents."""
 
     specs: int = 0
     operations: int = 0
@@ -34,7 +34,7 @@ class Total:
 
     @classmethod
     def of(cls, judged: Iterable[Judged]) -> "Total":
-        """The sum of some documents."""
+        """Return the sum over some documents."""
         total = cls()
         for one in judged:
             total.add(one)
@@ -48,7 +48,7 @@ def _percent(scores: Scores, metrics: Sequence[str]) -> str:
 
 
 def table(total: Total, without_graph: Total, strata: Scores) -> str:
-    """M1 to M16 and M18 for people."""
+    """Return M1 to M16 and M18 as a table."""
     both = (total, without_graph)
     rows: list[tuple[str, ...]] = [("metric", "cases", "ours", "ours, no Graph", *peers.NAMES)]
     for title, metrics, others in peers.ROWS:
@@ -84,7 +84,7 @@ def _seconds(total: Total) -> str:
 
 
 def strata_table(strata: Scores, findings: Sequence[Finding]) -> str:
-    """M16 by stratum."""
+    """Return M16 by stratum as a table."""
     names = sorted(name for name in strata.cases if " " in name)
     rows = [f"{name:40}{strata.cases[name]:>8}{strata.failed[name]:>8} wrong" for name in names]
     return "\n".join(

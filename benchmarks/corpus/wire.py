@@ -1,4 +1,4 @@
-"""What OpenAPI's tables say a request looks like: an independent serialiser.
+"""The request that OpenAPI's tables prescribe: an independent serialiser.
 
 OAS 3.0.4/3.1.1 "Style Values" and "Style Examples", RFC 6570 for what they refer to, RFC 7578 for parts. What
 those leave open raises UndefinedError and is not compared: lists in lists, deepObject of anything but a flat
@@ -25,12 +25,12 @@ _TEXTUAL = frozenset(
 
 
 class UndefinedError(Exception):
-    """The specification does not say how this is written."""
+    """Raised where the specification does not say how a value is written."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a value is written, and under which name."""
+    """How a value is serialised, and under which name."""
 
     name: str
     style: str
@@ -39,16 +39,16 @@ class Style:
 
 
 def encoded(text: str, *, reserved: bool = False) -> str:
-    """All but unreserved (and, if so told, reserved) characters as triples: RFC 6570 section 3.2.1."""
+    """Percent-encode all but unreserved (with `reserved`, also reserved) characters: RFC 6570, 3.2.1."""
     if reserved and _OPEN & set(text):
-        # Which of them would end or split the query is for applications to know (OAS 3.1.1, 4.8.12.2.1).
+        # Applications must know which of them would end or split the query (OAS 3.1.1, 4.8.12.2.1).
         raise UndefinedError("reserved characters that delimit")
     kept = _UNRESERVED + (_RESERVED if reserved else "")
     return "".join(c if c in kept else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
 
 
 def text_of(value: Any) -> str:
-    """A scalar as text: as JSON has it, strings without quotes."""
+    """Return a scalar as text: as in JSON, strings without quotes."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int):
@@ -71,7 +71,7 @@ def _items(value: Any, *, explode: bool, reserved: bool = False, plain: bool = F
 
 
 def query(spec: Style, value: Any) -> list[str]:
-    """The `name=value` pairs of a query parameter or urlencoded field."""
+    """Return the `name=value` pairs of a query parameter or urlencoded field."""
     name = encoded(spec.name)
     if not isinstance(value, list | dict):
         if spec.style != "form":
@@ -96,7 +96,7 @@ def query(spec: Style, value: Any) -> list[str]:
 
 
 def path(spec: Style, value: Any) -> str:
-    """The text of a path segment."""
+    """Return the text of a path segment."""
     name = encoded(spec.name)
     if not isinstance(value, list | dict):
         text = encoded(text_of(value))
@@ -114,7 +114,7 @@ def path(spec: Style, value: Any) -> str:
 
 
 def header(spec: Style, value: Any) -> str:
-    """A field value: `simple` without percent-encoding (OAS 3.1.1, Appendix D)."""
+    """Return a field value: `simple` without percent-encoding (OAS 3.1.1, Appendix D)."""
     items = (
         _items(value, explode=spec.explode, plain=True)
         if isinstance(value, list | dict)
@@ -127,19 +127,19 @@ def header(spec: Style, value: Any) -> str:
 
 
 def cookie(spec: Style, value: Any) -> list[str]:
-    """`name=value` of the Cookie header."""
+    """Return the `name=value` pairs of the Cookie header."""
     if isinstance(value, list | dict) and spec.explode:
         raise UndefinedError("an exploded list in a cookie")
     return query(spec, value)
 
 
 def is_text(kind: str) -> bool:
-    """Media types (without parameters) whose content is text by definition."""
+    """Return whether a media type (without parameters) has textual content by definition."""
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "+yaml")) or kind in _TEXTUAL
 
 
 def by_content(media: str, value: Any) -> str:
-    """The text of a parameter with `content`."""
+    """Return the text of a parameter with `content`."""
     if "*" in media:
         raise UndefinedError("a range of media types")
     if not is_json(media):
@@ -151,7 +151,7 @@ def by_content(media: str, value: Any) -> str:
 
 
 def check_body(media: str, encoding: Json, value: Any, files: frozenset[str], sent: tuple[str, bytes]) -> str:
-    """What is wrong with a body as it was sent (content type and bytes); "" if nothing is."""
+    """Return what is wrong with a body as it was sent (content type and bytes), "" if it is correct."""
     content_type, content = sent
     kind = media_base(content_type)
     if kind != media_base(media) and "*" not in media:
@@ -172,7 +172,7 @@ def check_body(media: str, encoding: Json, value: Any, files: frozenset[str], se
 
 
 def _parsed(content: bytes) -> Any:
-    """JSON; the bytes themselves, which equal no value, where they are none."""
+    """Return the parsed JSON, or the bytes themselves, which equal no value, where they are not JSON."""
     try:
         return json.loads(content)
     except ValueError:
@@ -198,7 +198,7 @@ def _urlencoded(value: Json, encoding: Json) -> list[tuple[str, str]]:
 
 
 def _expected_parts(value: Json, encoding: Json, files: frozenset[str]) -> list[tuple[str, str, Any]]:
-    """(name, content type, content) of each part; JSON contents parsed."""
+    """Return (name, content type, content) of each part; JSON contents are parsed."""
     parts: list[tuple[str, str, Any]] = []
     for name, one in value.items():
         said = encoding.get(name) or {}
@@ -226,7 +226,7 @@ def _expected_part(item: Any, media: str | None, *, is_file: bool) -> tuple[str,
 
 
 def parse_multipart(content_type: str, content: bytes) -> list[tuple[str, str, Any]]:
-    """The parts of a form as (name, content type, content), RFC 7578."""
+    """Return the parts of a form as (name, content type, content), RFC 7578."""
     boundary = content_type.partition("boundary=")[2].strip('"').encode()
     found = []
     for chunk in content.split(b"--" + boundary)[1:-1]:

@@ -116,7 +116,7 @@ class TestKinds:
         again = await resolver.resolve(wanted, stored, origin=ORIGIN)
         assert shown(again) == [("header", "Authorization", "Bearer token-number-2")]
 
-    async def test_the_scope_of_the_credential_goes_before_that_of_the_operation(
+    async def test_scope_of_the_credential_overrides_that_of_the_operation(
         self, resolver, store, provider
     ) -> None:
         fields = {"client_id": provider.client[0], "client_secret": provider.client[1]}
@@ -126,7 +126,7 @@ class TestKinds:
         )
         assert provider.requests[0]["scope"] == "own"
 
-    async def test_static_comes_first_whatever_the_tool_needs(self, resolver, store) -> None:
+    async def test_static_credentials_come_first_whatever_the_tool_requires(self, resolver, store) -> None:
         fields = {
             "headers": {"X-Team": "seven", "Authorization": "old"},
             "query": {"v": ["1", "2"]},
@@ -164,13 +164,15 @@ class TestChoice:
             ([[], ["a", "b"]], "a", ""),
         ],
     )
-    async def test_the_first_that_is_stored(self, resolver, store, wanted, stored: str, sent: str) -> None:
+    async def test_first_stored_alternative_is_used(
+        self, resolver, store, wanted, stored: str, sent: str
+    ) -> None:
         held = by_slot(*(store(slot, "api_key", {"value": "v" * 8}, {"name": slot}) for slot in stored))
         wired = await resolver.resolve(needs(*wanted), held, origin=ORIGIN)
         assert "".join(wire.slot for wire in wired) == sent
         assert "".join(wire.slot for wire in resolver.preview(needs(*wanted), held, origin=ORIGIN)) == sent
 
-    async def test_none_stored_names_the_slots(self, resolver) -> None:
+    async def test_error_without_stored_credentials_names_the_slots(self, resolver) -> None:
         with pytest.raises(CredentialMissing) as missing:
             await resolver.resolve(needs(["a", "b"], ["c"]), {}, origin=ORIGIN)
         assert missing.value.extra == {"slots": ["a", "b", "c"]}
@@ -187,7 +189,7 @@ class TestOrigin:
             "https://api.example.evil",
         ],
     )
-    async def test_nothing_goes_elsewhere(self, resolver, store, origin: str) -> None:
+    async def test_credential_is_not_sent_to_another_origin(self, resolver, store, origin: str) -> None:
         for stored in (
             store("k", "bearer", {"token": "s3cr3t"}),
             store("k", "static", {"headers": {"X": "s3cr3t"}}),
@@ -198,7 +200,7 @@ class TestOrigin:
                 resolver.preview(needs(["k"]), by_slot(stored), origin=origin)
             assert "s3cr3t" not in refused.value.detail
 
-    async def test_another_alternative_may_be_allowed(self, resolver, store) -> None:
+    async def test_another_alternative_may_be_allowed_at_the_origin(self, resolver, store) -> None:
         here = store("b", "bearer", {"token": "b"}, allowed_origins=("https://other.example",))
         there = store("a", "bearer", {"token": "a"})
         wired = await resolver.resolve(
@@ -206,14 +208,14 @@ class TestOrigin:
         )
         assert [wire.slot for wire in wired] == ["b"]
 
-    async def test_an_origin_that_was_added_behind_our_back_does_not_open(self, resolver, store) -> None:
+    async def test_origin_added_in_the_database_breaks_the_seal(self, resolver, store) -> None:
         stored = replace(
             store("k", "bearer", {"token": "x"}), allowed_origins=(ORIGIN, "https://evil.example")
         )
         with pytest.raises(SealBroken):
             await resolver.resolve(needs(["k"]), by_slot(stored), origin="https://evil.example")
 
-    async def test_a_token_url_that_was_moved_does_not_open(self, resolver, store, provider) -> None:
+    async def test_token_url_changed_in_the_database_breaks_the_seal(self, resolver, store, provider) -> None:
         fields = {"client_id": "a", "client_secret": "b"}
         stored = store("o", "oauth2", fields, {"token_url": "https://idp.example/token"})
         moved = replace(stored, public={"token_url": provider.url})
@@ -223,9 +225,7 @@ class TestOrigin:
 
 
 class TestVariables:
-    async def test_are_put_in_at_the_moment_of_the_call_and_never_read_again(
-        self, resolver, store, variable
-    ) -> None:
+    async def test_variables_are_substituted_once_at_the_call(self, resolver, store, variable) -> None:
         variables = (variable("TOKEN", "${HOST} $TOKEN"), variable("HOST", "h", secret=False))
         stored = store(
             "k", "api_key", {"value": "a ${TOKEN}|${HOST}|$HOST|${not closed"}, variables=variables
@@ -233,18 +233,18 @@ class TestVariables:
         wired = await resolver.resolve(needs(["k"]), by_slot(stored), origin=ORIGIN)
         assert wired[0].value == Secret("a ${HOST} $TOKEN|h|$HOST|${not closed")
 
-    async def test_reach_the_inside_of_static_values(self, resolver, store, variable) -> None:
+    async def test_variables_are_substituted_inside_static_values(self, resolver, store, variable) -> None:
         fields = {"headers": {"X": "${T}"}, "query": {"q": ["${T}"]}, "basic": ["u", "${T}"]}
         stored = store("s", "static", fields, variables=(variable("T", "secret-1"),))
         wired = await resolver.resolve((), by_slot(stored), origin=ORIGIN)
         assert [place[2] for place in shown(wired)][:2] == ["secret-1", "secret-1"]
 
-    async def test_an_unset_one_is_named_and_nothing_is_sent(self, resolver, store) -> None:
+    async def test_unset_variable_is_named_and_nothing_is_sent(self, resolver, store) -> None:
         stored = store("k", "bearer", {"token": "${GONE}"})
         with pytest.raises(UnsetVariable, match="GONE"):
             await resolver.resolve(needs(["k"]), by_slot(stored), origin=ORIGIN)
 
-    async def test_the_environment_is_no_variable(self, resolver, store, monkeypatch) -> None:
+    async def test_environment_variables_are_not_substituted(self, resolver, store, monkeypatch) -> None:
         monkeypatch.setenv("CANARY", "from-the-environment")
         with pytest.raises(UnsetVariable):
             await resolver.resolve(
@@ -255,14 +255,14 @@ class TestVariables:
 class TestWhatCannotBeSent:
     @pytest.mark.parametrize("value", ["a\r\nEvil: 1", "a\n", "\0", "a\x7f"])
     @pytest.mark.parametrize("location", ["header", "cookie"])
-    async def test_a_value_does_not_break_out(self, resolver, store, value: str, location: str) -> None:
+    async def test_value_cannot_end_its_header(self, resolver, store, value: str, location: str) -> None:
         stored = store("k", "api_key", {"value": value}, {"location": location, "name": "k"})
         with pytest.raises(CredentialMissing) as refused:
             await resolver.resolve(needs(["k"]), by_slot(stored), origin=ORIGIN)
         assert value.strip() not in refused.value.detail or len(value.strip()) < 2
 
     @pytest.mark.parametrize("value", ["a; admin=1", "a,b", "a b", 'a"b'])
-    async def test_a_cookie_ends_where_it_ends(self, resolver, store, value: str) -> None:
+    async def test_value_cannot_end_its_cookie(self, resolver, store, value: str) -> None:
         stored = store("k", "api_key", {"value": value}, {"location": "cookie", "name": "k"})
         with pytest.raises(CredentialMissing):
             await resolver.resolve(needs(["k"]), by_slot(stored), origin=ORIGIN)
@@ -344,19 +344,19 @@ class TestAttaching:
         )
         assert headers == [("X", "1"), ("Cookie", "a=1; b=2; session=good; c=3")]
 
-    def test_masked_shows_the_places_only(self) -> None:
+    def test_masked_request_shows_locations_but_no_values(self) -> None:
         wires = [wire(place, "k", "canary") for place in ("header", "query", "cookie")]
         url, headers = attach("https://h/p", [], wires, masked=True)
         assert (url, headers) == ("https://h/p?k=***", [("k", "***"), ("Cookie", "k=***")])
 
 
 class TestRemembering:
-    async def test_what_was_opened_for_a_plan_is_not_opened_again(self, resolver, store) -> None:
+    async def test_decrypted_credentials_of_a_plan_are_cached(self, resolver, store) -> None:
         stored, wanted = by_slot(store("k", "bearer", {"token": "t0ken-of-the-plan"})), needs(["k"])
         first = await resolver.resolve(wanted, stored, origin=ORIGIN)
         assert await resolver.resolve(wanted, stored, origin=ORIGIN) is first
 
-    async def test_another_origin_needs_or_credential_is_judged_anew(self, resolver, store) -> None:
+    async def test_other_origin_requirements_or_credentials_are_resolved_again(self, resolver, store) -> None:
         stored, wanted = by_slot(store("k", "bearer", {"token": "t0ken-one"})), needs(["k"])
         await resolver.resolve(wanted, stored, origin=ORIGIN)
         with pytest.raises(CredentialNotAllowed):
@@ -366,7 +366,7 @@ class TestRemembering:
         renewed = by_slot(store("k", "bearer", {"token": "t0ken-two"}))
         assert shown(await resolver.resolve(wanted, renewed, origin=ORIGIN))[0][2] == "Bearer t0ken-two"
 
-    async def test_it_is_forgotten_after_a_while_and_there_is_no_end_of_it(
+    async def test_cached_resolutions_expire_and_are_bounded(
         self, resolver, store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("app.outbound.credentials._MAX_CACHED", 3)
@@ -379,7 +379,7 @@ class TestRemembering:
         first = await resolver.resolve(*plans[1], origin=ORIGIN)
         assert await resolver.resolve(*plans[1], origin=ORIGIN) is not first
 
-    async def test_the_masker_knows_it_at_each_use(self, vault: Vault, engine: Engine, store) -> None:
+    async def test_masker_gets_the_values_at_each_use(self, vault: Vault, engine: Engine, store) -> None:
         masker = Masker(capacity=1)
         resolver = CredentialResolver(vault, TokenCache(vault, TokenEndpoint(engine)), masker)
         stored, wanted = by_slot(store("k", "bearer", {"token": "t0ken-of-the-plan"})), needs(["k"])
@@ -388,7 +388,7 @@ class TestRemembering:
             assert "t0ken" not in masker.mask("it was t0ken-of-the-plan")
             masker.add("another secret value")
 
-    async def test_a_refused_token_is_not_given_again(self, resolver, store, provider) -> None:
+    async def test_rejected_token_is_not_used_again(self, resolver, store, provider) -> None:
         fields = {"client_id": provider.client[0], "client_secret": provider.client[1]}
         stored = by_slot(store("o", "oauth2", fields, {"token_url": provider.url}))
         wanted = needs(["o"])

@@ -84,7 +84,7 @@ class TestTls:
         with pytest.raises(UpstreamUnreachable, match="certificate"):
             await get(engine, url, EgressSettings(ca_bundle=authority[0]))
 
-    async def test_a_client_certificate_is_shown(self, secure, engine: Engine, authority) -> None:
+    async def test_client_certificate_is_presented(self, secure, engine: Engine, authority) -> None:
         url = await secure(clients=True)
         pem, key, *_ = certificate("192.0.2.9", issuer=authority)
         shown = EgressSettings(ca_bundle=authority[0], client_certificate=pem, client_key=Secret(key))
@@ -144,7 +144,9 @@ def tunnel_to(port: int):
 
 
 class TestProxy:
-    async def test_is_used_with_its_credentials_and_only_where_it_is_set(self, raw, engine: Engine) -> None:
+    async def test_proxy_is_used_with_its_credentials_and_only_where_it_is_set(
+        self, raw, engine: Engine
+    ) -> None:
         async def proxy(_reader, writer) -> None:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nproxy")
 
@@ -165,7 +167,7 @@ class TestProxy:
         assert await get(engine, url, egress) == b"ok"
         assert proxy.heads[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode())
 
-    async def test_a_proxy_is_believed_by_the_same_authorities(
+    async def test_proxy_certificate_is_verified_against_the_ca_bundle_too(
         self, secure, engine: Engine, authority
     ) -> None:
         proxy = await secure()
@@ -192,7 +194,7 @@ class TestProxy:
         with pytest.raises(UpstreamUnreachable):
             await get(engine, "http://127.0.0.1:81/", egress)
 
-    async def test_a_proxy_that_refuses_is_named(self, raw, engine: Engine) -> None:
+    async def test_error_of_a_rejecting_proxy_names_the_proxy(self, raw, engine: Engine) -> None:
         async def refuse(_reader, writer) -> None:
             writer.write(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
 

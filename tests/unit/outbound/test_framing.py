@@ -77,7 +77,7 @@ def test_an_event_stream_is_read_the_same_wherever_it_is_cut(events, end, space,
         (b"Data: x\n\n", []),
     ],
 )
-def test_the_corners_of_an_event_stream(body, expected):
+def test_edge_cases_of_server_sent_events(body, expected):
     assert parsed(SseParser(1000), [body]) == expected
     assert parsed(SseParser(1000), [bytes([byte]) for byte in body]) == expected
 
@@ -117,7 +117,7 @@ def test_lines_of_json_are_read_the_same_wherever_they_are_cut(values, cuts, who
     assert [(event.kind, json.loads(event.data)) for event in read] == [("json", value) for value in values]
 
 
-def test_the_corners_of_lines():
+def test_edge_cases_of_json_lines():
     body = b'\x1e{"a":1}\n\nno json\n\xff\n 12 \nNaN\n[1'
     read = parsed(LineParser(100), [body])
     assert [(event.kind, event.data) for event in read] == [

@@ -21,24 +21,24 @@ ADDRESSES = orjson.loads((CORPUS / "addresses.json").read_bytes())
 
 class TestAddresses:
     @pytest.mark.parametrize("address", ADDRESSES["denied"])
-    def test_what_is_not_public_is_denied(self, address: str) -> None:
+    def test_non_public_addresses_are_denied(self, address: str) -> None:
         with pytest.raises(BlockedAddress) as blocked:
             Guard().check(address, 443)
         assert address not in str(blocked.value.detail)
 
     @pytest.mark.parametrize("address", ADDRESSES["public"])
-    def test_what_is_public_is_allowed(self, address: str) -> None:
+    def test_public_addresses_are_allowed(self, address: str) -> None:
         Guard().check(address, 443)
 
     @pytest.mark.parametrize(
         "text", ["", "localhost", "example.com", "127.1", "0x7f.1", "2130706433", "127.0.0.1:80"]
     )
-    def test_what_is_no_address_is_denied(self, text: str) -> None:
+    def test_text_that_is_no_address_is_denied(self, text: str) -> None:
         with pytest.raises(BlockedAddress):
             Guard().check(text, 80)
 
     @pytest.mark.parametrize("port", [0, -1, 65536])
-    def test_what_is_no_port_is_denied(self, port: int) -> None:
+    def test_invalid_ports_are_denied(self, port: int) -> None:
         with pytest.raises(BlockedAddress):
             Guard().check("8.8.8.8", port)
 
@@ -66,7 +66,7 @@ class TestAllowList:
             (" 10.0.0.0/8 ", "10.0.0.1", 80, True),
         ],
     )
-    def test_entries(self, entry: str, address: str, port: int, allowed: bool) -> None:
+    def test_allowed_network_entries(self, entry: str, address: str, port: int, allowed: bool) -> None:
         assert Guard(allow_networks=[entry]).allows(address, port) is allowed
 
     @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ class TestAllowList:
 
 
 class TestOwnAddress:
-    def test_is_denied_inside_an_allowed_network(self) -> None:
+    def test_own_address_is_denied_inside_an_allowed_network(self) -> None:
         guard = Guard(allow_networks=["127.0.0.0/8"], own_addresses=["127.0.0.1:8000"])
         assert not guard.allows("127.0.0.1", 8000)
         assert not guard.allows("::ffff:127.0.0.1", 8000)
@@ -117,7 +117,7 @@ class TestOwnAddress:
 
 
 class TestSocketFactory:
-    def test_refuses_by_address_and_family(self) -> None:
+    def test_socket_factory_denies_by_address_and_family(self) -> None:
         for family, sockaddr in (
             (socket.AF_INET, ("127.0.0.1", 80)),
             (socket.AF_INET6, ("::1", 80, 0, 0)),
@@ -127,7 +127,7 @@ class TestSocketFactory:
             with pytest.raises(AddressDenied):
                 Guard().socket_factory((family, socket.SOCK_STREAM, 0, "", sockaddr))
 
-    def test_gives_a_socket_for_what_passes(self) -> None:
+    def test_socket_factory_returns_a_socket_for_an_allowed_address(self) -> None:
         info = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("8.8.8.8", 443))
         Guard().socket_factory(info).close()
 
@@ -154,14 +154,14 @@ class TestNames:
         resolver.shutdown()
 
     @pytest.mark.parametrize("bad", ["127.0.0.1", "10.0.0.1", "::1", "fd00:ec2::254", "64:ff9b::a00:1"])
-    async def test_one_bad_record_denies_the_whole_name(self, bad: str) -> None:
+    async def test_one_denied_record_denies_the_whole_name(self, bad: str) -> None:
         for records in ([bad], ["8.8.8.8", bad], [bad, "8.8.8.8"], ["8.8.8.8"] * 200 + [bad]):
             resolver = GuardedResolver(Guard(), look_up=name_server(*records))
             with pytest.raises(BlockedAddress):
                 await resolver.resolve("rebind.example", 443)
             resolver.shutdown()
 
-    async def test_a_thousand_records_give_sixteen(self) -> None:
+    async def test_at_most_sixteen_of_a_thousand_records_are_returned(self) -> None:
         resolver = GuardedResolver(
             Guard(), look_up=name_server(*(str(IPv4Address("8.0.0.0") + number) for number in range(1000)))
         )
@@ -195,7 +195,7 @@ def ssrf_urls(port: int) -> list[str]:
 
 
 class TestUrls:
-    def test_there_are_enough_of_them(self) -> None:
+    def test_there_are_enough_spellings(self) -> None:
         assert len(set(ssrf_urls(1))) >= 140
 
     async def test_no_spelling_reaches_the_canary(self, canary, strict_engine: Engine) -> None:
@@ -226,7 +226,7 @@ class TestUrls:
             await strict_engine.request(OutboundRequest("GET", f"http://{host}:9/"))
         assert refused.value.status in (403, 422)
 
-    async def test_a_proxy_is_no_way_round(
+    async def test_proxy_does_not_bypass_the_guard(
         self, canary, serve, strict_engine: Engine, engine: Engine
     ) -> None:
         port, seen = canary
@@ -241,7 +241,7 @@ class TestUrls:
                 assert refused.value.status in (403, 422)
         assert seen == []
 
-    def test_literals_are_known_as_such(self) -> None:
+    def test_ip_literals_are_recognised(self) -> None:
         assert literal_addresses("0x7f.1") == ["127.0.0.1"]
         assert literal_addresses("::1") == ["::1"]
         assert literal_addresses("example.com") == []

@@ -167,7 +167,7 @@ class TestWhatIsNotKept:
         assert await response.read(10) == b""
         assert there.connections == 0
 
-    async def test_cookies_are_not_kept(self, serve, engine: Engine) -> None:
+    async def test_cookies_are_not_stored(self, serve, engine: Engine) -> None:
         seen: list[str | None] = []
 
         async def handler(request: web.Request) -> web.Response:
@@ -212,7 +212,7 @@ class TestTime:
             await coroutine
         assert time.monotonic() - began < seconds + 0.25
 
-    async def test_an_upstream_that_says_nothing(self, raw, engine: Engine) -> None:
+    async def test_silent_upstream_times_out(self, raw, engine: Engine) -> None:
         async def listen_only(reader, _writer) -> None:
             await reader.read()
 
@@ -220,20 +220,20 @@ class TestTime:
         await self.within(0.3, get(engine, upstream.url))
         await asyncio.wait_for(upstream.closed.wait(), 1)
 
-    async def test_headers_that_come_byte_by_byte(self, raw, engine: Engine) -> None:
+    async def test_headers_sent_byte_by_byte_time_out(self, raw, engine: Engine) -> None:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a", every=0.02))
         await self.within(0.3, get(engine, upstream.url))
 
-    async def test_a_body_that_comes_byte_by_byte(self, raw, engine: Engine) -> None:
+    async def test_body_sent_byte_by_byte_times_out(self, raw, engine: Engine) -> None:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n", b"a", every=0.02))
         await self.within(0.6, get(engine, upstream.url))
         await asyncio.wait_for(upstream.closed.wait(), 1)
 
-    async def test_a_body_that_stops(self, raw, engine: Engine) -> None:
+    async def test_stalled_body_times_out(self, raw, engine: Engine) -> None:
         upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", pause=5))
         await self.within(0.25, get(engine, upstream.url))
 
-    async def test_a_body_without_end_that_is_always_there(self, raw, engine: Engine) -> None:
+    async def test_endless_body_without_pauses_times_out(self, raw, engine: Engine) -> None:
         async def flood(_reader, writer) -> None:
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
             while True:
@@ -257,17 +257,17 @@ class TestTime:
             await get(engine, upstream.url)
         assert time.monotonic() - began < 1
 
-    async def test_a_deadline_goes_before_the_limits(self, raw, engine: Engine) -> None:
+    async def test_deadline_overrides_the_limits(self, raw, engine: Engine) -> None:
         upstream = await raw(answer(b"", pause=5))
         deadline = asyncio.get_running_loop().time() + 0.1
         await self.within(0.1, get(engine, upstream.url, limits=Limits(), deadline=deadline))
 
-    async def test_a_port_that_accepts_but_never_answers_a_handshake(self, raw, engine: Engine) -> None:
+    async def test_port_that_never_responds_to_a_handshake_times_out(self, raw, engine: Engine) -> None:
         upstream = await raw(answer(b"", pause=5))
         url = upstream.url.replace("http:", "https:")
         await self.within(0.3, get(engine, url))
 
-    async def test_waiting_for_a_free_connection(self, raw) -> None:
+    async def test_waiting_for_a_free_connection_times_out(self, raw) -> None:
         engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), connections_per_origin=1)
         upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", pause=5))
         first = await engine.request(OutboundRequest("GET", upstream.url))
@@ -278,7 +278,9 @@ class TestTime:
 
 
 class TestCancellation:
-    async def test_closes_the_connection_at_once_while_waiting_for_headers(self, raw, engine: Engine) -> None:
+    async def test_cancellation_while_waiting_for_headers_closes_the_connection(
+        self, raw, engine: Engine
+    ) -> None:
         arrived = asyncio.Event()
 
         async def wait_for_end(reader, _writer) -> None:
@@ -293,7 +295,7 @@ class TestCancellation:
             await call
         await asyncio.wait_for(upstream.closed.wait(), 1)
 
-    async def test_closes_the_connection_at_once_while_streaming(self, raw, engine: Engine) -> None:
+    async def test_cancellation_while_streaming_closes_the_connection(self, raw, engine: Engine) -> None:
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         upstream = await raw(dripping(head, b"3\r\nabc\r\n", every=0.05))
         response = await engine.request(OutboundRequest("GET", upstream.url))
@@ -542,7 +544,7 @@ class TestBrokenUpstreams:
 
         uvloop.run(run())
 
-    async def test_nobody_listens(self, raw, engine: Engine) -> None:
+    async def test_closed_port_is_unreachable(self, raw, engine: Engine) -> None:
         with pytest.raises(UpstreamUnreachable) as refused:
             await get(engine, "http://127.0.0.1:1/")
         assert "127" not in refused.value.detail
@@ -560,7 +562,7 @@ class TestBrokenUpstreams:
             await get(engine, upstream.url)
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-    async def test_what_has_effects_is_sent_once(self, raw, engine: Engine, method: str) -> None:
+    async def test_requests_with_effects_are_sent_once(self, raw, engine: Engine, method: str) -> None:
         async def reset(_reader, writer) -> None:
             writer.transport.abort()
 
@@ -598,7 +600,7 @@ class TestBrokenUpstreams:
             b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
         ],
     )
-    async def test_what_is_no_http_is_malformed(self, raw, engine: Engine, payload: bytes) -> None:
+    async def test_response_that_is_not_http_is_malformed(self, raw, engine: Engine, payload: bytes) -> None:
         upstream = await raw(answer(payload))
         with pytest.raises((UpstreamMalformed, UpstreamUnreachable)):
             await get(engine, upstream.url)

@@ -22,7 +22,7 @@ def endpoint(engine: Engine) -> TokenEndpoint:
     )
 
 
-async def test_a_token_and_its_life(endpoint: TokenEndpoint, provider, token_request: TokenRequest) -> None:
+async def test_token_and_its_lifetime(endpoint: TokenEndpoint, provider, token_request: TokenRequest) -> None:
     token = await endpoint.fetch(token_request)
     assert (token.access_token.reveal(), token.expires_in) == ("token-number-1", 3600)
     assert provider.requests == [
@@ -73,7 +73,7 @@ class TestMethods:
         await endpoint.fetch(replace(token_request, version=2))
         assert provider.ways[4:] == ["body", "basic"]
 
-    async def test_auto_turns_back_when_the_endpoint_changes_its_mind(
+    async def test_auto_changes_the_method_back_when_the_endpoint_does(
         self, endpoint: TokenEndpoint, provider, token_request: TokenRequest
     ) -> None:
         provider.accepts = {"basic"}
@@ -135,7 +135,7 @@ class TestRefusals:
             (200, "[" * 100_000, "application/json"),
         ],
     )
-    async def test_are_told_without_the_secret(
+    async def test_errors_do_not_contain_the_secret(
         self, endpoint: TokenEndpoint, serve, token_request: TokenRequest, status: int, body: str, media: str
     ) -> None:
         async def token(_: web.Request) -> web.Response:
@@ -154,7 +154,7 @@ class TestRefusals:
         ("expires", "expected"),
         [("3600", 3600.0), (60.5, 60.5), (None, None), (0, 0), (-5, None), (True, None)],
     )
-    async def test_lives_are_read_leniently(
+    async def test_expires_in_is_parsed_leniently(
         self, endpoint: TokenEndpoint, provider, token_request: TokenRequest, expires, expected
     ) -> None:
         provider.reply = {"expires_in": expires}
@@ -188,7 +188,7 @@ class TestRefusals:
             await endpoint.fetch(request)
 
 
-def test_the_key_has_every_field_in_it(token_request: TokenRequest) -> None:
+def test_cache_key_depends_on_every_field(token_request: TokenRequest) -> None:
     changes = [
         {"tenant_id": uuid4()},
         {"credential_id": uuid4()},

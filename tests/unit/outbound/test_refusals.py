@@ -1,4 +1,4 @@
-"""What an upstream said when it refused: readable, and without a secret in whatever spelling."""
+"""The body of an upstream's error response: readable, and without secrets in any encoding."""
 
 import json
 
@@ -79,7 +79,7 @@ def test_a_charset_is_honoured(masker: Masker) -> None:
     )
 
 
-def test_a_secret_that_the_end_cuts_is_struck_out(masker: Masker) -> None:
+def test_secret_cut_off_at_the_end_is_masked(masker: Masker) -> None:
     raw = b"x" * 65_530 + SECRET.encode() + b"y" * 9_000
     assert shown(raw[:70_000], masker, "text/plain", complete=False).endswith("xx***yyy [cut off here]")
 

@@ -18,7 +18,7 @@ class Waiting:
         self.rung = True
 
 
-async def test_a_timer_lets_go_of_its_owner_without_the_collector():
+async def test_timer_releases_its_owner_without_the_garbage_collector():
     gc.disable()
     try:
         loop = asyncio.get_running_loop()
@@ -47,7 +47,7 @@ async def test_one_timer_may_cancel_another_that_is_due():
     assert len(timers()) == 0
 
 
-async def test_a_bound_leaves_nothing_behind():
+async def test_deadline_leaves_no_timer_behind():
     loop = asyncio.get_running_loop()
     with Bound(timers(), loop.time() + 60):
         assert len(timers()) == 1

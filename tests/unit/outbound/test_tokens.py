@@ -50,12 +50,14 @@ class TestSingleFlight:
         assert found == [{"token-number-1"}] * 2
         assert len(provider.requests) == 1
 
-    async def test_a_third_process_finds_it_later(self, cache_on, redis, provider, token_request) -> None:
+    async def test_third_process_finds_the_token_in_redis(
+        self, cache_on, redis, provider, token_request
+    ) -> None:
         await cache_on(redis).get(token_request)
         assert await tokens(cache_on(redis), token_request, 5) == {"token-number-1"}
         assert len(provider.requests) == 1
 
-    async def test_a_caller_who_leaves_does_not_cancel_the_others(
+    async def test_cancelled_caller_does_not_cancel_the_fetch_for_others(
         self, cache_on, provider, token_request
     ) -> None:
         provider.delay = 0.2
@@ -68,7 +70,7 @@ class TestSingleFlight:
         assert len(provider.requests) == 1
         assert first.cancelled()
 
-    async def test_who_waits_no_longer_does_not_end_the_fetch_for_the_others(
+    async def test_caller_that_times_out_does_not_cancel_the_fetch_for_others(
         self, cache_on, provider, token_request
     ) -> None:
         provider.delay = 0.6
@@ -91,7 +93,7 @@ class TestSingleFlight:
         assert 0.2 < time.monotonic() - began < 1
         assert len(provider.requests) == 1
 
-    async def test_a_lock_lasts_shortly_and_as_long_as_its_owner_needs_it(
+    async def test_lock_is_short_lived_and_renewed_by_its_owner(
         self, cache_on, redis, provider, token_request, vault: Vault
     ) -> None:
         provider.delay = 3
@@ -105,7 +107,7 @@ class TestSingleFlight:
         assert len(provider.requests) == 1
         assert await redis.pttl(lock) == -2
 
-    async def test_the_lock_is_given_back(self, cache_on, redis, token_request) -> None:
+    async def test_lock_is_released(self, cache_on, redis, token_request) -> None:
         await cache_on(redis).get(token_request)
         names = [name async for name in redis.scan_iter(match=f"{cache_on.prefix}*")]
         assert len(names) == 1
@@ -122,7 +124,9 @@ class TestKeys:
 
 
 class TestRedisHoldsNothingReadable:
-    async def test_names_and_values(self, cache_on, redis, provider, token_request) -> None:
+    async def test_stored_names_and_values_reveal_nothing(
+        self, cache_on, redis, provider, token_request
+    ) -> None:
         await cache_on(redis).get(token_request)
         dump = b""
         async for name in redis.scan_iter(match=f"{cache_on.prefix}*"):
@@ -143,7 +147,7 @@ class TestRedisHoldsNothingReadable:
         assert (await cache_on(redis).get(other)).token.reveal() == "token-number-2"
 
     @pytest.mark.parametrize("rubbish", [b"", b"rubbish", b"\xff\xfe", b"AAAA"])
-    async def test_rubbish_is_replaced(
+    async def test_invalid_stored_value_is_replaced(
         self, cache_on, redis, provider, token_request, vault: Vault, rubbish: bytes
     ) -> None:
         name = f"{cache_on.prefix}{vault.digest('token', *token_request.parts()).hex()}"
@@ -157,7 +161,7 @@ class TestLife:
         ("expires_in", "least", "most"),
         [(3600, 3565, 3570), (60, 45, 48), (None, 265, 270), (10**12, 86000, 86400)],
     )
-    async def test_is_shorter_here_than_at_the_endpoint(
+    async def test_cached_lifetime_is_shorter_than_the_tokens(
         self, cache_on, redis, provider, token_request, vault: Vault, expires_in, least: int, most: int
     ) -> None:
         provider.reply = {} if expires_in is None else {"expires_in": expires_in}
@@ -165,7 +169,7 @@ class TestLife:
         name = f"{cache_on.prefix}{vault.digest('token', *token_request.parts()).hex()}"
         assert least <= await redis.ttl(name) <= most
 
-    async def test_an_old_one_is_fetched_anew_in_every_process(
+    async def test_expired_token_is_fetched_again_in_every_process(
         self, cache_on, redis, provider, token_request
     ) -> None:
         provider.reply = {"expires_in": 1.3}
@@ -179,7 +183,7 @@ class TestLife:
             "token-number-2"
         }
 
-    async def test_one_that_does_not_live_is_used_once(
+    async def test_token_without_lifetime_is_used_once(
         self, cache_on, redis, provider, token_request
     ) -> None:
         provider.reply = {"expires_in": 0}
@@ -191,7 +195,7 @@ class TestLife:
 
 
 class TestInvalidation:
-    async def test_drops_it_here_in_redis_and_for_the_other_process(
+    async def test_invalidation_drops_the_token_here_in_redis_and_for_other_processes(
         self, cache_on, redis, provider, token_request
     ) -> None:
         one, other = cache_on(redis), cache_on(redis)
@@ -239,7 +243,7 @@ class TestInvalidation:
 
 
 class TestFailures:
-    async def test_are_remembered_shortly(self, cache_on, provider, token_request) -> None:
+    async def test_failures_are_cached_for_a_short_time(self, cache_on, provider, token_request) -> None:
         provider.failure = web.json_response({"error": "invalid_scope"}, status=400)
         cache = cache_on()
         results = await asyncio.gather(*(cache.get(token_request) for _ in range(20)), return_exceptions=True)
@@ -252,7 +256,9 @@ class TestFailures:
         await asyncio.sleep(1.6)
         assert await tokens(cache, token_request, 3) == {"token-number-2"}
 
-    async def test_of_one_credential_do_not_concern_another(self, cache_on, provider, token_request) -> None:
+    async def test_failures_of_one_credential_do_not_affect_another(
+        self, cache_on, provider, token_request
+    ) -> None:
         cache = cache_on()
         with pytest.raises(TokenRefused):
             await cache.get(replace(token_request, client_secret=token_request.client_id))
@@ -260,14 +266,16 @@ class TestFailures:
 
 
 class TestWithoutRedis:
-    async def test_that_refuses_connections(self, cache_on, provider, token_request, quick) -> None:
+    async def test_redis_that_refuses_connections_fails_no_call(
+        self, cache_on, provider, token_request, quick
+    ) -> None:
         cache = cache_on(quick("redis://127.0.0.1:1/0"))
         assert await tokens(cache, token_request, 60) == {"token-number-1"}
         await cache.invalidate(await cache.get(token_request))
         assert await tokens(cache, token_request, 60) == {"token-number-2"}
         assert len(provider.requests) == 2
 
-    async def test_that_never_answers_costs_one_time_out(
+    async def test_redis_that_never_responds_costs_one_timeout(
         self, cache_on, provider, token_request, quick, raw
     ) -> None:
         async def black_hole(reader, _writer) -> None:
@@ -282,7 +290,9 @@ class TestWithoutRedis:
         assert time.monotonic() - began < 0.5
         assert len(provider.requests) == 2
 
-    async def test_that_goes_away_in_between(self, cache_on, redis, provider, token_request) -> None:
+    async def test_redis_that_disappears_fails_no_call(
+        self, cache_on, redis, provider, token_request
+    ) -> None:
         cache = cache_on(redis)
         await cache.get(token_request)
         async for name in redis.scan_iter(match=f"{cache_on.prefix}*"):

@@ -117,7 +117,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 @given(places=st.lists(st.integers(0, 400), max_size=12))
-def test_an_answer_is_the_same_in_whatever_pieces_it_comes(name: str, places: list[int]) -> None:
+def test_response_is_parsed_the_same_in_any_pieces(name: str, places: list[int]) -> None:
     async def read() -> None:
         opened = Opened()
         exchange = opened.send()
@@ -202,7 +202,7 @@ async def test_statuses_without_a_body(status: int) -> None:
 
 @pytest.mark.parametrize("status", [204, 304])
 @pytest.mark.parametrize("field", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
-async def test_one_without_a_body_that_announces_one_is_not_reused(status: int, field: bytes) -> None:
+async def test_bodiless_response_that_announces_a_body_is_not_reused(status: int, field: bytes) -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(b"HTTP/1.1 %d X\r\n%s\r\n\r\n" % (status, field))
@@ -221,7 +221,7 @@ async def test_one_without_a_body_that_announces_one_is_not_reused(status: int, 
         OK + b"rubbish",
     ],
 )
-async def test_a_connection_that_says_more_or_wants_to_close_is_not_kept(answer: bytes) -> None:
+async def test_connection_with_more_data_or_close_is_not_reused(answer: bytes) -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(answer)
@@ -280,7 +280,7 @@ async def test_a_response_that_begins_before_the_request_was_sent_costs_the_conn
     assert (body_of(exchange), opened.freed, opened.wire.closed) == (b"ok", 0, True)
 
 
-async def test_an_answer_before_the_request_was_sent_is_given_but_the_connection_is_not_kept() -> None:
+async def test_response_before_the_request_was_sent_is_returned_but_the_connection_is_not_reused() -> None:
     opened = Opened(unsent=10)
     exchange = opened.send()
     opened.hear(OK)
@@ -300,7 +300,7 @@ async def test_an_answer_before_the_request_was_sent_is_given_but_the_connection
         b"\x00" * 10,
     ],
 )
-async def test_heads_that_are_no_answer_or_too_large(answer: bytes) -> None:
+async def test_invalid_or_too_large_heads_are_malformed(answer: bytes) -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(answer)
@@ -319,7 +319,7 @@ async def test_an_end_before_the_head_says_whether_a_response_had_started() -> N
         assert (error.reason, error.response_started) == (FailureReason.CLOSED, response_started)
 
 
-async def test_a_body_cut_off_is_an_error_after_what_came() -> None:
+async def test_truncated_body_is_an_error_after_the_data() -> None:
     for head in (b"Content-Length: 10\r\n", b"Transfer-Encoding: chunked\r\n"):
         opened = Opened()
         exchange = opened.send()
@@ -417,7 +417,7 @@ async def test_http2_before_the_request_is_recognized() -> None:
 
 
 @pytest.mark.parametrize("more", [b"0\r\nA: ", b"0\r\n", b"9;a="], ids=["trailer", "trailers", "extension"])
-async def test_what_is_no_body_ends_however_much_of_it_comes(more: bytes) -> None:
+async def test_trailers_and_chunk_extensions_are_bounded(more: bytes) -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n" + more)
@@ -437,7 +437,7 @@ async def test_a_long_stream_of_small_pieces_is_none_the_worse_for_their_frames(
     assert (exchange.complete, opened.freed) == (True, 1)
 
 
-async def test_what_is_not_read_pauses_the_connection_until_it_is() -> None:
+async def test_unread_data_pauses_the_connection() -> None:
     opened = Opened()
     exchange = opened.send()
     opened.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
@@ -462,7 +462,7 @@ async def test_a_paused_connection_is_kept_reading() -> None:
     assert len(body_of(exchange)) == 200_000
 
 
-async def test_only_an_answer_that_is_not_whole_costs_its_connection() -> None:
+async def test_only_an_incomplete_response_costs_its_connection() -> None:
     whole, half = Opened(), Opened()
     first, second = whole.send(), half.send()
     whole.hear(OK)
@@ -473,7 +473,7 @@ async def test_only_an_answer_that_is_not_whole_costs_its_connection() -> None:
 
 
 @pytest.mark.parametrize(("early", "status"), [(True, 200), (True, 413), (False, 200), (False, 422)])
-async def test_a_body_is_held_back_to_see_whether_the_head_alone_is_responded_to(
+async def test_body_is_delayed_to_see_whether_the_head_alone_gets_a_response(
     early: bool, status: int
 ) -> None:
     opened = Opened()

@@ -64,7 +64,7 @@ def test_no_response_reaches_another_call(mode: str, every: int) -> None:
     assert not found["failed"] or mode == "both-lengths"
 
 
-async def test_connections_to_a_sound_upstream_are_reused_after_probation() -> None:
+async def test_connections_to_a_correct_upstream_are_reused_after_probation() -> None:
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
 
     async def call(method: str, upstream: DesynchronizedUpstream) -> None:

@@ -57,7 +57,7 @@ async def test_a_freed_connection_is_used_again_and_an_old_one_is_not() -> None:
     pool.close()
 
 
-async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None:
+async def test_waiting_is_first_come_first_served_and_bounded_per_origin() -> None:
     pool, upstream = Pool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     order: list[int] = []
@@ -80,7 +80,7 @@ async def test_waiting_is_first_come_first_served_and_bounded_per_lane() -> None
 
 
 @pytest.mark.parametrize("turn", ["before", "after"])
-async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
+async def test_cancelled_waiter_releases_its_turn(turn: str) -> None:
     pool, upstream = Pool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     leaver = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
@@ -98,7 +98,7 @@ async def test_who_leaves_while_waiting_takes_no_place_along(turn: str) -> None:
     pool.close()
 
 
-async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
+async def test_failed_or_cancelled_dial_frees_its_room() -> None:
     pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     upstream.refuse = True
     with pytest.raises(OSError, match="refused"):
@@ -117,7 +117,7 @@ async def test_a_dial_that_fails_or_is_cancelled_gives_its_place_back() -> None:
     pool.close()
 
 
-async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() -> None:
+async def test_full_pool_closes_the_longest_idle_connection_of_another_origin() -> None:
     pool, upstream = Pool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
     old, young = await pool.acquire(key("a"), upstream.dial), await pool.acquire(key("b"), upstream.dial)
     finish(old)
@@ -131,7 +131,7 @@ async def test_a_full_pool_closes_the_longest_idle_connection_of_another_lane() 
     assert pool.open == 0
 
 
-async def test_who_waits_for_the_whole_pool_is_woken_by_another_lane() -> None:
+async def test_waiter_for_the_whole_pool_is_woken_by_another_origin() -> None:
     pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
@@ -145,7 +145,7 @@ async def test_who_waits_for_the_whole_pool_is_woken_by_another_lane() -> None:
     pool.close()
 
 
-async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lane() -> None:
+async def test_connection_returned_to_a_full_pool_makes_room_for_another_origin() -> None:
     pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
@@ -155,7 +155,7 @@ async def test_a_connection_given_back_to_a_full_pool_makes_room_for_another_lan
     pool.close()
 
 
-async def test_who_leaves_with_its_turn_gives_that_to_another_lane() -> None:
+async def test_cancelled_waiter_passes_its_turn_to_another_origin() -> None:
     pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     leaver = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
@@ -224,7 +224,7 @@ async def test_ten_thousand_scopes_hold_no_more_connections_than_the_pool_may() 
     assert (pool.open, len(pool._scope_pools)) == (0, 0)
 
 
-async def test_many_origins_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_remembered_origins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.outbound.http1.pool._MAX_ORIGINS", 5)
     pool, upstream = Pool(max_connections=1, max_connections_per_origin=1), Upstream()
     for number in range(50):
@@ -233,7 +233,7 @@ async def test_many_origins_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     pool.close()
 
 
-async def test_an_origin_on_probation_rests_its_connections_and_is_then_trusted() -> None:
+async def test_origin_on_probation_delays_reuse_and_is_then_trusted() -> None:
     pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=1.0), Upstream()
     connection = await pool.acquire(key("a"), upstream.dial)
     began = now()
@@ -250,7 +250,7 @@ async def test_an_origin_on_probation_rests_its_connections_and_is_then_trusted(
     pool.close()
 
 
-async def test_bytes_that_nobody_asked_for_end_all_reuse_of_the_origin_for_a_while() -> None:
+async def test_unsolicited_bytes_end_all_reuse_of_the_origin_for_a_while() -> None:
     pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
     odd, other, scope = [await pool.acquire(key("a", scope), upstream.dial) for scope in (b"x", b"x", b"y")]
     elsewhere = await pool.acquire(key("b"), upstream.dial)
