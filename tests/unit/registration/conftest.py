@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from app.credentials.permissions import UNBOUNDED
 from app.database import Database
-from app.models import Variable, new_id
+from app.models import Provider, Variable, new_id
 from app.providers.dependencies import registry_of
 from app.registration.context import ImportContext
 from app.registration.source_reader import SourceReader
@@ -18,7 +19,7 @@ from app.telemetry.metrics import Metrics
 
 
 @pytest.fixture(scope="module")
-async def services(database: Database, database_url: str, redis_url: str) -> AsyncIterator[Services]:
+async def services(database_url: str, redis_url: str) -> AsyncIterator[Services]:
     """The services of a gateway on the database of this module."""
     settings = Settings(
         _env_file=None,
@@ -39,6 +40,14 @@ def vault(services: Services) -> Vault:
 @pytest.fixture
 def reader(services: Services) -> SourceReader:
     return registry_of(services).reader
+
+
+@pytest.fixture
+async def registry(services: Services) -> AsyncIterator[Database]:
+    """The database of the services; providers are deleted afterwards, while the services read there."""
+    yield services.database
+    async with services.database.writing() as session:
+        await session.execute(delete(Provider))
 
 
 @pytest.fixture
