@@ -37,7 +37,7 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; fi
 	bash -n .ci/run requirements/lock.sh
 	@$(BIN)/python -m tests.harness.sizes
-	$(BIN)/python -m pytest tests/unit/house tests/unit/deployment
+	$(BIN)/python -m pytest -m "not slow" tests/unit/house tests/unit/deployment
 
 bench: $(DEV) ## Measure what a call costs, beside other proxies (ARGS: --only ROW..., --rounds)
 	$(BIN)/python -m benchmarks $(ARGS)

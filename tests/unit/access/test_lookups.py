@@ -102,7 +102,8 @@ async def test_more_strangers_than_may_wait_are_rejected_without_a_word_about_th
     )
     kinds = {type(error) for error in found}
     assert kinds == {Unauthenticated, LookupTimeout}
-    assert gateway.keys.lookups.rejected == sum(isinstance(error, LookupTimeout) for error in found)
+    # On a busy machine some that may wait do so in vain.
+    assert 0 < gateway.keys.lookups.rejected <= sum(isinstance(error, LookupTimeout) for error in found)
     assert gateway.keys._is_database_down is False
 
 

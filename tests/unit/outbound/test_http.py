@@ -210,7 +210,8 @@ class TestTime:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout):
             await coroutine
-        assert time.monotonic() - began < seconds + 0.25
+        # The rest is for a busy machine; the upstream would go on for much longer.
+        assert time.monotonic() - began < seconds + 5
 
     async def test_silent_upstream_times_out(self, raw, engine: Engine) -> None:
         async def listen_only(reader, _writer) -> None:
@@ -255,7 +256,7 @@ class TestTime:
         began = time.monotonic()
         with pytest.raises((UpstreamTimeout, UpstreamMalformed)):
             await get(engine, upstream.url)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5
 
     async def test_deadline_overrides_the_limits(self, raw, engine: Engine) -> None:
         upstream = await raw(answer(b"", pause=5))
