@@ -55,9 +55,9 @@ class EngineTransport(httpx2.AsyncBaseTransport):
                 egress=self._egress,
             )
         )
-        kept = [pair for pair in response.headers.items() if pair[0].lower() not in _ENCODED_BODY_HEADERS]
+        headers = [pair for pair in response.headers.items() if pair[0].lower() not in _ENCODED_BODY_HEADERS]
         stream = _Body(response, limit=self._limits.response_bytes)
-        return httpx2.Response(status_code=response.status, headers=kept, stream=stream, request=request)
+        return httpx2.Response(status_code=response.status, headers=headers, stream=stream, request=request)
 
 
 class _Body(httpx2.AsyncByteStream):
