@@ -86,7 +86,7 @@ def find_launch_prefix(postgres: Path) -> LaunchPrefix:
             return LaunchPrefix(command=prefix, uid=uid)
         refusals.append(f"{prefix[0]}: {refusal}")
     raise EmbeddedFailed(
-        "PostgreSQL does not run as root, and this system lets root become nobody in neither way "
+        "PostgreSQL does not run as root, and neither way of running it unprivileged works here "
         f"({'; '.join(refusals)}). Start the gateway as another user, or set DATABASE_URL and REDIS_URL."
     )
 

@@ -135,8 +135,8 @@ def _is_ready(cluster: Path, pid: int) -> bool:
     return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
 
-def _memory_in_use(said: str) -> bool:
-    return "shared memory block" in said or "lock file" in said
+def _memory_in_use(log: str) -> bool:
+    return "shared memory block" in log or "lock file" in log
 
 
 def _raise_for_other_version(postgres: Path, cluster: Path) -> None:

@@ -90,8 +90,8 @@ def decode_base64(value: Any, *, at: str) -> bytes:
             return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
         except (binascii.Error, ValueError):
             pass
-    detail = "Give the bytes as a base64 string."
-    raise InvalidArguments("Binary content is given as base64", errors=[Fault(at, detail, "base64")])
+    detail = "Encode the bytes as a base64 string."
+    raise InvalidArguments("Binary content must be base64", errors=[Fault(at, detail, "base64")])
 
 
 def _charset(header: str) -> str:

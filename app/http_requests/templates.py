@@ -1,4 +1,4 @@
-"""What call templates that become one HTTP request say of it."""
+"""The models of call templates that become one HTTP request."""
 
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ class _Part(BaseModel):
 
 
 class ParameterSpec(_Part):
-    """One parameter of an OpenAPI operation: `input` is the argument's key, `name` stands on the wire."""
+    """One parameter of an OpenAPI operation: `input` is the argument's key, `name` is what is sent."""
 
     input: str
     name: str = Field(min_length=1)
@@ -30,8 +30,10 @@ class ParameterSpec(_Part):
 
 
 class EncodingSpec(_Part):
-    """OAS Encoding Object of one property of a form. A null `style` means: by content type and kind of
-    value; `text`: a string is sent as it is, whatever its content type, not as base64 of a file.
+    """The OAS Encoding Object of one property of a form.
+
+    Without a `style`, the encoding depends on the content type and the type of the value. With `text`, a
+    string is sent as it is, whatever its content type, instead of being decoded from base64.
     """
 
     content_type: str | None = None
@@ -42,7 +44,7 @@ class EncodingSpec(_Part):
 
 
 class BodySpec(_Part):
-    """The request body of an OpenAPI operation, given by the caller as one argument."""
+    """The request body of an OpenAPI operation, which is one argument."""
 
     input: str = "body"
     content_type: str = "application/json"
@@ -51,7 +53,7 @@ class BodySpec(_Part):
 
 
 class HttpBasedTemplate(CallTemplate):
-    """What every call template with a URL has: `{name}` in the URL is an argument."""
+    """The base of call templates with a URL, in which `{name}` is an argument."""
 
     url: str = Field(min_length=1, max_length=8192)
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -72,11 +74,10 @@ class HttpBasedTemplate(CallTemplate):
 
 
 class RequestTemplate(HttpBasedTemplate):
-    """A call template that says all of a request: as UTCP's `http` does, or as an OpenAPI operation with
-    `parameters` and `body`.
+    """A call template that describes a complete request: UTCP's `http`, or a converted OpenAPI operation.
 
-    Where `parameters` is present the request is built exactly as the document says; `header_fields` and
-    `body_field` are ignored then, and `${NAME}` is never a variable.
+    The latter has `parameters` and `body`: the request is built exactly as the document says, `header_fields`
+    and `body_field` are ignored, and `${NAME}` is never a variable.
     """
 
     call_template_type: str = ""
@@ -97,5 +98,5 @@ class RequestTemplate(HttpBasedTemplate):
         return cls.default_of(info.field_name) if value is None else value
 
     def stored(self) -> dict[str, Any]:
-        """The template as plain JSON; an absent body field is written out, because the default is another."""
+        """Return the template as plain JSON; `body_field: null` is written out, as it is not the default."""
         return super().stored() | ({"body_field": None} if self.body_field is None else {})

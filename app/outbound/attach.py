@@ -37,7 +37,7 @@ def _with_headers(headers: Headers, added: Headers) -> Headers:
 
 def _with_cookies(headers: Headers, added: list[tuple[str, str]]) -> Headers:
     cookies = dict(added)
-    kept = [
+    remaining = [
         pair.strip()
         for name, value in headers
         if name.lower() == "cookie"
@@ -45,13 +45,18 @@ def _with_cookies(headers: Headers, added: list[tuple[str, str]]) -> Headers:
         if pair.partition("=")[0].strip() not in cookies
     ]
     rest = [pair for pair in headers if pair[0].lower() != "cookie"]
-    return [*rest, ("Cookie", "; ".join([*kept, *(f"{name}={value}" for name, value in cookies.items())]))]
+    return [
+        *rest,
+        ("Cookie", "; ".join([*remaining, *(f"{name}={value}" for name, value in cookies.items())])),
+    ]
 
 
 def _with_query(url: str, added: list[tuple[str, str]], *, safe: str) -> str:
     """Return the URL with the pairs added; remove pairs of their names, percent-encoded or not."""
     names = {name for name, _ in added}
     head, _, query = url.partition("#")[0].partition("?")
-    kept = [pair for pair in query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in names]
+    remaining = [
+        pair for pair in query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in names
+    ]
     pairs = [f"{quote(name, safe='')}={quote(value, safe=safe)}" for name, value in added]
-    return f"{head}?{'&'.join(kept + pairs)}"
+    return f"{head}?{'&'.join(remaining + pairs)}"

@@ -28,7 +28,7 @@ _MAX_ROUTES: Final = 64
 
 
 @dataclass(slots=True)
-class OutboundRequest:  # made at each call; a frozen one costs twice as much
+class OutboundRequest:  # Created for each call; a frozen dataclass costs twice as much.
     """One request to an upstream.
 
     `url` is sent as given: already percent-encoded, ASCII, without userinfo. `deadline` is a `loop.time()`

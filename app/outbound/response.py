@@ -23,7 +23,7 @@ _YIELD_AFTER_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
-class ReadTimeouts:  # made at each call; a frozen one costs twice as much
+class ReadTimeouts:  # Created for each call; a frozen dataclass costs twice as much.
     """The timeouts of reading a body.
 
     `deadline` is the `loop.time()` at which it must have ended, `idle` the seconds between two pieces.

@@ -55,12 +55,12 @@ class EngineTransport(httpx2.AsyncBaseTransport):
                 egress=self._egress,
             )
         )
-        kept = [pair for pair in response.headers.items() if pair[0].lower() not in _ENCODED_BODY_HEADERS]
-        stream = _Body(response, limit=self._limits.response_bytes)
-        return httpx2.Response(status_code=response.status, headers=kept, stream=stream, request=request)
+        headers = [pair for pair in response.headers.items() if pair[0].lower() not in _ENCODED_BODY_HEADERS]
+        stream = _ResponseStream(response, limit=self._limits.response_bytes)
+        return httpx2.Response(status_code=response.status, headers=headers, stream=stream, request=request)
 
 
-class _Body(httpx2.AsyncByteStream):
+class _ResponseStream(httpx2.AsyncByteStream):
     def __init__(self, response: OutboundResponse, *, limit: int) -> None:
         self._response = response
         self._limit = limit

@@ -81,7 +81,7 @@ def normalize_method(method: str) -> str:
     """Return the method in upper case. Raises InvalidInput unless it is a token (RFC 9110 section 9.1)."""
     method = method.upper()
     if method not in _COMMON_METHODS and not _TOKEN.fullmatch(method):
-        raise InvalidInput("The method holds characters that HTTP does not allow.")
+        raise InvalidInput("The method has characters that HTTP does not allow.")
     return method
 
 
@@ -104,7 +104,7 @@ def encode_head(
     for name, value in headers:
         lowered = _names.get(name) or _validated_name(name)
         if _CONTROL.search(value):
-            raise InvalidInput("A header's value holds characters that HTTP does not allow.")
+            raise InvalidInput("A header value has characters that HTTP does not allow.")
         if lowered == "accept-encoding":
             continue
         present.add(lowered)
@@ -122,13 +122,13 @@ def encode_head(
     try:
         return "".join(lines).encode()
     except UnicodeEncodeError:
-        raise InvalidInput("A header's value holds characters that HTTP does not allow.") from None
+        raise InvalidInput("A header value has characters that HTTP does not allow.") from None
 
 
 def _validated_name(name: str) -> str:
     lowered = name.lower()
     if not _TOKEN.fullmatch(name):
-        raise InvalidInput("A header name holds characters that HTTP does not allow.")
+        raise InvalidInput("A header name has characters that HTTP does not allow.")
     if lowered in _RESERVED:
         raise InvalidInput(f"The header {name} belongs to the connection and cannot be set.")
     if len(_names) >= _MAX_CACHED:
