@@ -15,33 +15,37 @@ _RECANCEL_SECONDS = 0.5
 _Result = TypeVar("_Result")
 
 
-class Reports(NamedTuple):
+class LoopMessages(NamedTuple):
     """What is logged when a run of periodic work fails: `unavailable` where PostgreSQL is unavailable."""
 
     failed: str
-    away: str = ""
+    unavailable: str = ""
 
 
-async def repeat(
-    work: Callable[[], Awaitable[object]], *, every: float, reports: Reports, run_immediately: bool = False
+async def run_periodically(
+    work: Callable[[], Awaitable[object]],
+    *,
+    interval: float,
+    messages: LoopMessages,
+    run_immediately: bool = False,
 ) -> None:
     """Run `work` every so many seconds until cancelled, whether it succeeds or raises; log what it raises.
 
     The first run is after the first interval, or `run_immediately`.
     """
     if not run_immediately:
-        await asyncio.sleep(every)
+        await asyncio.sleep(interval)
     while True:
         try:
             await work()
         except Unavailable:
-            _log.warning(reports.away or reports.failed)
+            _log.warning(messages.unavailable or messages.failed)
         except Exception:  # noqa: BLE001  (the loop must survive every error)
-            _log.exception(reports.failed)
-        await asyncio.sleep(every)
+            _log.exception(messages.failed)
+        await asyncio.sleep(interval)
 
 
-class Watched:
+class TaskSet:
     """Running tasks that nobody waits for: held until they end, so that none is collected before."""
 
     def __init__(self) -> None:
@@ -55,10 +59,10 @@ class Watched:
         self._running.add(task)
         task.add_done_callback(self._on_done)
 
-    async def aclose(self, *, seconds: float) -> None:
+    async def aclose(self, *, timeout: float) -> None:
         """Wait for the tasks for at most so many seconds, then cancel the rest."""
         if self._running:
-            await asyncio.wait(self._running, timeout=seconds)
+            await asyncio.wait(self._running, timeout=timeout)
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -70,7 +74,7 @@ class Watched:
             task.exception()
 
 
-async def completed(task: "asyncio.Task[_Result]") -> _Result:
+async def await_uncancelled(task: "asyncio.Task[_Result]") -> _Result:
     """Wait for the task, and return its result or raise its exception.
 
     A cancellation of the waiting task does not reach this one, and is raised only after it has ended: for
@@ -90,7 +94,7 @@ async def completed(task: "asyncio.Task[_Result]") -> _Result:
     return task.result()
 
 
-async def end_tasks(tasks: "list[asyncio.Task[None]]") -> None:
+async def cancel_tasks(tasks: "list[asyncio.Task[None]]") -> None:
     """Cancel the tasks, wait until they have ended, and empty the list; raise what one of them raised.
 
     Tasks that still run are cancelled again: until Python 3.12, `asyncio.wait_for` loses a cancellation that

@@ -18,20 +18,20 @@ class Timer:
     0.1 s every three seconds.
     """
 
-    __slots__ = ("_pending", "call", "when")
+    __slots__ = ("_pending", "callback", "when")
 
     def __init__(self, when: float, call: Callable[[], None], among: "set[Timer]") -> None:
         self.when = when
-        self.call: Callable[[], None] | None = call
+        self.callback: Callable[[], None] | None = call
         self._pending = among
 
     def cancel(self) -> None:
         """Cancel the callback; do nothing if it was called or cancelled before."""
         self._pending.discard(self)
-        self.call = None
+        self.callback = None
 
 
-class Timers:
+class TimerQueue:
     """The timers of one event loop; not thread-safe."""
 
     __slots__ = ("_armed_for", "_handle", "_waiting", "loop")
@@ -46,7 +46,7 @@ class Timers:
         """Return the number of timers that were neither called nor cancelled."""
         return len(self._waiting)
 
-    def at(self, when: float, call: Callable[[], None]) -> Timer:
+    def call_at(self, when: float, call: Callable[[], None]) -> Timer:
         """Call `call` at `when` (`loop.time()`), or in the loop's next iteration where that is past."""
         timer = Timer(when, call, self._waiting)
         self._waiting.add(timer)
@@ -69,12 +69,12 @@ class Timers:
         if self._waiting:
             self._arm(min(timer.when for timer in self._waiting))
         for timer in sorted(due, key=lambda timer: timer.when):
-            call, timer.call = timer.call, None
+            call, timer.callback = timer.callback, None
             if call is not None:
                 call()
 
 
-class Bound:
+class Deadline:
     """`asyncio.timeout_at` on the timer queue, as a plain `with`: raise TimeoutError at `when`
     (`loop.time()`).
 
@@ -83,7 +83,7 @@ class Bound:
 
     __slots__ = ("_cancelling", "_expired", "_task", "_timer", "_timers", "_when")
 
-    def __init__(self, timers: Timers, when: float) -> None:
+    def __init__(self, timers: TimerQueue, when: float) -> None:
         self._timers = timers
         self._when = when
         self._expired = False
@@ -94,7 +94,7 @@ class Bound:
             raise RuntimeError("A deadline must be entered inside a task.")
         self._task = task
         self._cancelling = task.cancelling()
-        self._timer = self._timers.at(self._when, self._expire)
+        self._timer = self._timers.call_at(self._when, self._expire)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
@@ -108,14 +108,14 @@ class Bound:
         self._task.cancel()
 
 
-_current: Timers | None = None
+_current: TimerQueue | None = None
 
 
-def timers() -> Timers:
+def timer_queue() -> TimerQueue:
     """Return the timer queue of the running loop."""
     global _current  # noqa: PLW0603 - caches that of the latest loop; a process has one that matters.
     loop = asyncio.get_running_loop()
     found = _current
     if found is None or found.loop is not loop:
-        found = _current = Timers(loop)
+        found = _current = TimerQueue(loop)
     return found

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.catalog.feed import Feed
+from app.catalog.feed import ChangeFeed
 from app.database import Database
 from app.search import SearchIndex
 from app.security.vault import Vault
@@ -28,7 +28,7 @@ async def _vault(request: Request) -> Vault:
     return (await _services(request)).vault
 
 
-async def _feed(request: Request) -> Feed:
+async def _feed(request: Request) -> ChangeFeed:
     return (await _services(request)).feed
 
 
@@ -43,6 +43,6 @@ async def _settings(request: Request) -> Settings:
 UsesServices = Annotated[Services, Depends(_services)]
 UsesDatabase = Annotated[Database, Depends(_database)]
 UsesVault = Annotated[Vault, Depends(_vault)]
-UsesFeed = Annotated[Feed, Depends(_feed)]
+UsesFeed = Annotated[ChangeFeed, Depends(_feed)]
 UsesSearch = Annotated[SearchIndex, Depends(_search)]
 UsesSettings = Annotated[Settings, Depends(_settings)]

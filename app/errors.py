@@ -38,7 +38,7 @@ PROBLEM_TYPE: Final = "urn:utcp-gateway:problem:"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FieldError:
     """One error in an input: an RFC 6901 JSON pointer to it, and a sentence that says how to correct it."""
 
     pointer: str
@@ -64,7 +64,7 @@ class GatewayError(Exception):
         self,
         detail: str = "",
         *,
-        errors: Sequence[Fault] = (),
+        errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class GatewayError(Exception):
         self.headers = dict(headers or {})
         self.extra = dict(extra or {})
 
-    def as_problem(self, *, call_id: str | None = None, bare: bool = False) -> dict[str, Any]:
+    def as_problem(self, *, call_id: str | None = None, without_extra: bool = False) -> dict[str, Any]:
         """Return the problem document (RFC 9457), with `call_id` where the error belongs to a call.
 
         `without_extra` leaves out `extra`, whose values may not be serialisable.
@@ -89,10 +89,10 @@ class GatewayError(Exception):
             body["errors"] = [fault.as_json() for fault in self.errors]
         if call_id is not None:
             body["call_id"] = call_id
-        return body if bare else {**self.extra, **body}
+        return body if without_extra else {**self.extra, **body}
 
 
-def again(error: GatewayError) -> GatewayError:
+def clone_error(error: GatewayError) -> GatewayError:
     """Return a copy of an error that is raised in several tasks.
 
     One instance would collect the tracebacks of all these tasks, and the headers of all their calls.
@@ -107,8 +107,8 @@ class BadRequest(GatewayError):
     status, slug, title = 400, "bad-request", "The request could not be read"
 
 
-class CallerStalled(GatewayError):
-    status, slug, title = 408, "caller-stalled", "The client stopped sending or reading"
+class ClientTimeout(GatewayError):
+    status, slug, title = 408, "client-timeout", "The client stopped sending or reading"
 
 
 class InvalidInput(BadRequest):
@@ -173,8 +173,8 @@ class IdempotencyUnknown(GatewayError):
     status, slug, title = 409, "idempotency-unknown", "The outcome of the call with this key is unknown"
 
 
-class IdempotencyUnkept(GatewayError):
-    status, slug, title = 409, "idempotency-unkept", "The call was made, but its response was not stored"
+class IdempotencyNotStored(GatewayError):
+    status, slug, title = 409, "idempotency-not-stored", "The call was made, but its response was not stored"
 
 
 class UnsupportedMediaType(GatewayError):
@@ -216,20 +216,20 @@ class Stopping(Unavailable):
     slug, title = "stopping", "The gateway is stopping"
 
 
-class AuditUnavailable(Unavailable):
-    slug, title = "audit-unavailable", "The call cannot be recorded, so it was not made"
+class CallLogUnavailable(Unavailable):
+    slug, title = "call-log-unavailable", "The call cannot be recorded, so it was not made"
 
 
 class LoopDetected(GatewayError):
     status, slug, title = 508, "loop-detected", "The call loops between gateways"
 
 
-class TimeOver(GatewayError):
-    status, slug, title = 504, "time-over", "The deadline passed before the call was sent"
+class DeadlineExceeded(GatewayError):
+    status, slug, title = 504, "deadline-exceeded", "The deadline passed before the call was sent"
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamAnswer:
+class UpstreamErrorResponse:
     """An upstream's error response: its status, and its body, which is bounded and already masked."""
 
     status: int
@@ -245,15 +245,17 @@ class UpstreamError(GatewayError):
 
     status, slug, title = 502, "upstream-error", "The upstream failed"
 
-    def __init__(self, detail: str = "", *, answer: UpstreamAnswer | None = None, sent: bool = True) -> None:
+    def __init__(
+        self, detail: str = "", *, response: UpstreamErrorResponse | None = None, request_sent: bool = True
+    ) -> None:
         headers = {"X-Error-Source": "upstream"}
         extra: dict[str, Any] = {}
-        if answer is not None:
-            headers |= {"X-Upstream-Status": str(answer.status), **answer.headers}
-            extra = {"upstream_status": answer.status, "upstream_body": answer.body}
+        if response is not None:
+            headers |= {"X-Upstream-Status": str(response.status), **response.headers}
+            extra = {"upstream_status": response.status, "upstream_body": response.body}
         super().__init__(detail, headers=headers, extra=extra)
-        self.answer = answer
-        self.sent = sent
+        self.response = response
+        self.request_sent = request_sent
 
 
 class UpstreamTimeout(UpstreamError):
@@ -276,8 +278,8 @@ class ResponseTooLarge(UpstreamError):
     slug, title = "response-too-large", "The upstream's response is larger than allowed"
 
 
-class TokenRefused(UpstreamError):
-    slug, title = "token-refused", "The token endpoint returned no token"
+class TokenRequestFailed(UpstreamError):
+    slug, title = "token-request-failed", "The token endpoint returned no token"
 
 
 class UpstreamRejected(UpstreamError):
@@ -285,13 +287,13 @@ class UpstreamRejected(UpstreamError):
 
     slug, title = "upstream-rejected", "The upstream rejected the call"
 
-    def __init__(self, detail: str = "", *, answer: UpstreamAnswer) -> None:
-        super().__init__(detail, answer=answer)
-        is_passed_on = 400 <= answer.status < 500 and answer.status not in (401, 403, 407)
-        self.status: int = answer.status if is_passed_on else 502  # type: ignore[misc]
+    def __init__(self, detail: str = "", *, response: UpstreamErrorResponse) -> None:
+        super().__init__(detail, response=response)
+        is_passed_on = 400 <= response.status < 500 and response.status not in (401, 403, 407)
+        self.status: int = response.status if is_passed_on else 502  # type: ignore[misc]
 
 
-class AnswerCut(ConnectionAbortedError):
+class ResponseTruncated(ConnectionAbortedError):
     """Tells the HTTP server to close the connection of a response that cannot be completed.
 
     Whoever raises it has logged the cause.

@@ -16,9 +16,14 @@ from app.registration.batch import import_file
 from app.server import docs_page, gc_tuning, health, metrics_collectors, openapi_document
 from app.server.admission import Admission
 from app.server.call_route import CallShortcut, GatewayApp
-from app.server.connections import Connections, EdgeLimits
+from app.server.connections import ConnectionTable, ServerLimits
 from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
-from app.server.problems import Unhandled, cut, problem, respond
+from app.server.problems import (
+    UnhandledErrorMiddleware,
+    error_response,
+    log_truncated_response,
+    problem_response,
+)
 from app.server.problems import install as install_problems
 from app.services import Services, open_services
 from app.settings import Settings
@@ -82,10 +87,10 @@ def lifespan(
         async with AsyncExitStack() as stack:
             with _start_failure(app):
                 services = await stack.enter_async_context(open_services(settings, metrics))
-            connections = Connections(EdgeLimits.of(settings))
-            stack.callback(metrics_collectors.start(services, admission, connections))
+            connections = ConnectionTable(ServerLimits.from_settings(settings))
+            stack.callback(metrics_collectors.start_collecting(services, admission, connections))
             admission.unverified = lambda: services.keys.unverified_calls
-            gc_tuning.settle()
+            gc_tuning.freeze_startup_objects()
             admission.start()
             stack.callback(admission.stop)
             services.readiness.open = True
@@ -94,7 +99,7 @@ def lifespan(
             yield {
                 "services": services,
                 "manuals": discovery.open_manuals(services),
-                "probes": health.Probes(services.database, services.redis),
+                "probes": health.HealthProbes(services.database, services.redis),
                 "connections": connections,
             }
             services.readiness.open = False
@@ -134,7 +139,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """Return the gateway as an ASGI application; without `settings` they are read from the environment."""
     settings = settings or Settings()
     metrics = Metrics()
-    admission = Admission(most=settings.max_calls, lag=settings.overload_lag)
+    admission = Admission(max_running=settings.max_calls, max_lag=settings.overload_max_lag)
     app = GatewayApp(
         title="utcp-gateway",
         version=openapi_document.VERSION,
@@ -150,7 +155,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     install_problems(app)
     for edge in EDGES:
         edge.install(app)
-    docs_page.install(app, is_open=settings.docs_open)
+    docs_page.install(app, is_open=settings.docs_public)
     openapi_document.install(app)
     app.admission = admission
     app.call_shortcut = CallShortcut(
@@ -158,9 +163,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         endpoint=call_api.call_tool,
         metrics=metrics,
         body_bytes=settings.max_request_bytes,
-        overloaded=problem(Overloaded("The gateway has more calls than it can serve in time; try again.")),
-        respond=respond,
-        cut=cut,
-        replaces=frozenset({Unhandled, RequestMetrics, BodyLimit}),
+        overloaded=problem_response(
+            Overloaded("The gateway has more calls than it can serve in time; try again.")
+        ),
+        respond=error_response,
+        cut=log_truncated_response,
+        replaces=frozenset({UnhandledErrorMiddleware, RequestMetrics, BodyLimit}),
     )
     return app

@@ -32,16 +32,16 @@ IfMatch = Annotated[
 ]
 
 
-def cursor_behind(name: str | None) -> str | None:
+def encode_cursor(name: str | None) -> str | None:
     """Return the opaque cursor of the page that begins after `name`; None for None."""
     return None if name is None else name.encode("ascii").hex()
 
 
-def name_before(cursor: str | None) -> str:
+def decode_cursor(cursor: str | None) -> str:
     """Return the name after which the page of a valid `Cursor` begins, "" for None."""
     return "" if cursor is None else bytes.fromhex(cursor).decode("ascii")
 
 
-def fits(if_match: str, tag: str) -> bool:
+def etag_matches(if_match: str, tag: str) -> bool:
     """Return whether `If-Match` holds for an entity tag, by strong comparison (RFC 9110 section 13.1.1)."""
     return if_match.strip() == "*" or tag in (part.strip() for part in if_match.split(","))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from app.background import completed
+from app.background import await_uncancelled
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ async def child_process(
     """
     starting = asyncio.create_task(_start(command, env=env, cwd=cwd, stdin=stdin, stderr=stderr))
     try:
-        _, process = await completed(starting)
+        _, process = await await_uncancelled(starting)
         yield process
     finally:
         if starting.done() and not starting.cancelled() and starting.exception() is None:
@@ -44,7 +44,7 @@ async def child_process(
             if process.returncode is None:
                 kill_group(process.pid)
             close_pipes(transport)
-            await completed(asyncio.create_task(_reap(transport, process)))
+            await await_uncancelled(asyncio.create_task(_reap(transport, process)))
 
 
 def close_pipes(transport: asyncio.SubprocessTransport) -> None:

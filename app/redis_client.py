@@ -25,17 +25,17 @@ from redis.asyncio.connection import (
 from redis.exceptions import ConnectionError as RedisAway
 from redis.exceptions import RedisError
 
-__all__ = ["AWAY", "Cache", "PoolBusy", "connect"]
+__all__ = ["REDIS_ERRORS", "RedisClient", "RedisPoolExhausted", "connect"]
 
 # The message of the error that redis-py's pool raises when no connection became free in time.
 _NO_CONNECTION: Final = "No connection available."
-AWAY = (RedisError, OSError)
+REDIS_ERRORS = (RedisError, OSError)
 """What a command raises where Redis cannot be used: connection refused, timeout, loading, read-only, no
 memory.
 """
 
 
-class PoolBusy(RedisError):
+class RedisPoolExhausted(RedisError):
     """No connection of this process's pool became free in time; Redis itself may be available."""
 
 
@@ -48,7 +48,7 @@ class _Pool(BlockingConnectionPool):
             return await super().get_connection()  # type: ignore[no-untyped-call]
         except RedisAway as error:
             if str(error) == _NO_CONNECTION:
-                raise PoolBusy(_NO_CONNECTION) from None
+                raise RedisPoolExhausted(_NO_CONNECTION) from None
             raise
 
 
@@ -79,7 +79,7 @@ class _Unix(_ResetAwareConnection, UnixDomainSocketConnection):
 _CONNECTION_CLASSES = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Unix}
 
 
-def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis":
+def connect(url: str, *, timeout: float = 0.1, max_connections: int = 32) -> "Redis":
     """Return a client for Redis 7 or Valkey, with at most `max_connections`; `timeout` (seconds) bounds each
     command.
 
@@ -88,7 +88,7 @@ def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis"
     """
     pool = _Pool.from_url(
         url,
-        max_connections=connections,
+        max_connections=max_connections,
         timeout=timeout,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
@@ -99,7 +99,7 @@ def connect(url: str, *, timeout: float = 0.1, connections: int = 32) -> "Redis"
     return Redis.from_pool(pool)
 
 
-class Cache:
+class RedisClient:
     """A Redis client behind a circuit breaker: an unavailable server costs its timeout once, not once per
     call.
 
@@ -107,25 +107,25 @@ class Cache:
     the first success closes it. `client` is None where there is no Redis. Use it in one event loop.
     """
 
-    __slots__ = ("_client", "_retry_at", "_retry_seconds", "away", "busy", "failures")
+    __slots__ = ("_client", "_retry_at", "_retry_seconds", "failures", "is_unavailable", "pool_timeouts")
 
-    def __init__(self, client: "Redis | None", *, off_seconds: float = 3.0) -> None:
+    def __init__(self, client: "Redis | None", *, retry_seconds: float = 3.0) -> None:
         self._client = client
-        self._retry_seconds = off_seconds
+        self._retry_seconds = retry_seconds
         self._retry_at = 0.0
-        self.away = client is None
+        self.is_unavailable = client is None
         """Whether the last command failed, or there is no Redis."""
         self.failures = 0
         """Commands that failed, since the start."""
-        self.busy = 0
+        self.pool_timeouts = 0
         """Commands that were not sent, because all connections of this process were in use."""
 
-    def redis(self) -> "Redis | None":
+    def available_client(self) -> "Redis | None":
         """Return the client, or None while the breaker is open.
 
         A probe without an outcome (its task was cancelled) is followed by another after `retry_seconds`.
         """
-        if not self.away:
+        if not self.is_unavailable:
             return self._client
         now = time.monotonic()
         if now < self._retry_at:
@@ -145,15 +145,15 @@ class Cache:
         An exhausted pool leaves the breaker as it is, since the command was never sent.
         """
         if kind is None:
-            if self.away:
-                self.away = False
+            if self.is_unavailable:
+                self.is_unavailable = False
             return False
-        if not issubclass(kind, AWAY):
+        if not issubclass(kind, REDIS_ERRORS):
             return False
-        if issubclass(kind, PoolBusy):
-            self.busy += 1
+        if issubclass(kind, RedisPoolExhausted):
+            self.pool_timeouts += 1
             return True
         self.failures += 1
-        self.away = True
+        self.is_unavailable = True
         self._retry_at = time.monotonic() + self._retry_seconds
         return True

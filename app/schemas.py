@@ -27,7 +27,7 @@ def _integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-WHOLE = BeforeValidator(_integral)
+ACCEPT_INTEGRAL_FLOAT = BeforeValidator(_integral)
 """Put it after the Field of a strict int, which then also takes 60.0: an integer by JSON Schema
 (validation, section 6.1.1)."""
 Number = Annotated[float, Strict()]
@@ -42,24 +42,24 @@ ProviderName = Annotated[str, Field(pattern=PROVIDER_NAME, examples=["library"])
 ToolName = Annotated[str, Field(pattern=TOOL_NAME, examples=["library.searchBooks"])]
 
 
-class Closed(BaseModel):
+class StrictModel(BaseModel):
     """A request body that rejects unknown members."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
-class RateInput(Closed):
+class RateLimitInput(StrictModel):
     """How often tools may be called; further calls are rejected with 429."""
 
-    requests: Annotated[int, Field(ge=1, le=MAX_REQUESTS, strict=True), WHOLE] = Field(
+    requests: Annotated[int, Field(ge=1, le=MAX_REQUESTS, strict=True), ACCEPT_INTEGRAL_FLOAT] = Field(
         description="Calls in `per_seconds`, spread evenly."
     )
-    per_seconds: Annotated[int, Field(ge=1, le=MAX_PERIOD_SECONDS, strict=True), WHOLE]
-    burst: Annotated[int, Field(ge=1, le=MAX_REQUESTS, strict=True), WHOLE] | None = Field(
+    per_seconds: Annotated[int, Field(ge=1, le=MAX_PERIOD_SECONDS, strict=True), ACCEPT_INTEGRAL_FLOAT]
+    burst: Annotated[int, Field(ge=1, le=MAX_REQUESTS, strict=True), ACCEPT_INTEGRAL_FLOAT] | None = Field(
         None, description="Calls that may be made at once. Default: `requests`."
     )
 
-    def limit(self) -> RateLimit:
+    def to_rate_limit(self) -> RateLimit:
         """Return the rate limit to be enforced; without a burst, all `requests` may be made at once."""
         return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
 
@@ -104,7 +104,7 @@ _DESCRIPTIONS = {
 }
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses=` of a route: 401, 403, 422, 503 and the given statuses, each with a problem."""
     return {
         status: {
@@ -126,4 +126,6 @@ def _require_rfc3339(value: object) -> object:
     raise ValueError(msg)
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_require_rfc3339, json_schema_input_type=AwareDatetime)]
+Rfc3339DateTime = Annotated[
+    AwareDatetime, BeforeValidator(_require_rfc3339, json_schema_input_type=AwareDatetime)
+]

@@ -15,16 +15,16 @@ from redis.asyncio import Redis
 
 from app.access import KeyVerifier
 from app.access.data_keys import open_vault
-from app.call_log.entries import Recorder
-from app.call_log.modes import bodies_for, recorder_for
+from app.call_log.entries import CallLog
+from app.call_log.modes import open_body_recorder, open_call_log
 from app.calls import CallServices
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.rate_limiter import RateLimiter
 from app.calls.response_cache import ResponseCache
 from app.calls.streams import StreamRegistry
 from app.catalog import Catalog
-from app.catalog.feed import Feed
-from app.catalog.loader import Loader
+from app.catalog.feed import ChangeFeed
+from app.catalog.loader import PlanLoader
 from app.database import Database
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
@@ -33,11 +33,11 @@ from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
-from app.redis_client import Cache, connect
+from app.redis_client import RedisClient, connect
 from app.registration.converter import Converter
 from app.resilience import Origins
 from app.search import SearchIndex
-from app.security.identity import identity_of
+from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
 from app.settings import Settings
@@ -64,7 +64,7 @@ class Services:
     settings: Settings
     database: Database
     redis: Redis
-    cache: Cache
+    cache: RedisClient
     vault: Vault
     masker: Masker
     metrics: Metrics
@@ -74,11 +74,11 @@ class Services:
     tokens: TokenCache
     resolver: CredentialResolver
     origins: Origins
-    feed: Feed
+    feed: ChangeFeed
     catalog: Catalog
     search: SearchIndex
     keys: KeyVerifier
-    call_log: Recorder
+    call_log: CallLog
     calls: CallServices
     streams: StreamRegistry
     converter: Converter
@@ -123,9 +123,9 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
     stack.push_async_callback(database.aclose)
     redis = connect(_dsn(settings.redis_url), timeout=settings.redis_timeout)
     stack.push_async_callback(redis.aclose)
-    cache = Cache(redis)
+    cache = RedisClient(redis)
     vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
-    identity = identity_of(vault)
+    identity = gateway_identity(vault)
     engine = _engine(settings, identity)
     stack.push_async_callback(engine.aclose)
     tokens = TokenCache(vault, TokenEndpoint(engine), cache)
@@ -133,9 +133,9 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
     adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
     stack.push_async_callback(adapters.aclose)
     listen = settings.database_listen_url or settings.database_url
-    feed = Feed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)
-    origins = Origins(engine.clock)
-    loader = Loader(database, vault, adapters, origins, settings)
+    feed = ChangeFeed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)
+    origins = Origins(engine.timers)
+    loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
     search = SearchIndex(database, base_url=settings.base_url)
     keys = KeyVerifier(
@@ -143,13 +143,13 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
         vault,
         cache_seconds=settings.key_cache_seconds,
         stale_seconds=settings.auth_stale_seconds,
-        rate=settings.usual_rate(),
-        failures=settings.failure_rate(),
+        default_rate_limit=settings.default_key_rate_limit(),
+        failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
     for reader in (catalog, search, keys):
         feed.subscribe(reader.on_changes)
-    call_log = recorder_for(settings, database)
+    call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
     stopping = asyncio.Event()
     return Services(
@@ -174,23 +174,23 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
         calls=CallServices(
             catalog=catalog,
             resolver=resolver,
-            clock=engine.clock,
+            clock=engine.timers,
             call_log=call_log,
             metrics=metrics,
             rate_limiter=RateLimiter(cache, vault, workers=settings.workers),
-            idempotency=IdempotencyStore(database, vault, seconds=settings.idempotency_seconds),
-            response_cache=ResponseCache(engine.clock, capacity=settings.response_cache_bytes),
-            max_retry_after=settings.retry_after_most,
-            max_stored_bytes=settings.idempotency_bytes,
+            idempotency=IdempotencyStore(database, vault, seconds=settings.idempotency_retention_seconds),
+            response_cache=ResponseCache(engine.timers, capacity=settings.response_cache_bytes),
+            max_retry_after=settings.retry_after_max,
+            max_stored_bytes=settings.idempotency_max_response_bytes,
             identity=identity,
             tracer=tracer,
-            bodies=bodies_for(settings, vault),
+            bodies=open_body_recorder(settings, vault),
         ),
         streams=StreamRegistry(
-            engine.clock,
+            engine.timers,
             stopping,
             heartbeat=settings.stream_heartbeat_seconds,
-            stall=settings.caller_idle_timeout,
+            stall=settings.client_idle_timeout,
         ),
         converter=Converter(settings),
         identity=identity,

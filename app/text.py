@@ -7,7 +7,7 @@ they are removed. PostgreSQL can store neither U+0000 nor lone surrogates in tex
 import re
 from typing import Any, Final
 
-from app.errors import Fault, InvalidDocument
+from app.errors import FieldError, InvalidDocument
 
 NAME_LIMIT: Final = 512
 TEXT_LIMIT: Final = 16_384
@@ -35,26 +35,26 @@ def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
     if value.isascii() and value.isprintable() and len(value) <= limit:
         return value
     if "\x00" in value:
-        raise InvalidDocument("The text contains a NUL character", errors=[Fault(at, "Remove U+0000.")])
+        raise InvalidDocument("The text contains a NUL character", errors=[FieldError(at, "Remove U+0000.")])
     cleaned = _HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
 
 
-def refuse_unstorable(value: Any, *, at: str = "", depth: int = 0) -> None:
+def reject_unstorable(value: Any, *, at: str = "", depth: int = 0) -> None:
     """Raise InvalidDocument for a JSON value that has U+0000 or lone surrogates, or is nested too deeply."""
     if depth > MAX_DEPTH:
         raise InvalidDocument(
-            "The value is nested too deeply", errors=[Fault(at, f"At most {MAX_DEPTH} levels.")]
+            "The value is nested too deeply", errors=[FieldError(at, f"At most {MAX_DEPTH} levels.")]
         )
     if isinstance(value, str):
         if _UNSTORABLE.search(value):
             raise InvalidDocument(
-                "The text cannot be stored", errors=[Fault(at, "Remove U+0000 and lone surrogates.")]
+                "The text cannot be stored", errors=[FieldError(at, "Remove U+0000 and lone surrogates.")]
             )
     elif isinstance(value, dict):
         for key, member in value.items():
-            refuse_unstorable(key, at=at, depth=depth)
-            refuse_unstorable(member, at=pointer(at, key), depth=depth + 1)
+            reject_unstorable(key, at=at, depth=depth)
+            reject_unstorable(member, at=pointer(at, key), depth=depth + 1)
     elif isinstance(value, list):
         for index, member in enumerate(value):
-            refuse_unstorable(member, at=pointer(at, index), depth=depth + 1)
+            reject_unstorable(member, at=pointer(at, index), depth=depth + 1)

@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.catalog import Catalog
-from app.catalog.feed import Feed, record_change
-from app.catalog.loader import Loader
+from app.catalog.feed import ChangeFeed, record_change
+from app.catalog.loader import PlanLoader
 from app.cli.bootstrap import admin_key
 from app.cli.server import server_config
 from app.credentials.input_models import ApiKeyInput
@@ -57,7 +57,7 @@ DOCUMENT_SHAPES: tuple[type, ...] = (RegistrationRequest, ParsedSource, Registra
 CREDENTIAL_SHAPES: tuple[type, ...] = (ApiKeyInput, CredentialDraft, Credential)
 """The classes that hold one credential, from the request to its row."""
 LONG_LIVED: tuple[type, ...] = (
-    Adapters, Catalog, CredentialResolver, Engine, Feed, Loader, SearchIndex, TokenCache,
+    Adapters, Catalog, CredentialResolver, Engine, ChangeFeed, PlanLoader, SearchIndex, TokenCache,
 )  # fmt: skip
 """Parts that live as long as the application: who builds several of them wires the application."""
 

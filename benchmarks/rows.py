@@ -157,8 +157,8 @@ def _limits(context: RowContext) -> Iterator[Row]:
 
 
 def _recorded(context: RowContext) -> Iterator[Row]:
-    """The gateway with AUDIT_MODE=strict, and with traces of calls."""
-    loaded = _loaded(context, 10, AUDIT_MODE="strict")
+    """The gateway with CALL_LOG_MODE=strict, and with traces of calls."""
+    loaded = _loaded(context, 10, CALL_LOG_MODE="strict")
     client = Client(loaded.server, loaded.key)
     register(client, "wide", wide_document(server=context.upstream))
     client.close()

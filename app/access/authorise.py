@@ -23,7 +23,7 @@ from app.security.keys import KEY_LENGTH
 from app.security.principal import Principal
 from app.security.scopes import Scope
 
-OPEN: Literal["open"] = "open"
+PUBLIC: Literal["open"] = "open"
 SCHEME_NAME = "apiKey"
 ANONYMOUS = Principal(
     key_id="anonymous",
@@ -91,7 +91,7 @@ async def _authenticate(connection: HTTPConnection, text: str, scope: Scope) -> 
         host = client[0] if client else ""
         principal = await keys.verify(text, host=host, is_call=scope == "tools:call")
     state["principal"] = principal
-    if not principal.has(scope):
+    if not principal.has_scope(scope):
         raise Forbidden(f"The API key lacks the scope `{scope}`.", extra={"missing_scopes": [scope]})
     return principal
 
@@ -123,13 +123,13 @@ class Requires(SecurityBase):
 class PublicRoute:
     """The dependency of a public route, which needs no key."""
 
-    scope = OPEN
+    scope = PUBLIC
 
     async def __call__(self) -> None:
         """Do nothing: every request is admitted."""
 
 
-openly = PublicRoute()
+public_route = PublicRoute()
 
 
 def requires(scope: Scope) -> Requires:
@@ -158,11 +158,11 @@ def _scope_of_dependencies(dependant: Any) -> str | None:
     return next((found for sub in dependant.dependencies if (found := _scope_of_dependencies(sub))), None)
 
 
-def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+def iter_routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
     """Return all routes, including those of included routers."""
     for route in routes:
         included = getattr(getattr(route, "original_router", None), "routes", None)
         if included is None:
             yield route
         else:
-            yield from every_route(included)
+            yield from iter_routes(included)

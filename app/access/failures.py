@@ -9,13 +9,13 @@ from collections import OrderedDict
 from typing import Final
 
 from app.client_address import address_group
-from app.security.gcra import MICROS, Bucket, admit
+from app.security.gcra import MICROSECONDS, Bucket, admit
 from app.security.rate_limit import RateLimit
 
 _CAPACITY: Final = 10_000
 
 
-class FailureLimit:
+class KeyFailureLimiter:
     """The failures of each address group (`client_address`); there is no limit where `limit` is None.
 
     The state of at most 10,000 groups is stored; beyond that, the group whose failure is oldest is dropped.
@@ -28,14 +28,14 @@ class FailureLimit:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def take(self, host: str) -> bool:
+    def try_consume(self, host: str) -> bool:
         """Count a failure of the client at `host`; return False, without counting, where its limit is
         reached.
         """
         bucket = self._bucket(host)
-        return bucket is None or admit((bucket,), time.monotonic() * MICROS, share=1).admitted
+        return bucket is None or admit((bucket,), time.monotonic() * MICROSECONDS, process_count=1).admitted
 
-    def give_back(self, host: str) -> None:
+    def refund(self, host: str) -> None:
         """Undo one counted failure of the client at `host`: the key was valid, or could not be looked up."""
         bucket = self._bucket(host)
         if bucket is not None:
@@ -46,8 +46,8 @@ class FailureLimit:
         bucket = self._bucket(host)
         if bucket is None:
             return 1
-        ahead = max(bucket.tat - time.monotonic() * MICROS, 0.0)
-        return max(1, -int(-(ahead + bucket.interval - bucket.tolerance) // MICROS))
+        ahead = max(bucket.tat - time.monotonic() * MICROSECONDS, 0.0)
+        return max(1, -int(-(ahead + bucket.interval - bucket.tolerance) // MICROSECONDS))
 
     def _bucket(self, host: str) -> Bucket | None:
         if self._limit is None:

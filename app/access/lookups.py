@@ -17,12 +17,12 @@ from typing import Final, Literal, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.repository import find_keys
-from app.background import Watched
+from app.background import TaskSet
 from app.database import Database
-from app.errors import GatewayError, Overloaded, Unavailable, again
+from app.errors import GatewayError, Overloaded, Unavailable, clone_error
 from app.models import Key
 
-Lane = Literal["known", "unknown"]
+LookupPriority = Literal["known", "unknown"]
 
 _KNOWN_STATEMENTS: Final = 2
 _KNOWN_IDS: Final = 256
@@ -39,7 +39,7 @@ _RESPONSE_SECONDS: Final = 2.0
 _LATE_SECONDS: Final = 0.1
 
 
-class Found(NamedTuple):
+class LookupResult(NamedTuple):
     """The result of a statement for one id: its row, or None, and when the statement was sent (monotonic)."""
 
     row: Key | None
@@ -53,8 +53,8 @@ class LookupTimeout(Overloaded):
         super().__init__("The API key could not be looked up in time; try again.")
 
 
-_Waiting = OrderedDict[str, "asyncio.Future[Found]"]
-_Read = Callable[[Sequence[str]], Awaitable[dict[str, Found]]]
+_Waiting = OrderedDict[str, "asyncio.Future[LookupResult]"]
+_Read = Callable[[Sequence[str]], Awaitable[dict[str, LookupResult]]]
 
 
 class _LookupQueue:
@@ -72,7 +72,7 @@ class _LookupQueue:
         self._next_at = 0.0
         self._running: set[asyncio.Task[None]] = set()
 
-    def add(self, key_id: str, future: "asyncio.Future[Found]") -> None:
+    def add(self, key_id: str, future: "asyncio.Future[LookupResult]") -> None:
         """Look up an id as soon as there is room; a future that waits for it already gets the same result."""
         earlier = self.waiting.get(key_id)
         if earlier is not None and not earlier.done():
@@ -124,7 +124,7 @@ class _LookupQueue:
         except Exception as error:  # noqa: BLE001 - raised by the futures that wait for the batch.
             for future in batch.values():
                 if not future.done():
-                    future.set_exception(again(error) if isinstance(error, GatewayError) else error)
+                    future.set_exception(clone_error(error) if isinstance(error, GatewayError) else error)
         else:
             for key_id, future in batch.items():
                 if not future.done():
@@ -141,7 +141,7 @@ class KeyLookups:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queues: dict[Lane, _LookupQueue] = {
+        self._queues: dict[LookupPriority, _LookupQueue] = {
             "known": _LookupQueue(
                 self._select, name="key-lookup", statements=_KNOWN_STATEMENTS, ids=_KNOWN_IDS, paced=False
             ),
@@ -149,34 +149,34 @@ class KeyLookups:
                 self._select, name="unknown-key-lookup", statements=1, ids=_UNKNOWN_IDS, paced=True
             ),
         }
-        self._abandoned = Watched()
-        self.asked: dict[Lane, int] = {"known": 0, "unknown": 0}
+        self._abandoned = TaskSet()
+        self.requested: dict[LookupPriority, int] = {"known": 0, "unknown": 0}
         self.rejected = 0
 
-    def statements(self) -> dict[Lane, int]:
+    def statements(self) -> dict[LookupPriority, int]:
         """Return the number of statements by priority, since the start."""
         return {lane: queue.statements for lane, queue in self._queues.items()}
 
-    def waiting(self) -> dict[Lane, int]:
+    def waiting(self) -> dict[LookupPriority, int]:
         """Return the number of ids that wait for a statement, by priority."""
         return {lane: len(queue.waiting) for lane, queue in self._queues.items()}
 
-    async def find(self, key_id: str, lane: Lane, *, seconds: float) -> Found:
+    async def look_up(self, key_id: str, priority: LookupPriority, *, timeout: float) -> LookupResult:
         """Return the row of an id, or None in its place; concurrent look-ups of an id share a statement.
 
         Raise Unavailable where PostgreSQL is unavailable: it could not be connected to, a connection was lost
         twice, or a statement that was sent had no response. Raise LookupTimeout after `timeout`, or when too
         many unknown ids wait, and DatabasePoolExhausted; after these two, PostgreSQL may be available.
         """
-        queue = self._queues[lane]
-        if lane == "unknown" and len(queue.waiting) >= _MAX_UNKNOWN:
+        queue = self._queues[priority]
+        if priority == "unknown" and len(queue.waiting) >= _MAX_UNKNOWN:
             self.rejected += 1
             raise LookupTimeout
-        self.asked[lane] += 1
-        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        self.requested[priority] += 1
+        future: asyncio.Future[LookupResult] = asyncio.get_running_loop().create_future()
         queue.add(key_id, future)
         try:
-            await asyncio.wait((future,), timeout=seconds)
+            await asyncio.wait((future,), timeout=timeout)
             if not future.done():
                 raise LookupTimeout
             return future.result()
@@ -200,9 +200,9 @@ class KeyLookups:
         """Cancel all look-ups."""
         for queue in self._queues.values():
             await queue.aclose()
-        await self._abandoned.aclose(seconds=0)
+        await self._abandoned.aclose(timeout=0)
 
-    async def _select(self, key_ids: Sequence[str]) -> dict[str, Found]:
+    async def _select(self, key_ids: Sequence[str]) -> dict[str, LookupResult]:
         sent: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         async def work(session: AsyncSession) -> dict[str, Key]:
@@ -223,7 +223,7 @@ class KeyLookups:
                 self._abandoned.add(reading)
             sent.cancel()
         read_at = sent.result()
-        return {key_id: Found(rows.get(key_id), read_at) for key_id in key_ids}
+        return {key_id: LookupResult(rows.get(key_id), read_at) for key_id in key_ids}
 
     async def _wait_for_response(self, reading: "asyncio.Task[dict[str, Key]]") -> None:
         """Wait for the response to a statement; raise Unavailable once it is clear that none will come."""
@@ -231,7 +231,7 @@ class KeyLookups:
             await asyncio.wait((reading,), timeout=_PROBE_AFTER_SECONDS)
         if reading.done():
             return
-        if not await self._database.answers() and not reading.done():
+        if not await self._database.responds() and not reading.done():
             raise _unresponsive()
         until = time.monotonic() + _RESPONSE_SECONDS
         if (await asyncio.wait((reading,), timeout=_RESPONSE_SECONDS))[0]:
@@ -241,7 +241,7 @@ class KeyLookups:
         raise _unresponsive()
 
 
-def _forward_result(done: "asyncio.Future[Found]", earlier: "asyncio.Future[Found]") -> None:
+def _forward_result(done: "asyncio.Future[LookupResult]", earlier: "asyncio.Future[LookupResult]") -> None:
     if earlier.done():
         return
     if done.cancelled():
@@ -251,7 +251,7 @@ def _forward_result(done: "asyncio.Future[Found]", earlier: "asyncio.Future[Foun
     if error is None:
         earlier.set_result(done.result())
     else:
-        earlier.set_exception(again(error) if isinstance(error, GatewayError) else error)
+        earlier.set_exception(clone_error(error) if isinstance(error, GatewayError) else error)
 
 
 def _unresponsive() -> Unavailable:

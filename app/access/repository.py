@@ -39,7 +39,7 @@ async def create_key(
         scopes=frozenset(scopes),
         providers=None if providers is None else frozenset(providers),
         tags=None if tags is None else frozenset(tags),
-        rate=rate,
+        rate_limit=rate,
     )
     minted, _ = await issue_key(session, vault, name=name, grant=grant, actor=actor)
     return minted
@@ -62,7 +62,7 @@ async def issue_key(
         providers=_sorted(grant.providers),
         tags=_sorted(grant.tags),
         expires_at=grant.expires_at,
-        rate_limit=None if grant.rate is None else grant.rate.stored(),
+        rate_limit=None if grant.rate_limit is None else grant.rate_limit.to_stored(),
     )
     session.add(row)
     detail = {
@@ -155,7 +155,7 @@ async def list_keys(
     return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
 
-async def touch(session: AsyncSession, used: dict[str, datetime]) -> None:
+async def record_last_used(session: AsyncSession, used: dict[str, datetime]) -> None:
     """Store when keys were last used (by key id, aware UTC), with one statement for all of them."""
     # Locked in the same order everywhere: two workers that update the same keys must not deadlock.
     keys = sorted(used)

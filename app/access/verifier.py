@@ -32,13 +32,13 @@ from hashlib import blake2b
 
 import structlog
 
-from app.access.failures import FailureLimit
+from app.access.failures import KeyFailureLimiter
 from app.access.key_ids import KeyIds
-from app.access.lookups import KeyLookups, Lane, LookupTimeout
-from app.access.repository import list_key_ids, touch
-from app.background import Reports, end_tasks, repeat
-from app.catalog.feed import Change, Feed
-from app.database import Database, PoolBusy
+from app.access.lookups import KeyLookups, LookupPriority, LookupTimeout
+from app.access.repository import list_key_ids, record_last_used
+from app.background import LoopMessages, cancel_tasks, run_periodically
+from app.catalog.feed import ChangeFeed, ChangeNotice
+from app.database import Database, DatabasePoolExhausted
 from app.errors import Overloaded, Unauthenticated, Unavailable
 from app.models import Key
 from app.security.keys import ID_SLICE, KEY_LENGTH, digest, parse
@@ -65,12 +65,12 @@ _FEED_WAIT_SECONDS = 0.2
 _DELAYED_PER_SECOND = 500
 _MAX_DELAYED = 2_000
 _FLUSH_SECONDS = 60.0
-_FLUSHING = Reports(
-    away="the last use of keys is stored later: the database is unavailable",
+_FLUSHING = LoopMessages(
+    unavailable="the last use of keys is stored later: the database is unavailable",
     failed="the last use of keys could not be stored",
 )
-_LOADING = Reports(
-    away="the ids of keys are read later: the database is unavailable",
+_LOADING = LoopMessages(
+    unavailable="the ids of keys are read later: the database is unavailable",
     failed="the ids of keys could not be read",
 )
 _NO_DIGEST = bytes(32)
@@ -101,15 +101,15 @@ class KeyVerifier:
         cache_seconds: float = 60.0,
         stale_seconds: float = 900.0,
         capacity: int = _CAPACITY,
-        rate: RateLimit | None = None,
-        failures: RateLimit | None = None,
-        feed: Feed | None = None,
+        default_rate_limit: RateLimit | None = None,
+        failure_limit: RateLimit | None = None,
+        feed: ChangeFeed | None = None,
     ) -> None:
         self._database = database
         self._vault = vault
         self._feed = feed
-        self._default_rate_limit = rate
-        self._failures = FailureLimit(failures)
+        self._default_rate_limit = default_rate_limit
+        self._failures = KeyFailureLimiter(failure_limit)
         self._cache_seconds = cache_seconds
         self._stale_seconds = stale_seconds
         self._capacity = capacity
@@ -189,19 +189,19 @@ class KeyVerifier:
         # Compared also where there is no such key: the response time must not reveal which ids exist.
         right = hmac.compare_digest(_NO_DIGEST if known is None else known.digest, shown)
         if known is None or not right:
-            if not is_counted and not self._failures.take(host):
+            if not is_counted and not self._failures.try_consume(host):
                 await self._delay(key_id, self._rejection_delay())
                 raise self._too_many(host)
             raise Unauthenticated(_NOT_VALID)
         if is_counted:
-            self._failures.give_back(host)
+            self._failures.refund(host)
         at = time.time()
         if at >= known.expires_at:
             raise Unauthenticated("The API key has expired.")
         self._used[key_id] = at
         return known.principal
 
-    async def on_changes(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Remove changed keys from the cache and add the ids of new ones; a subscriber of the change feed."""
         for change in changes:
             if change.kind == "all":
@@ -229,7 +229,7 @@ class KeyVerifier:
         return self._lookups
 
     @property
-    def known_ids(self) -> int:
+    def known_id_count(self) -> int:
         """The number of ids of keys that exist, or have existed since the start."""
         return len(self._ids)
 
@@ -239,12 +239,12 @@ class KeyVerifier:
         The change feed must have been started before, so that no key is missed. Raises `Unavailable`.
         """
         await self._load_ids()
-        flushing = repeat(self.flush, every=_FLUSH_SECONDS, reports=_FLUSHING)
+        flushing = run_periodically(self.flush, interval=_FLUSH_SECONDS, messages=_FLUSHING)
         self._flusher = asyncio.create_task(flushing, name="keys-last-used")
 
     async def aclose(self) -> None:
         """Stop the background tasks, and store when keys were last used."""
-        await end_tasks(self._loading)
+        await cancel_tasks(self._loading)
         tasks = [*self._all_reads, *([self._flusher] if self._flusher else [])]
         for task in tasks:
             task.cancel()
@@ -262,7 +262,9 @@ class KeyVerifier:
         written = False
         try:
             async with self._database.writing() as session:
-                await touch(session, {key: datetime.fromtimestamp(at, UTC) for key, at in used.items()})
+                await record_last_used(
+                    session, {key: datetime.fromtimestamp(at, UTC) for key, at in used.items()}
+                )
             written = True
         finally:
             if not written:
@@ -305,7 +307,7 @@ class KeyVerifier:
             return False, await asyncio.shield(self._shared_read(key_id))
         # While the set of ids may be incomplete, an unknown id does not count as a failure.
         is_counted = self._ids.is_complete
-        if is_counted and not self._failures.take(host):
+        if is_counted and not self._failures.try_consume(host):
             if await self._appears_in_feed(key_id):
                 return False, await asyncio.shield(self._shared_read(key_id))
             raise self._too_many(host)
@@ -314,7 +316,7 @@ class KeyVerifier:
         except Unavailable:
             # Whether the key is valid was not determined.
             if is_counted:
-                self._failures.give_back(host)
+                self._failures.refund(host)
             raise
 
     def _shared_read(self, key_id: str) -> asyncio.Task[_CachedKey | None]:
@@ -339,14 +341,14 @@ class KeyVerifier:
         known = self._cached.get(key_id)
         generation = self._generation
         began = time.monotonic()
-        lane: Lane = "known" if known is not None or key_id in self._ids else "unknown"
+        lane: LookupPriority = "known" if known is not None or key_id in self._ids else "unknown"
         try:
-            row, read_at = await self._lookups.find(key_id, lane, seconds=_LOOKUP_SECONDS)
+            row, read_at = await self._lookups.look_up(key_id, lane, timeout=_LOOKUP_SECONDS)
         except LookupTimeout:
             raise LookupTimeout from None
-        except PoolBusy:
+        except DatabasePoolExhausted:
             self._is_database_down = False
-            raise PoolBusy from None
+            raise DatabasePoolExhausted from None
         except Unavailable:
             self._is_database_down = True
             self._probe_at = time.monotonic() + _PROBE_SECONDS
@@ -404,7 +406,7 @@ class KeyVerifier:
             await self._delay(key_id, self._rejection_delay() - _FEED_WAIT_SECONDS)
         return key_id in self._ids or not self._ids.is_complete
 
-    async def _read_changes(self, feed: Feed, since: float) -> None:
+    async def _read_changes(self, feed: ChangeFeed, since: float) -> None:
         """Read the change feed unless a read began after `since` (monotonic), or raise LookupTimeout."""
         async with self._feed_lock:
             if self._feed_read_at < since:
@@ -418,7 +420,9 @@ class KeyVerifier:
         self._ids.is_complete = False
         for task in self._loading:
             task.cancel()
-        loading = repeat(self._reload_missed, every=_RELOAD_SECONDS, reports=_LOADING, run_immediately=True)
+        loading = run_periodically(
+            self._reload_missed, interval=_RELOAD_SECONDS, messages=_LOADING, run_immediately=True
+        )
         self._loading = [asyncio.create_task(loading, name="key-ids")]
 
     async def _reload_missed(self) -> None:
@@ -460,7 +464,7 @@ def _cached_key(row: Key, at: float, default_rate_limit: RateLimit | None) -> _C
         providers=None if row.providers is None else frozenset(row.providers),
         tags=None if row.tags is None else frozenset(row.tags),
         expires_at=row.expires_at,
-        rate=RateLimit.of(row.rate_limit) or default_rate_limit,
+        rate_limit=RateLimit.from_stored(row.rate_limit) or default_rate_limit,
     )
     expires_at = math.inf if row.expires_at is None else row.expires_at.timestamp()
     return _CachedKey(principal=principal, digest=row.digest, expires_at=expires_at, read_at=at)

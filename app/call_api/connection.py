@@ -4,8 +4,8 @@ from typing import Final
 
 from starlette.types import Receive, Send
 
-from app.deadlines import Bound, Timers
-from app.errors import CallerStalled, UpstreamTimeout
+from app.deadlines import Deadline, TimerQueue
+from app.errors import ClientTimeout, UpstreamTimeout
 
 MAX_PIECE: Final = 64 << 10
 """Bytes that are handed to the server in one go; it waits for the client before it takes the next."""
@@ -29,7 +29,7 @@ class ResponseWriter:
 
     __slots__ = ("_clock", "_send", "_stall", "sent", "waited")
 
-    def __init__(self, send: Send, *, clock: Timers, stall: float) -> None:
+    def __init__(self, send: Send, *, clock: TimerQueue, stall: float) -> None:
         self._send = send
         self._clock = clock
         self._stall = stall
@@ -48,10 +48,10 @@ class ResponseWriter:
         now = self._clock.loop.time
         began = now()
         try:
-            with Bound(self._clock, began + self._stall):
+            with Deadline(self._clock, began + self._stall):
                 await self._send({"type": "http.response.body", "body": piece, "more_body": more})
         except TimeoutError:
-            raise CallerStalled("The client stopped reading the response.") from None
+            raise ClientTimeout("The client stopped reading the response.") from None
         self.waited += now() - began
         self.sent += len(piece)
 
@@ -62,7 +62,7 @@ class ResponseWriter:
         Else clients that read slowly would open the breaker of a healthy upstream.
         """
         if isinstance(error, UpstreamTimeout) and self.waited > seconds / 2:
-            return CallerStalled(
+            return ClientTimeout(
                 "The client read the response too slowly for the time that the call may take."
             )
         return error

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from app.outbound.framing import LINES, SSE, STREAMED
+from app.outbound.framing import EVENT_MEDIA_TYPES, JSON_LINES_MEDIA_TYPES, SSE_MEDIA_TYPE
 
-_FORMS: Final = LINES | {SSE}
+_FORMS: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE}
 _JSON: Final = "application/json"
 
 
@@ -29,7 +29,7 @@ class AcceptedTypes:
 
         What is not made of events is not, where the client accepts it (or JSON) as an ordinary response, too.
         """
-        return media in STREAMED or self.ranges.isdisjoint(
+        return media in EVENT_MEDIA_TYPES or self.ranges.isdisjoint(
             (_JSON, "*/*", media, f"{media.partition('/')[0]}/*")
         )
 

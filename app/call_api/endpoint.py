@@ -23,13 +23,13 @@ from app.call_api.responses import BytesResponse, StreamedResponse, respond
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, describe, execute
 from app.calls.arguments import LARGE, parse_arguments
 from app.calls.disconnect import DisconnectWatch
-from app.calls.rate_limiter import Standing
+from app.calls.rate_limiter import RateLimitState
 from app.calls.streams import StreamRegistry
-from app.deadlines import Bound
+from app.deadlines import Deadline
 from app.errors import (
     BadRequest,
-    CallerStalled,
-    Fault,
+    ClientTimeout,
+    FieldError,
     GatewayError,
     InvalidInput,
     TooLarge,
@@ -143,7 +143,7 @@ def _unread() -> BytesResponse:
     return BytesResponse(b"", [], status_code=499)
 
 
-def _add_rate_limits(headers: Headers, state: Standing) -> None:
+def _add_rate_limits(headers: Headers, state: RateLimitState) -> None:
     """Add what the rate limits leave to the headers of a response."""
     headers[:] = [pair for pair in headers if pair[0] not in _RATE_LIMIT_HEADERS_IN_BYTES]
     headers += [(name.lower().encode(), value.encode()) for name, value in state.headers().items()]
@@ -177,11 +177,11 @@ async def _body(
     began = streams.clock.loop.time()
     while more:
         try:
-            with Bound(streams.clock, began + streams.stall * (1 + size // MAX_PIECE)):
+            with Deadline(streams.clock, began + streams.stall * (1 + size // MAX_PIECE)):
                 message = await request.receive()
         except TimeoutError:
             why = "The client stopped sending its arguments."
-            raise CallerStalled(why, headers={"Connection": "close"}) from None
+            raise ClientTimeout(why, headers={"Connection": "close"}) from None
         except ClientDisconnect:
             raise ClientDisconnected from None
         if message["type"] == "http.disconnect":
@@ -219,7 +219,7 @@ def read_idempotency_key(value: bytes) -> str:
     if len(key) > 255 or (quoted is None and _BARE_KEY.fullmatch(text) is None):
         detail = "Give one key of 1 to 255 visible ASCII characters, in double quotes or without."
         raise BadRequest(
-            "The Idempotency-Key is not valid.", errors=[Fault("#/header/Idempotency-Key", detail)]
+            "The Idempotency-Key is not valid.", errors=[FieldError("#/header/Idempotency-Key", detail)]
         )
     return key
 
@@ -227,7 +227,7 @@ def read_idempotency_key(value: bytes) -> str:
 def _seconds(value: bytes) -> float:
     """What X-Timeout-Ms leaves for the call."""
     if _MILLISECONDS.fullmatch(value) is None:
-        fault = Fault("#/header/X-Timeout-Ms", "Give a whole number of milliseconds, from 1.", "integer")
+        fault = FieldError("#/header/X-Timeout-Ms", "Give a whole number of milliseconds, from 1.", "integer")
         raise InvalidInput("A header is not valid.", errors=[fault])
     return int(value) / 1000
 
@@ -239,5 +239,5 @@ def _dry_run(request: Request) -> bool:
     if len(values) == 1 and values[0].lower() in _TRUE:
         return True
     # Which of several values counts differs from program to program, and a wrong guess calls the tool.
-    fault = Fault("#/query/dry_run", "Give true or false, once.", "boolean")
+    fault = FieldError("#/query/dry_run", "Give true or false, once.", "boolean")
     raise InvalidInput("A query parameter is not valid.", errors=[fault])

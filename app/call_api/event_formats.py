@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from app.outbound.framing import SSE, Event
+from app.outbound.framing import SSE_MEDIA_TYPE, StreamEvent
 
 _RESERVED: Final = "gateway-"
 _NO_FIELD: Final = re.compile(r"[\r\n\x00]")
@@ -23,7 +23,7 @@ class EventFormat(Protocol):
     media_type: str
     heartbeat: bytes
 
-    def event(self, event: Event, media_type: str) -> bytes:
+    def event(self, event: StreamEvent, media_type: str) -> bytes:
         """Return an upstream's event; `media_type` is that of its response."""
 
     def ended(self, facts: dict[str, Any]) -> bytes:
@@ -36,10 +36,10 @@ class EventFormat(Protocol):
 class ServerSentEvents:
     """`data` is an upstream's own for its events; for all else it is JSON on one line."""
 
-    media_type = SSE
+    media_type = SSE_MEDIA_TYPE
     heartbeat = b": heartbeat\n\n"
 
-    def event(self, event: Event, media_type: str) -> bytes:
+    def event(self, event: StreamEvent, media_type: str) -> bytes:
         """See `EventFormat`."""
         match event.kind:
             case "json":
@@ -77,7 +77,7 @@ class JsonLines:
     def __init__(self, media_type: str) -> None:
         self.media_type = media_type
 
-    def event(self, event: Event, media_type: str) -> bytes:
+    def event(self, event: StreamEvent, media_type: str) -> bytes:
         """See `EventFormat`."""
         match event.kind:
             case "json":
@@ -111,7 +111,7 @@ class JsonLines:
 
 def event_format(media_type: str) -> EventFormat:
     """Return the format for a media type of `AcceptedTypes.events`."""
-    return ServerSentEvents() if media_type == SSE else JsonLines(media_type)
+    return ServerSentEvents() if media_type == SSE_MEDIA_TYPE else JsonLines(media_type)
 
 
 def _field(text: str) -> str:

@@ -13,7 +13,7 @@ from app.calls import CallOutcome, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.streams import StreamRegistry
 from app.deadlines import Timer
-from app.errors import CallerStalled, GatewayError, Stopping
+from app.errors import ClientTimeout, GatewayError, Stopping
 from app.protocols.base import Result
 
 
@@ -95,7 +95,7 @@ class EventStreamResponse:
             "upstream_status": self._result.status,
             "events": self._events,
             "bytes": self._bytes,
-            **({"masked": True} if self._result.masked else {}),
+            **({"masked": True} if self._result.is_masked else {}),
         }
 
     async def _failed(self, error: BaseException, writer: "_EventWriter") -> None:
@@ -107,7 +107,7 @@ class EventStreamResponse:
         await self._outcome.fail(error, response_bytes=writer.sent, upstream_status=self._result.status)
         if isinstance(error, ClientDisconnected):
             return
-        if isinstance(error, Exception) and not isinstance(error, OSError | CallerStalled):
+        if isinstance(error, Exception) and not isinstance(error, OSError | ClientTimeout):
             known = error if isinstance(error, GatewayError) else GatewayError()
             problem = {**known.as_problem(call_id=self._outcome.call_id), **self._facts()}
             await writer.write(self._format.failed(problem), more=False)
@@ -150,9 +150,9 @@ class _EventWriter:
             if now >= self._last + self._interval - 0.001 and not self._lock.locked():
                 self._last = now
                 self._sending = self._clock.loop.create_task(self._send_heartbeat(heartbeat))
-            self._timer = self._clock.at(max(self._last + self._interval, now + 0.01), ring)
+            self._timer = self._clock.call_at(max(self._last + self._interval, now + 0.01), ring)
 
-        self._timer = self._clock.at(self._last + self._interval, ring)
+        self._timer = self._clock.call_at(self._last + self._interval, ring)
 
     def end(self) -> None:
         """Send no heartbeat any more."""
@@ -164,7 +164,7 @@ class _EventWriter:
     async def _send_heartbeat(self, heartbeat: bytes) -> None:
         try:
             await self.write(heartbeat)
-        except CallerStalled as stalled:
+        except ClientTimeout as stalled:
             self._stream.end(stalled)
         except OSError:
             # The connection is gone, which its own watch tells.

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, RootModel
 
-from app.schemas import TOOL_NAME, Problem, problems
+from app.schemas import TOOL_NAME, Problem, problem_responses
 
 OPERATION_ID: Final = "callTool"
 _ERROR_STATUSES: Final = (400, 404, 409, 413, 415, 424, 502, 504, 508)
@@ -208,8 +208,8 @@ def call_operation() -> dict[str, Any]:
                     "*/*": {"schema": {}},
                 },
             },
-            **{str(status): response for status, response in problems(*_ERROR_STATUSES).items()},
-            "429": {**problems(429)[429], "headers": _headers(RateLimitedHeaders)},
+            **{str(status): response for status, response in problem_responses(*_ERROR_STATUSES).items()},
+            "429": {**problem_responses(429)[429], "headers": _headers(RateLimitedHeaders)},
             "4XX": {
                 "description": "The upstream rejected the request; its status is kept.",
                 "content": {

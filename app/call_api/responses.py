@@ -19,7 +19,7 @@ from app.calls import CallOutcome, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.streams import StreamRegistry
 from app.errors import ResponseTooLarge
-from app.outbound.charsets import charset_of, decoded
+from app.outbound.charsets import charset_of, decode_text
 from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
 
@@ -136,14 +136,14 @@ async def respond(
                 *_headers(result, outcome), (b"content-type", form.media_type.encode()), *_UNBUFFERED,
             ]  # fmt: skip
             return EventStreamResponse(result, headers, outcome, event_format=form, streams=streams)
-    if accept.only_json("application/octet-stream") and result.coded:
+    if accept.only_json("application/octet-stream") and result.is_content_coded:
         media = "application/octet-stream"
         result.headers = [pair for pair in result.headers if pair[0] != "Content-Encoding"]
     streamed = result.stream is not None or result.events is not None
     if accept.only_json(media):
         body, complete = b"", False
         if is_json(media) and charset_of(result.media_type) in _UTF8:
-            body, complete = await result.begin(_MAX_VERIFIED)
+            body, complete = await result.read_beginning(_MAX_VERIFIED)
             if not complete:
                 beginning = body.removeprefix(codecs.BOM_UTF8)
                 # Read first: what was masked in the beginning stands in the headers.
@@ -241,6 +241,6 @@ def _text(body: bytes, media: str, media_type: str) -> str | None:
     if media and not textual:
         return None
     try:
-        return decoded(body, charset_of(media_type) or "utf-8")
+        return decode_text(body, charset_of(media_type) or "utf-8")
     except UnicodeDecodeError:
         return body.decode("utf-8", "replace") if textual and b"\x00" not in body else None

@@ -6,9 +6,9 @@ from collections import deque
 
 import structlog
 
-from app.background import Reports, end_tasks, repeat
-from app.call_log.entries import CallEntry
-from app.call_log.retention import maintain
+from app.background import LoopMessages, cancel_tasks, run_periodically
+from app.call_log.entries import CallLogEntry
+from app.call_log.retention import maintain_partitions
 from app.call_log.store import CallStore
 from app.database import Database
 
@@ -20,13 +20,13 @@ _BATCH = 2_000
 _FLUSH_SIZE = 200
 _MAINTENANCE_SECONDS = 3_600.0
 _FINAL_FLUSH_SECONDS = 5.0
-_MAINTENANCE = Reports(
-    away="the partitions of calls were not maintained: the database is unavailable",
+_MAINTENANCE = LoopMessages(
+    unavailable="the partitions of calls were not maintained: the database is unavailable",
     failed="the partitions of calls could not be maintained",
 )
 
 
-class CallWriter:
+class BatchCallLog:
     """Holds records in memory until they are stored: up to `capacity` of them while PostgreSQL is
     unavailable.
 
@@ -46,39 +46,39 @@ class CallWriter:
         self.store = CallStore(database, retention_days=retention_days)
         self._flush_seconds = flush_seconds
         self._capacity = capacity
-        self._waiting: deque[CallEntry] = deque()
+        self._waiting: deque[CallLogEntry] = deque()
         self._wake = asyncio.Event()
         self._flush_lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def lost(self) -> int:
+    def dropped(self) -> int:
         """Records that were dropped, since the start."""
-        return self.store.lost
+        return self.store.dropped
 
     def __len__(self) -> int:
         """Return the number of records that are not stored yet."""
         return len(self._waiting)
 
-    async def intend(self, entry: CallEntry) -> None:
+    async def record_intent(self, entry: CallLogEntry) -> None:
         """Do nothing: this mode records calls only when they have ended."""
 
-    def record(self, entry: CallEntry) -> None:
+    def record(self, entry: CallLogEntry) -> None:
         """Queue a record; never wait, never raise."""
         self._waiting.append(entry)
         if len(self._waiting) > self._capacity:
             self._waiting.popleft()
-            self.store.lose(1)
+            self.store.count_dropped(1)
         elif len(self._waiting) >= _FLUSH_SIZE:
             self._wake.set()
 
-    async def kept(self, waiting: "asyncio.Future[bool]") -> None:
+    async def wait_recorded(self, waiting: "asyncio.Future[bool]") -> None:
         """Do nothing: records of this mode are not waited for."""
 
     async def start(self) -> None:
         """Start the background tasks."""
-        maintenance = repeat(
-            self._maintain, every=_MAINTENANCE_SECONDS, reports=_MAINTENANCE, run_immediately=True
+        maintenance = run_periodically(
+            self._maintain, interval=_MAINTENANCE_SECONDS, messages=_MAINTENANCE, run_immediately=True
         )
         self._tasks = [
             asyncio.create_task(self._flush_loop(), name="call-records"),
@@ -87,13 +87,13 @@ class CallWriter:
 
     async def aclose(self) -> None:
         """Stop the background tasks and store the remaining records, for at most five seconds."""
-        await end_tasks(self._tasks)
+        await cancel_tasks(self._tasks)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FINAL_FLUSH_SECONDS):
                 await self.flush()
         if self._waiting:
             _log.error("call records could not be stored before the shutdown", number=len(self._waiting))
-            self.store.lose(len(self._waiting))
+            self.store.count_dropped(len(self._waiting))
             self._waiting.clear()
 
     async def flush(self) -> bool:
@@ -105,7 +105,7 @@ class CallWriter:
                     return False
         return True
 
-    async def _store_batch(self, batch: list[CallEntry]) -> bool:
+    async def _store_batch(self, batch: list[CallLogEntry]) -> bool:
         stored = False
         try:
             stored = await self.store.store(batch)
@@ -115,13 +115,13 @@ class CallWriter:
                 self._put_back(batch)
         return stored
 
-    def _put_back(self, batch: list[CallEntry]) -> None:
+    def _put_back(self, batch: list[CallLogEntry]) -> None:
         self._waiting.extendleft(reversed(batch))
         over = len(self._waiting) - self._capacity
         for _ in range(over):
             self._waiting.popleft()
         if over > 0:
-            self.store.lose(over)
+            self.store.count_dropped(over)
 
     async def _flush_loop(self) -> None:
         away = False
@@ -140,4 +140,4 @@ class CallWriter:
                 away = True
 
     async def _maintain(self) -> None:
-        await maintain(self.store.database, retention_days=self.store.retention_days)
+        await maintain_partitions(self.store.database, retention_days=self.store.retention_days)

@@ -11,16 +11,16 @@ from uuid import UUID
 
 import orjson
 
-from app.call_log.entries import CallEntry
+from app.call_log.entries import CallLogEntry
 from app.security.vault import Vault
 
-Which = Literal["errors", "all"]
-Field = Literal["arguments", "result"]
+BodyPolicy = Literal["errors", "all"]
+BodyField = Literal["arguments", "result"]
 _JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class CapturedBody:
     """A recorded body: `text`, or `base64` where it is not UTF-8; `bytes` is the length of the whole."""
 
     media_type: str
@@ -30,19 +30,19 @@ class Body:
     base64: str | None = None
 
 
-class BodyKeeper:
+class BodyRecorder:
     """Seals at most `max_bytes` of each body: of all calls, or (`errors`) of those that failed."""
 
-    def __init__(self, vault: Vault, *, which: Which, most_bytes: int) -> None:
+    def __init__(self, vault: Vault, *, policy: BodyPolicy, max_bytes: int) -> None:
         self._vault = vault
-        self._policy = which
-        self._max_bytes = most_bytes
+        self._policy = policy
+        self._max_bytes = max_bytes
 
-    def begin(self) -> "Bodies":
+    def new_bodies(self) -> "BodyBuffers":
         """Return empty buffers for the bodies of one call."""
-        return Bodies(self._max_bytes)
+        return BodyBuffers(self._max_bytes)
 
-    def seal(self, bodies: "Bodies", entry: CallEntry) -> None:
+    def seal(self, bodies: "BodyBuffers", entry: CallLogEntry) -> None:
         """Seal the bodies into the record of their call, if bodies are recorded for its outcome."""
         if self._policy == "errors" and entry.outcome == "ok":
             return
@@ -50,12 +50,12 @@ class BodyKeeper:
         if bodies.result.size:
             entry.result = self._sealed(bodies.result, entry, "result")
 
-    def _sealed(self, piece: "Piece", entry: CallEntry, field: Field) -> bytes:
+    def _sealed(self, piece: "BodyBuffer", entry: CallLogEntry, field: BodyField) -> bytes:
         context = _context(entry.tenant_id, entry.id, field)
         return self._vault.seal(orjson.dumps(piece.as_body()), context=context)
 
 
-class Piece:
+class BodyBuffer:
     """The beginning of one body, and the size of the whole."""
 
     __slots__ = ("_max_bytes", "_prefix", "media_type", "size")
@@ -73,7 +73,7 @@ class Piece:
         if room > 0:
             self._prefix += piece[:room]
 
-    def as_body(self) -> Body:
+    def as_body(self) -> CapturedBody:
         """Return the recorded body; a character that the truncation would split is left out."""
         prefix = bytes(self._prefix)
         truncated = self.size > len(prefix)
@@ -82,27 +82,27 @@ class Piece:
                 text = prefix[: len(prefix) - cut].decode()
             except UnicodeDecodeError:
                 continue
-            return Body(self.media_type, self.size, truncated, text=text)
-        return Body(self.media_type, self.size, truncated, base64=base64.b64encode(prefix).decode())
+            return CapturedBody(self.media_type, self.size, truncated, text=text)
+        return CapturedBody(self.media_type, self.size, truncated, base64=base64.b64encode(prefix).decode())
 
 
-class Bodies:
+class BodyBuffers:
     """The buffers for the bodies of one call."""
 
     __slots__ = ("arguments", "result")
 
-    def __init__(self, most_bytes: int) -> None:
-        self.arguments = Piece(most_bytes)
-        self.result = Piece(most_bytes)
+    def __init__(self, max_bytes: int) -> None:
+        self.arguments = BodyBuffer(max_bytes)
+        self.result = BodyBuffer(max_bytes)
 
 
-def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: Field) -> Body:
+def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: BodyField) -> CapturedBody:
     """Return a body that `seal` put into a record; raise SealBroken for a blob of another call, tenant or
     field.
     """
     found: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))
-    return Body(**found)
+    return CapturedBody(**found)
 
 
-def _context(tenant: UUID, call_id: UUID, field: Field) -> tuple[str, ...]:
+def _context(tenant: UUID, call_id: UUID, field: BodyField) -> tuple[str, ...]:
     return ("call-body", str(tenant), str(call_id), field)

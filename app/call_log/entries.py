@@ -13,7 +13,7 @@ UNKNOWN: Final = "unknown"
 
 
 @dataclass(slots=True)
-class CallEntry:  # made at each call; a frozen one costs twice as much
+class CallLogEntry:  # made at each call; a frozen one costs twice as much
     """Who called what, and the outcome; arguments and results only where a setting enables them.
 
     `id` is the UUIDv7 of the call (its `X-Call-Id`): records are paged by it, and stored once however often
@@ -41,29 +41,29 @@ class CallEntry:  # made at each call; a frozen one costs twice as much
     result: bytes | None = None
 
 
-class Recorder(Protocol):
+class CallLog(Protocol):
     """The call log in one of its modes: fast (`batch_writer`) or strict (`strict`)."""
 
     durable: bool
     """Whether calls with effects must be recorded by `record_intent` before they are made."""
 
     @property
-    def lost(self) -> int:
+    def dropped(self) -> int:
         """Records that were dropped, since the start."""
 
     def __len__(self) -> int:
         """Return the number of records that are not stored yet."""
 
-    async def intend(self, entry: CallEntry) -> None:
+    async def record_intent(self, entry: CallLogEntry) -> None:
         """Store the record of a call that is about to be made; raise AuditUnavailable when that fails."""
 
-    def record(self, entry: CallEntry) -> "Future[bool] | None":
+    def record(self, entry: CallLogEntry) -> "Future[bool] | None":
         """Record the end of a call; never raise.
 
         Return a future, if any, to be waited for by `wait_recorded` before the client has the whole response.
         """
 
-    async def kept(self, waiting: "Future[bool]") -> None:
+    async def wait_recorded(self, waiting: "Future[bool]") -> None:
         """Wait until a record is stored, for a bounded time; raise nothing but CancelledError."""
 
     async def flush(self) -> bool:

@@ -1,28 +1,28 @@
 """The call log and the recording of bodies that the settings configure."""
 
-from app.call_log.batch_writer import CallWriter
-from app.call_log.bodies import BodyKeeper
-from app.call_log.entries import Recorder
-from app.call_log.strict import StrictRecorder
+from app.call_log.batch_writer import BatchCallLog
+from app.call_log.bodies import BodyRecorder
+from app.call_log.entries import CallLog
+from app.call_log.strict import StrictCallLog
 from app.database import Database
 from app.security.vault import Vault
 from app.settings import Settings
 
 
-def recorder_for(settings: Settings, database: Database) -> Recorder:
-    """Return the call log of AUDIT_MODE, not started yet."""
-    writer = CallWriter(
+def open_call_log(settings: Settings, database: Database) -> CallLog:
+    """Return the call log of CALL_LOG_MODE, not started yet."""
+    writer = BatchCallLog(
         database,
-        flush_seconds=settings.audit_flush_seconds,
+        flush_seconds=settings.call_log_flush_seconds,
         retention_days=settings.call_retention_days,
     )
-    if settings.audit_mode == "strict":
-        return StrictRecorder(writer, dsn=database.dsn, wait_seconds=settings.audit_wait_seconds)
+    if settings.call_log_mode == "strict":
+        return StrictCallLog(writer, dsn=database.dsn, wait_seconds=settings.call_log_commit_timeout)
     return writer
 
 
-def bodies_for(settings: Settings, vault: Vault) -> BodyKeeper | None:
-    """Return the recorder of bodies of AUDIT_BODIES, None where that is off."""
-    if settings.audit_bodies == "off":
+def open_body_recorder(settings: Settings, vault: Vault) -> BodyRecorder | None:
+    """Return the recorder of bodies of CALL_LOG_BODIES, None where that is off."""
+    if settings.call_log_bodies == "off":
         return None
-    return BodyKeeper(vault, which=settings.audit_bodies, most_bytes=settings.audit_body_bytes)
+    return BodyRecorder(vault, policy=settings.call_log_bodies, max_bytes=settings.call_log_max_body_bytes)

@@ -40,7 +40,7 @@ def partition_name(day: date) -> str:
     return f"calls_{day:%Y%m%d}"
 
 
-async def maintain(database: Database, *, retention_days: int, today: date | None = None) -> None:
+async def maintain_partitions(database: Database, *, retention_days: int, today: date | None = None) -> None:
     """Create the partitions of today and the next days, and delete records beyond the retention period. Calls
     whose end was never recorded become `unknown`.
 

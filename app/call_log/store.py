@@ -6,8 +6,8 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.call_log.entries import RUNNING, CallEntry
-from app.call_log.retention import maintain
+from app.call_log.entries import RUNNING, CallLogEntry
+from app.call_log.retention import maintain_partitions
 from app.database import Database, is_unavailable
 from app.errors import Unavailable
 
@@ -32,7 +32,7 @@ _SIZE_COLUMNS: Final = frozenset({"request_bytes", "response_bytes"})
 _IMMUTABLE_COLUMNS: Final = frozenset({"id", "at", "tenant_id"})
 
 
-def insertion(*, first: int = 1, condition: str = "") -> str:
+def insert_statement(*, first: int = 1, condition: str = "") -> str:
     """Return the INSERT statement for records; its parameters, from `$first` on, are the lists of
     `column_values`.
 
@@ -53,16 +53,16 @@ def insertion(*, first: int = 1, condition: str = "") -> str:
     )
 
 
-STATEMENT: Final = insertion()
+STATEMENT: Final = insert_statement()
 """The INSERT statement; its parameters are the lists of `column_values`."""
 
 
-def columns(entries: Iterable[CallEntry]) -> dict[str, list[Any]]:
+def column_values(entries: Iterable[CallLogEntry]) -> dict[str, list[Any]]:
     """Return the parameters of the statement: by column name, a list of values; each call once.
 
     They are ordered by call id, so that two statements cannot deadlock.
     """
-    calls: dict[Any, CallEntry] = {}
+    calls: dict[Any, CallLogEntry] = {}
     for entry in entries:
         if entry.outcome != RUNNING or entry.id not in calls:
             calls[entry.id] = entry
@@ -76,10 +76,10 @@ class CallStore:
     def __init__(self, database: Database, *, retention_days: int = 30) -> None:
         self.database = database
         self.retention_days = retention_days
-        self.lost = 0
+        self.dropped = 0
         """Records that were dropped, since the start."""
 
-    async def store(self, batch: Sequence[CallEntry], *, partitions_ready: bool = False) -> bool:
+    async def store(self, batch: Sequence[CallLogEntry], *, partitions_ready: bool = False) -> bool:
         """Store a batch; return False when PostgreSQL is unavailable, else True: each row is stored or
         rejected.
 
@@ -92,10 +92,10 @@ class CallStore:
         pieces.reverse()
         while pieces:
             try:
-                async with self.database.committing() as session:
+                async with self.database.autocommitting() as session:
                     connection = await session.connection()
                     while pieces:
-                        await connection.exec_driver_sql(STATEMENT, tuple(columns(pieces[-1]).values()))
+                        await connection.exec_driver_sql(STATEMENT, tuple(column_values(pieces[-1]).values()))
                         pieces.pop()
             except (Unavailable, OSError, TimeoutError):
                 return False
@@ -109,25 +109,25 @@ class CallStore:
         return True
 
     async def _store_valid_rows(
-        self, piece: Sequence[CallEntry], error: DBAPIError, *, partitions_ready: bool
+        self, piece: Sequence[CallLogEntry], error: DBAPIError, *, partitions_ready: bool
     ) -> bool:
         if not partitions_ready and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
             # The day's partition was created while the row was being inserted into the default one.
             try:
-                await maintain(self.database, retention_days=self.retention_days)
+                await maintain_partitions(self.database, retention_days=self.retention_days)
             except Unavailable:
                 return False
             return await self.store(piece, partitions_ready=True)
         if len(piece) == 1:
             _log.error("a call record was rejected by the database")
-            self.lose(1)
+            self.count_dropped(1)
             return True
         # One row that PostgreSQL rejects must not prevent the others from being stored.
         return all([await self.store([entry], partitions_ready=partitions_ready) for entry in piece])
 
-    def lose(self, number: int) -> None:
+    def count_dropped(self, number: int) -> None:
         """Count records that were dropped."""
-        self.lost += number
+        self.dropped += number
 
 
 def _is_row_error(error: DBAPIError) -> bool:

@@ -11,17 +11,17 @@ import asyncio
 
 from asyncpg.exceptions import PostgresError
 
-from app.call_log.batch_writer import CallWriter
-from app.call_log.entries import RUNNING, CallEntry
-from app.call_log.store import STATEMENT, columns
-from app.database.commits import CommitConnection, CommitQueue, DatabaseAway
-from app.errors import AuditUnavailable, Overloaded
+from app.call_log.batch_writer import BatchCallLog
+from app.call_log.entries import RUNNING, CallLogEntry
+from app.call_log.store import STATEMENT, column_values
+from app.database.group_commit import CommitConnection, CommitQueue, DatabaseUnavailable
+from app.errors import CallLogUnavailable, Overloaded
 
 # The least timeout of a statement: a slow disk is no reason to reconnect.
 _STATEMENT_SECONDS = 3.0
 
 
-class StrictRecorder:
+class StrictCallLog:
     """Commits records of calls with effects in groups; each call waits for its commit for at most
     `wait_seconds`.
 
@@ -30,12 +30,12 @@ class StrictRecorder:
 
     durable = True
 
-    def __init__(self, writer: CallWriter, *, dsn: str, wait_seconds: float) -> None:
+    def __init__(self, writer: BatchCallLog, *, dsn: str, wait_seconds: float) -> None:
         self._writer = writer
         self._wait_seconds = wait_seconds
         seconds = max(wait_seconds, _STATEMENT_SECONDS)
-        self._connection = CommitConnection(dsn, seconds=seconds, purpose="call records")
-        self.queue: CommitQueue[CallEntry, bool] = CommitQueue(self._commit, failed=False)
+        self._connection = CommitConnection(dsn, statement_timeout=seconds, purpose="call records")
+        self.queue: CommitQueue[CallLogEntry, bool] = CommitQueue(self._commit, failed=False)
         """Records that wait for their commit."""
 
     def __len__(self) -> int:
@@ -43,38 +43,38 @@ class StrictRecorder:
         return len(self._writer)
 
     @property
-    def lost(self) -> int:
+    def dropped(self) -> int:
         """Records that were dropped, since the start."""
-        return self._writer.lost
+        return self._writer.dropped
 
-    async def intend(self, entry: CallEntry) -> None:
+    async def record_intent(self, entry: CallLogEntry) -> None:
         """Commit the record of a call that is about to be made, or raise AuditUnavailable."""
         why = "The call has effects and cannot be recorded now. It was not made."
         try:
-            waiting = self.queue.add(entry, seconds=self._wait_seconds)
+            waiting = self.queue.add(entry, max_wait=self._wait_seconds)
         except Overloaded as error:
-            raise AuditUnavailable(why, retry_after=int(error.headers["Retry-After"])) from None
+            raise CallLogUnavailable(why, retry_after=int(error.headers["Retry-After"])) from None
         try:
             if not await _result_in_time(waiting, seconds=self._wait_seconds):
-                raise AuditUnavailable(why)
+                raise CallLogUnavailable(why)
         finally:
             # A record whose call no longer waits for it is not sent.
             waiting.cancel()
 
-    def record(self, entry: CallEntry) -> "asyncio.Future[bool] | None":
+    def record(self, entry: CallLogEntry) -> "asyncio.Future[bool] | None":
         """Record the end of a call; return a future to wait for where its beginning was recorded."""
         if entry.deadline is None:
             self._writer.record(entry)
             return None
         return self.queue.add(entry)
 
-    async def kept(self, waiting: "asyncio.Future[bool]") -> None:
+    async def wait_recorded(self, waiting: "asyncio.Future[bool]") -> None:
         """Wait for the record of a call's end; one that is not committed in time is stored later."""
         await _result_in_time(waiting, seconds=self._wait_seconds)
 
     async def flush(self) -> bool:
         """Store all queued records; return False when PostgreSQL is unavailable and they are still queued."""
-        await self.queue.settle()
+        await self.queue.drain()
         return await self._writer.flush()
 
     async def start(self) -> None:
@@ -84,11 +84,11 @@ class StrictRecorder:
 
     async def aclose(self) -> None:
         """Commit the waiting records, then stop the background tasks and store the remaining records."""
-        await self.queue.settle()
+        await self.queue.drain()
         await self._connection.aclose()
         await self._writer.aclose()
 
-    async def _commit(self, entries: list[CallEntry]) -> list[bool]:
+    async def _commit(self, entries: list[CallLogEntry]) -> list[bool]:
         is_stored = False
         try:
             is_stored = await self._store(entries)
@@ -99,10 +99,10 @@ class StrictRecorder:
                         self._writer.record(entry)
         return [is_stored] * len(entries)
 
-    async def _store(self, entries: list[CallEntry]) -> bool:
+    async def _store(self, entries: list[CallLogEntry]) -> bool:
         try:
-            await self._connection.run(STATEMENT, *columns(entries).values())
-        except DatabaseAway:
+            await self._connection.run(STATEMENT, *column_values(entries).values())
+        except DatabaseUnavailable:
             return False
         except PostgresError:
             # A partition was created meanwhile, or a row was rejected: this stores the others.

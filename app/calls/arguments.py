@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.errors import BadRequest, Fault, InvalidArguments, TooLarge
+from app.errors import BadRequest, FieldError, InvalidArguments, TooLarge
 from app.text import pointer
 
 # Every digit as 0 and all else as a blank: 1 ns a byte, where a regular expression takes 30.
@@ -48,7 +48,7 @@ def parse_arguments(body: bytes, limit: int = 400_000) -> Any:
         place = f"line {error.lineno}, column {error.colno}"
         raise BadRequest(
             f"The body is not valid JSON ({place}).",
-            errors=[Fault("", f"The JSON cannot be read at {place}.")],
+            errors=[FieldError("", f"The JSON cannot be read at {place}.")],
         ) from None
     if _has_large_integer(body):
         _reject_large_integers(body)
@@ -110,7 +110,7 @@ def _reject_large_integers(body: bytes) -> None:
     else:
         places = [place for place, _ in zip(_places(parsed), range(_MAX_ERRORS), strict=False)]
     if places:
-        errors = [Fault(place, "Give an integer of 64 bits, or text.", "integer") for place in places]
+        errors = [FieldError(place, "Give an integer of 64 bits, or text.", "integer") for place in places]
         raise InvalidArguments("An integer does not fit 64 bits, and would be altered.", errors=errors)
 
 

@@ -3,13 +3,13 @@
 import asyncio
 from typing import Final
 
-from app.calls.rate_limiter import Standing
+from app.calls.rate_limiter import RateLimitState
 from app.calls.recorder import CANCELLED, REPLAYED, CallRecorder
 from app.calls.request import CallRequest, ClientDisconnected
 from app.catalog.plan import Plan
 from app.errors import GatewayError, UpstreamError, UpstreamTimeout
 from app.protocols.base import Result
-from app.resilience import judge
+from app.resilience import classify_error
 
 CLIENT_LEFT: Final = 499
 """The status of a call whose client left (nginx's own; no response carries it)."""
@@ -56,7 +56,7 @@ class CallContext:
         self.client_deadline: float | None = None
         self.headers: tuple[tuple[str, str], ...] = ()
         self.is_repeatable = False
-        self.rate_limit_state: Standing | None = None
+        self.rate_limit_state: RateLimitState | None = None
         self.streams = False
         self.detached = False
         self.replayed = False
@@ -79,7 +79,7 @@ class CallContext:
         """End the call: the whole response was handed to its interface."""
         recorder = self.recorder
         if self.streams and not recorder.ended:
-            self.plan.upstream.answered(self.permit)
+            self.plan.upstream.record_success(self.permit)
         self._end("ok", 200, upstream_status, response_bytes)
 
     def replay(self, status: int, *, response_bytes: int) -> None:
@@ -93,9 +93,9 @@ class CallContext:
         """End the call with an error, or (CancelledError, OSError) because its client left."""
         if isinstance(error, GatewayError):
             if isinstance(error, UpstreamError):
-                if error.answer is not None:
-                    upstream_status = error.answer.status
-                    self.recorder.add_rejection(error.answer)
+                if error.response is not None:
+                    upstream_status = error.response.status
+                    self.recorder.add_rejection(error.response)
                 if self.streams:
                     self.report_failure(error)
             self._end(error.slug, error.status, upstream_status, response_bytes)
@@ -113,7 +113,7 @@ class CallContext:
         late = deadline is not None and upstream.now() >= deadline - _CLOSE
         if late and isinstance(error, UpstreamTimeout):
             return
-        upstream.failed(self.permit, judge(error))
+        upstream.record_failure(self.permit, classify_error(error))
 
     def _end(self, outcome: str, status: int, upstream_status: int | None, response_bytes: int) -> None:
         recorder = self.recorder
@@ -121,7 +121,7 @@ class CallContext:
             return
         recorder.end(outcome, status, upstream_status, response_bytes)
         if self.permit:
-            self.plan.upstream.leave(self.permit)
+            self.plan.upstream.release(self.permit)
 
 
 class CallOutcome:
@@ -156,7 +156,7 @@ class CallOutcome:
         return CLIENT_LEFT if isinstance(error, ClientDisconnected) else GatewayError.status
 
     @property
-    def rate_limit_state(self) -> Standing | None:
+    def rate_limit_state(self) -> RateLimitState | None:
         """What the rate limits of the key and of the provider leave; None where neither has one."""
         return self._context.rate_limit_state
 

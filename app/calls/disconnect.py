@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from app.calls.request import ClientDisconnected
-from app.deadlines import Timer, Timers
+from app.deadlines import Timer, TimerQueue
 
 # Most calls are over by then, and never pay for a task that watches the connection.
 _WATCH_AFTER: Final = 0.1
@@ -21,7 +21,7 @@ class DisconnectWatch:
 
     __slots__ = ("_clock", "_disconnected", "_has_left", "_task", "_timer", "_watcher")
 
-    def __init__(self, disconnected: Callable[[], Awaitable[None]] | None, clock: Timers) -> None:
+    def __init__(self, disconnected: Callable[[], Awaitable[None]] | None, clock: TimerQueue) -> None:
         self._disconnected = disconnected
         self._clock = clock
         self._task: asyncio.Task[Any] | None = None
@@ -38,7 +38,7 @@ class DisconnectWatch:
         if after <= 0:
             self._start()
         else:
-            self._timer = self._clock.at(loop.time() + after, self._start)
+            self._timer = self._clock.call_at(loop.time() + after, self._start)
 
     def __enter__(self) -> Self:
         return self

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import orjson
 
-from app.call_log.bodies import BodyKeeper
-from app.call_log.entries import Recorder
+from app.call_log.bodies import BodyRecorder
+from app.call_log.entries import CallLog
 from app.calls.arguments import LARGE
 from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
@@ -29,13 +29,13 @@ from app.calls.request import CallRequest
 from app.calls.response_cache import CacheKey, ResponseCache, credential_identity
 from app.calls.retries import prepare_call, send
 from app.catalog import Catalog
-from app.catalog.plan import Plan, Uncallable
-from app.deadlines import Bound, Timers
-from app.errors import AuditUnavailable, GatewayError, NotFound, TimeOver, again
+from app.catalog.plan import Plan, PlanError
+from app.deadlines import Deadline, TimerQueue
+from app.errors import CallLogUnavailable, DeadlineExceeded, GatewayError, NotFound, clone_error
 from app.outbound.credentials import CredentialResolver
 from app.protocols.base import Result
 from app.schemas import TOOL_NAME
-from app.security.identity import travelled
+from app.security.loop_detection import cdn_loop_headers
 from app.security.principal import Principal
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracer
@@ -54,8 +54,8 @@ class CallServices:
 
     catalog: Catalog
     resolver: CredentialResolver
-    clock: Timers
-    call_log: Recorder
+    clock: TimerQueue
+    call_log: CallLog
     metrics: Metrics
     rate_limiter: RateLimiter
     idempotency: IdempotencyStore
@@ -64,7 +64,7 @@ class CallServices:
     max_stored_bytes: int
     identity: str = ""
     tracer: Tracer | None = None
-    bodies: BodyKeeper | None = None
+    bodies: BodyRecorder | None = None
 
 
 async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
@@ -91,7 +91,7 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
             body = request.body
             recorder.add_arguments(orjson.dumps(request.arguments) if body is None else body)
             if request.cdn_loop:
-                context.headers = travelled(request.cdn_loop, services.identity)
+                context.headers = cdn_loop_headers(request.cdn_loop, services.identity)
             watch.begin()
             await _admit(context, services)
             if request.idempotency_key is not None:
@@ -144,13 +144,13 @@ async def _admit(context: CallContext, services: CallServices) -> None:
         await asyncio.to_thread(plan.validate, request.arguments)
     else:
         plan.validate(request.arguments)
-    if principal.rate is not None or plan.rate is not None:
+    if principal.rate_limit is not None or plan.rate_limit is not None:
         context.rate_limit_state = await services.rate_limiter.admit(
             principal.tenant_id,
             key_id=principal.key_id,
-            key=principal.rate,
+            key=principal.rate_limit,
             provider_id=plan.provider_id,
-            provider=plan.rate,
+            provider=plan.rate_limit,
         )
 
 
@@ -164,10 +164,10 @@ async def _find_plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
     """The plan of a tool by canonical name or alias, which the principal may call."""
     try:
         plan = await catalog.plan(name)
-    except Uncallable as unusable:
+    except PlanError as unusable:
         if not principal.may_use(unusable.provider, unusable.registrar_tags):
             raise NotFound(f"There is no tool {name}.") from None
-        raise again(unusable.error) from None
+        raise clone_error(unusable.error) from None
     if not principal.may_use(plan.provider, plan.registrar_tags):
         # In the very words for a tool that does not exist.
         raise NotFound(f"There is no tool {name}.")
@@ -182,7 +182,7 @@ def _perform(context: CallContext, services: CallServices, *, events: bool = Fal
     Waiting for a permit, for a token and for retries all count.
     """
     context.set_deadlines(services.clock.loop.time(), events=events)
-    if context.plan.cache is None or events:
+    if context.plan.cache_rule is None or events:
         return _send(context, services)
     return _cached(context, services)
 
@@ -205,7 +205,7 @@ async def _perform_once(context: CallContext, services: CallServices, key: str) 
 async def _cached(context: CallContext, services: CallServices) -> Result:
     """The result from the response cache, or that of a call with the headers of a conditional request."""
     plan = context.plan
-    rule = plan.cache
+    rule = plan.cache_rule
     request = context.request
     exact = plan.adapter.request_identity(prepare_call(plan, request.arguments, (), call_id="", deadline=0.0))
     if rule is None or exact is None:
@@ -233,14 +233,14 @@ async def _send(context: CallContext, services: CallServices) -> Result:
     recorder = context.recorder
     deadline = context.deadline
     if services.clock.loop.time() >= deadline:
-        raise TimeOver("The call's time was over before it could be sent.")
+        raise DeadlineExceeded("The call's time was over before it could be sent.")
     if not context.permit:
-        context.permit = plan.upstream.enter() or await plan.upstream.wait(deadline)
+        context.permit = plan.upstream.try_acquire() or await plan.upstream.acquire(deadline)
     if recorder.durable and not plan.safe and not recorder.on_record:
         try:
-            with Bound(services.clock, deadline):
+            with Deadline(services.clock, deadline):
                 ends = context.events_deadline or deadline
                 await recorder.record_intent(ends - services.clock.loop.time())
         except TimeoutError:
-            raise AuditUnavailable("The call was not on record in its time. It was not made.") from None
+            raise CallLogUnavailable("The call was not on record in its time. It was not made.") from None
     return await send(context, resolver=services.resolver, max_retry_after=services.max_retry_after)

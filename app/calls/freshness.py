@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from app.catalog.rules import CacheRule
+from app.catalog.cache_rule import CacheRule
 
 _DIRECTIVE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,;]*)))?")
 # What decides about the freshness of a response; a later 304 may change each of these.
@@ -51,7 +51,7 @@ class Freshness:
     def confirms(self, headers: Mapping[str, str]) -> bool:
         """Whether a 304 with these headers confirms this very response."""
         etag = relevant_headers(headers).get("etag", "")
-        return not etag or not self.etag or _opaque(etag) == _opaque(self.etag)
+        return not etag or not self.etag or _opaque_tag(etag) == _opaque_tag(self.etag)
 
 
 def relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -70,7 +70,9 @@ def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | Non
     if "no-store" in directives or "*" in headers.get("vary", ""):
         return None
     private = "private" in directives
-    lifetime = min(_lifetime(headers, directives, shared=not private, assumed=rule.assumed), rule.seconds)
+    lifetime = min(
+        _lifetime(headers, directives, shared=not private, default_seconds=rule.default_seconds), rule.seconds
+    )
     grace = min(
         rule.stale_if_error, _seconds(directives.get("stale-if-error"), otherwise=rule.stale_if_error)
     )
@@ -114,7 +116,7 @@ def max_age(directives: Mapping[str, str | None]) -> float:
 
 
 def _lifetime(
-    headers: Mapping[str, str], directives: Mapping[str, str | None], *, shared: bool, assumed: float
+    headers: Mapping[str, str], directives: Mapping[str, str | None], *, shared: bool, default_seconds: float
 ) -> float:
     """Section 4.2.1, but for heuristics, in whose place the registrar's word stands."""
     if "no-cache" in directives:
@@ -129,7 +131,7 @@ def _lifetime(
         )
     if "no-cache" in headers.get("pragma", "").lower():
         return 0.0
-    return assumed
+    return default_seconds
 
 
 def _age(headers: Mapping[str, str]) -> float:
@@ -162,6 +164,6 @@ def _sendable(value: str) -> str:
     return value if value.isascii() and value.isprintable() else ""
 
 
-def _opaque(etag: str) -> str:
+def _opaque_tag(etag: str) -> str:
     """For the weak comparison of RFC 9110 section 8.8.3.2."""
     return etag.strip().removeprefix("W/")

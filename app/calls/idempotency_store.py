@@ -17,11 +17,11 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from app.background import Reports, Watched, end_tasks, repeat
-from app.call_log.entries import CallEntry
+from app.background import LoopMessages, TaskSet, cancel_tasks, run_periodically
+from app.call_log.entries import CallLogEntry
 from app.calls.idempotency_table import IdempotencyTable, LeaseEnd, LeaseRequest, RowKey
 from app.database import Database
-from app.errors import IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown, TimeOver
+from app.errors import DeadlineExceeded, IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown
 from app.security.vault import Vault
 
 # Beyond the call's own deadline: for storing the outcome, and for the clocks' difference.
@@ -29,8 +29,8 @@ _GRACE_SECONDS: Final = 15.0
 _SWEEP_SECONDS: Final = 300.0
 _STOP_SECONDS: Final = 30.0
 _MAX_RETRY_AFTER: Final = 5
-_SWEEPING: Final = Reports(
-    away="expired idempotency keys stay for now: the database is away",
+_SWEEPING: Final = LoopMessages(
+    unavailable="expired idempotency keys stay for now: the database is away",
     failed="expired idempotency keys could not be deleted",
 )
 
@@ -79,7 +79,7 @@ class IdempotencyStore:
         self._database = database
         self._vault = vault
         self._seconds = seconds
-        self._watched = Watched()
+        self._watched = TaskSet()
         self._tasks: list[asyncio.Task[None]] = []
         self.table = IdempotencyTable(database.dsn, watched=self._watched)
         self.begun = 0
@@ -94,7 +94,7 @@ class IdempotencyStore:
         return self.table.lost
 
     async def begin(
-        self, request: IdempotentRequest, *, record: CallEntry | None = None
+        self, request: IdempotentRequest, *, record: CallLogEntry | None = None
     ) -> IdempotencyLease | StoredOutcome:
         """Acquire the key for a call, or return how that one ended. With the key, and only with it, the
         `record` of the call is stored.
@@ -126,7 +126,7 @@ class IdempotencyStore:
         return self._judge(request, found, lease_request.fingerprint)
 
     async def store(
-        self, lease: IdempotencyLease, outcome: bytes, *, record: CallEntry | None = None
+        self, lease: IdempotencyLease, outcome: bytes, *, record: CallLogEntry | None = None
     ) -> bool:
         """Store how the call ended, with its `record`; return whether that is done. While PostgreSQL is away
         it is retried in the background, without the record, for as long as the lease lasts."""
@@ -134,7 +134,7 @@ class IdempotencyStore:
         sealed = self._vault.seal(outcome, context=_context(lease.row_key, request.call_id))
         return await self.table.end(LeaseEnd(lease.row_key, request.call_id, sealed, lease.until, record))
 
-    async def release(self, lease: IdempotencyLease, *, record: CallEntry | None = None) -> bool:
+    async def release(self, lease: IdempotencyLease, *, record: CallLogEntry | None = None) -> bool:
         """Release the key, since nothing was carried out; as `store`."""
         return await self.table.end(LeaseEnd(lease.row_key, lease.request.call_id, None, lease.until, record))
 
@@ -154,14 +154,14 @@ class IdempotencyStore:
 
     async def start(self) -> None:
         """Start deleting what has expired."""
-        sweeping = repeat(self.sweep, every=_SWEEP_SECONDS, reports=_SWEEPING)
+        sweeping = run_periodically(self.sweep, interval=_SWEEP_SECONDS, messages=_SWEEPING)
         self._tasks.append(asyncio.create_task(sweeping, name="idempotency-sweep"))
 
     async def aclose(self) -> None:
         """Wait for the calls under way and their outcomes, for at most 30 seconds."""
-        await end_tasks(self._tasks)
+        await cancel_tasks(self._tasks)
         await self.table.settle()
-        await self._watched.aclose(seconds=_STOP_SECONDS)
+        await self._watched.aclose(timeout=_STOP_SECONDS)
         await self.table.aclose()
 
     async def sweep(self) -> int:
@@ -211,8 +211,8 @@ def _context(row_key: RowKey, call_id: UUID) -> tuple[str, ...]:
     return ("outcome", row_key.tenant.hex, row_key.key_id, row_key.digest.hex(), call_id.hex)
 
 
-def _time_over() -> TimeOver:
-    return TimeOver("The call's time was over while its Idempotency-Key was looked up.")
+def _time_over() -> DeadlineExceeded:
+    return DeadlineExceeded("The call's time was over while its Idempotency-Key was looked up.")
 
 
 def _running(call_id: UUID | None, left: float) -> IdempotencyRunning:

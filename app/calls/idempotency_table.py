@@ -2,7 +2,7 @@
 
 Two connections beside the pool: on one keys are acquired and read, on the other calls end, which must not
 wait behind those that begin. A call costs two commits, each shared with what comes at the same time; where
-the audit promises a record (AUDIT_MODE=strict), it lies in the same two. Batches of several replicas lock
+the audit promises a record (CALL_LOG_MODE=strict), it lies in the same two. Batches of several replicas lock
 rows in one order, so that they cannot wait for each other.
 """
 
@@ -15,11 +15,11 @@ from uuid import UUID
 import structlog
 from asyncpg.exceptions import PostgresError
 
-from app.background import Watched
-from app.call_log.entries import CallEntry
-from app.call_log.store import columns, insertion
-from app.database.commits import CommitConnection, CommitQueue, DatabaseAway
-from app.deadlines import Bound, timers
+from app.background import TaskSet
+from app.call_log.entries import CallLogEntry
+from app.call_log.store import column_values, insert_statement
+from app.database.group_commit import CommitConnection, CommitQueue, DatabaseUnavailable
+from app.deadlines import Deadline, timer_queue
 from app.errors import Unavailable
 from app.models import new_id
 
@@ -32,7 +32,7 @@ _RETRY_SECONDS: Final = 0.5
 # A statement that was sent to a server which then fell silent may be carried out when that goes on.
 _SECOND_RELEASE_SECONDS: Final = 5.0
 _MAX_BATCH: Final = 256
-# Outcomes are up to IDEMPOTENCY_BYTES long.
+# Outcomes are up to IDEMPOTENCY_MAX_RESPONSE_BYTES long.
 _MAX_BYTES: Final = 4 << 20
 _MAX_READ: Final = 16
 _FAILED: Final = object()
@@ -55,7 +55,7 @@ _TAKE: Final = (
     " AND stored.fingerprint = excluded.fingerprint)"
     " RETURNING stored.call_id"
 )
-_RECORD_TAKEN: Final = insertion(first=10, condition="r.id IN (SELECT call_id FROM taken)")
+_RECORD_TAKEN: Final = insert_statement(first=10, condition="r.id IN (SELECT call_id FROM taken)")
 _TAKE_AND_RECORD: Final = f"WITH taken AS ({_TAKE}), recorded AS ({_RECORD_TAKEN}) SELECT call_id FROM taken"  # noqa: S608
 _READ: Final = (
     "SELECT k.tenant_id, k.key_id, k.digest, k.fingerprint, k.call_id, k.sealed,"
@@ -75,7 +75,7 @@ _ENDED: Final = (
     " WHERE k.id = l.id AND k.call_id = l.call_id AND l.outcome IS NULL AND k.sealed IS NULL)"
 )
 _END: Final = f"{_ENDED} SELECT 1"
-_END_AND_RECORD: Final = f"{_ENDED} {insertion(first=6)}"
+_END_AND_RECORD: Final = f"{_ENDED} {insert_statement(first=6)}"
 
 
 class RowKey(NamedTuple):
@@ -96,7 +96,7 @@ class LeaseRequest:
     lease: float
     life: float
     safe: bool
-    record: CallEntry | None = None
+    record: CallLogEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class LeaseEnd:
     call_id: UUID
     outcome: bytes | None = field(repr=False)
     until: float
-    record: CallEntry | None = None
+    record: CallLogEntry | None = None
 
 
 class IdempotencyTable:
@@ -116,15 +116,19 @@ class IdempotencyTable:
     `begins`, `reads` and `ends` are the queues. Tasks that nobody waits for go to `watched`.
     """
 
-    def __init__(self, dsn: str, *, watched: Watched) -> None:
-        self._beginning = CommitConnection(dsn, seconds=_STATEMENT_SECONDS, purpose="idempotency keys")
-        self._ending = CommitConnection(dsn, seconds=_STATEMENT_SECONDS, purpose="idempotency outcomes")
+    def __init__(self, dsn: str, *, watched: TaskSet) -> None:
+        self._beginning = CommitConnection(
+            dsn, statement_timeout=_STATEMENT_SECONDS, purpose="idempotency keys"
+        )
+        self._ending = CommitConnection(
+            dsn, statement_timeout=_STATEMENT_SECONDS, purpose="idempotency outcomes"
+        )
         self.begins: CommitQueue[LeaseRequest, bool | None] = CommitQueue(
-            self._acquire_batch, failed=None, max_batch=_MAX_BATCH, abandoned=self._abandon
+            self._acquire_batch, failed=None, max_batch=_MAX_BATCH, on_abandoned=self._abandon
         )
         self.reads: CommitQueue[RowKey, Any] = CommitQueue(self._read, failed=_FAILED, max_batch=_MAX_READ)
         self.ends: CommitQueue[LeaseEnd, bool] = CommitQueue(
-            self._end, failed=False, max_batch=_MAX_BATCH, max_bytes=_MAX_BYTES, weigh=_bytes
+            self._end, failed=False, max_batch=_MAX_BATCH, max_bytes=_MAX_BYTES, size_of=_bytes
         )
         self._watched = watched
         self._late: list[tuple[float, LeaseEnd]] = []
@@ -162,7 +166,7 @@ class IdempotencyTable:
     async def settle(self) -> None:
         """Wait for the batches under way, and for those behind them."""
         for queue in (self.begins, self.reads, self.ends):
-            await queue.settle()
+            await queue.drain()
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -172,10 +176,10 @@ class IdempotencyTable:
 
     async def _result(self, queue: CommitQueue[Any, Any], item: Any, *, seconds: float) -> Any:
         wait = min(seconds, _WAIT_SECONDS)
-        clock = timers()
-        future = queue.add(item, seconds=wait)
+        clock = timer_queue()
+        future = queue.add(item, max_wait=wait)
         try:
-            with Bound(clock, clock.loop.time() + wait):
+            with Deadline(clock, clock.loop.time() + wait):
                 return await future
         except BaseException as error:
             queue.withdraw(item, future)
@@ -191,8 +195,8 @@ class IdempotencyTable:
         requests = [first[key] for key in sorted(first)]
         try:
             taken = await self._acquire(requests)
-        except DatabaseAway as error:
-            if error.sent:
+        except DatabaseUnavailable as error:
+            if error.maybe_committed:
                 self._release(requests, after=(0.0, _SECOND_RELEASE_SECONDS))
             raise
         return [None if one.call_id in taken.failed else one.call_id in taken.calls for one in batch]
@@ -212,9 +216,9 @@ class IdempotencyTable:
                 calls |= await self._insert([one])
             except PostgresError:
                 failed.add(one.call_id)
-            except DatabaseAway as error:
+            except DatabaseUnavailable as error:
                 # Those before it were taken.
-                raise DatabaseAway(sent=error.sent or bool(calls)) from error
+                raise DatabaseUnavailable(maybe_committed=error.maybe_committed or bool(calls)) from error
         return _Acquired(calls, failed)
 
     async def _insert(self, requests: list[LeaseRequest]) -> set[UUID]:
@@ -231,7 +235,7 @@ class IdempotencyTable:
         )
         records = [one.record for one in requests if one.record is not None]
         if records:
-            rows = await self._beginning.run(_TAKE_AND_RECORD, *values, *columns(records).values())
+            rows = await self._beginning.run(_TAKE_AND_RECORD, *values, *column_values(records).values())
         else:
             rows = await self._beginning.run(_TAKE, *values)
         return {row[0] for row in rows}
@@ -249,7 +253,7 @@ class IdempotencyTable:
         """What cannot be stored now is tried again later, without its record, which goes another way."""
         try:
             stored = await self._stored(batch)
-        except DatabaseAway:
+        except DatabaseUnavailable:
             stored = [False] * len(batch)
         late = [one for one, done in zip(batch, stored, strict=True) if not done]
         if late:
@@ -278,7 +282,7 @@ class IdempotencyTable:
         )
         records = [one.record for one in batch if one.record is not None]
         if records:
-            await self._ending.run(_END_AND_RECORD, *values, *columns(records).values())
+            await self._ending.run(_END_AND_RECORD, *values, *column_values(records).values())
         else:
             await self._ending.run(_END, *values)
 

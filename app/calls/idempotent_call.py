@@ -21,7 +21,7 @@ from app.calls.arguments import LARGE
 from app.calls.context import CallContext
 from app.calls.idempotency_store import IdempotencyLease, IdempotencyStore, IdempotentRequest, StoredOutcome
 from app.catalog.plan import Plan
-from app.errors import Fault, GatewayError, IdempotencyUnkept, UpstreamError
+from app.errors import FieldError, GatewayError, IdempotencyNotStored, UpstreamError
 from app.protocols.base import Result
 
 _NOT_CARRIED_OUT: Final = frozenset({401, 429})
@@ -36,7 +36,7 @@ class ReplayedError(GatewayError):
         self.title: str = stored["title"]  # type: ignore[misc]
         super().__init__(
             stored["detail"],
-            errors=[Fault(*fault) for fault in stored["errors"]],
+            errors=[FieldError(*fault) for fault in stored["errors"]],
             headers=stored["headers"],
             extra=stored["extra"],
         )
@@ -118,7 +118,7 @@ class IdempotentCall:
             result = await self._perform()
             recorder.begin_result(result.media_type)
             try:
-                whole = await result.gather(self._max_bytes)
+                whole = await result.read_up_to(self._max_bytes)
                 if not whole:
                     # What is passed on as it arrives may break off: only that it was begun can be stored.
                     recorder.stop_holding()
@@ -163,9 +163,9 @@ def _carried_out(error: GatewayError, context: CallContext) -> bool:
     """Whether the upstream may have done something."""
     if not context.recorder.tries or not isinstance(error, UpstreamError):
         return False
-    if error.answer is not None and error.answer.status in _NOT_CARRIED_OUT:
+    if error.response is not None and error.response.status in _NOT_CARRIED_OUT:
         return False
-    return error.sent
+    return error.request_sent
 
 
 async def _content(plan: Plan, arguments: Any, *, large: bool) -> bytes:
@@ -186,7 +186,7 @@ def _packed_result(result: Result) -> bytes:
         "status": result.status,
         "headers": result.headers,
         "media_type": result.media_type,
-        "masked": result.masked,
+        "masked": result.is_masked,
     }
     return _packed(head, result.body or b"")
 
@@ -221,13 +221,13 @@ def _replayed(stored: StoredOutcome, context: CallContext) -> Result:
             headers=[(name, value) for name, value in outcome["headers"]],
             media_type=outcome["media_type"],
             body=body,
-            masked=outcome["masked"],
+            is_masked=outcome["masked"],
         )
     if outcome["kind"] == "error":
         context.replay(outcome["status"], response_bytes=0)
         raise ReplayedError(outcome)
-    context.replay(IdempotencyUnkept.status, response_bytes=0)
-    raise IdempotencyUnkept(
+    context.replay(IdempotencyNotStored.status, response_bytes=0)
+    raise IdempotencyNotStored(
         "The call with this Idempotency-Key was carried out and answered, but its response was too large to"
         " be stored. It is not made again.",
         extra={"upstream_status": outcome["status"]},

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from app.errors import GatewayError
 from app.outbound.charsets import charset_of
-from app.outbound.framing import Event, is_json, is_textual
-from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Call, Result
+from app.outbound.framing import StreamEvent, is_json, is_textual
+from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Call, Result
 from app.security.response_masking import ResponseMasker, mask_error
 
 _BINARY: Final = ("image/", "audio/", "video/", "font/", "model/", "application/vnd.oasis.opendocument.")
@@ -72,7 +72,7 @@ def mask_result(result: Result, masker: ResponseMasker) -> None:
     if _is_clean(result, masker):
         return
     _mask_headers(result, masker)
-    if result.coded:
+    if result.is_content_coded:
         # Its operator has chosen to pass on what nobody can read here.
         return
     if result.body:
@@ -114,15 +114,15 @@ async def _mask_large(result: Result, masker: ResponseMasker) -> None:
     """The same for a body that would keep others waiting."""
     body, result.body = result.body or b"", None
     _mask_headers(result, masker)
-    reader = None if result.coded else _reader(masker, result.media_type, body)
+    reader = None if result.is_content_coded else _reader(masker, result.media_type, body)
     if reader is not None:
-        stream = reader.stream()
+        stream = reader.stream_masker()
         pieces = []
         for start in range(0, len(body), _TURN):
             pieces.append(stream.feed(body[start : start + _TURN]))
             await asyncio.sleep(0)
-        pieces.append(stream.end())
-        if stream.found:
+        pieces.append(stream.flush())
+        if stream.has_masked:
             _replace_body(result, b"".join(pieces))
             body = result.body or b""
     result.body = body
@@ -137,9 +137,9 @@ def _replace_body(result: Result, body: bytes) -> None:
 
 def _note_masked(result: Result, part: str) -> None:
     """Note that a part was changed. It reaches the client as long as the head has not been sent."""
-    result.masked = True
+    result.is_masked = True
     parts = {part}
-    dropped = DESCRIBING_HEADERS if part == "body" else frozenset()
+    dropped = BODY_METADATA_HEADERS if part == "body" else frozenset()
     headers = []
     for name, value in result.headers:
         if name == MASKED_HEADER:
@@ -170,12 +170,12 @@ async def _stream(
                     begun = b""
                     reader = _reader(masker, result.media_type, piece)
                     binary = reader is None
-                    stream = None if reader is None else reader.stream()
+                    stream = None if reader is None else reader.stream_masker()
                 if stream is None:
                     yield piece
                     continue
                 passed = stream.feed(piece)
-                if stream.found and not result.masked:
+                if stream.has_masked and not result.is_masked:
                     _note_masked(result, "body")
                 if passed:
                     yield passed
@@ -185,23 +185,23 @@ async def _stream(
         if begun:
             # Less than the shortest secret has.
             yield begun
-        if stream is not None and (rest := stream.end()):
-            if stream.found:
+        if stream is not None and (rest := stream.flush()):
+            if stream.has_masked:
                 _note_masked(result, "body")
             yield rest
 
 
 async def _events(
-    events: AsyncGenerator[Event, None], result: Result, masker: ResponseMasker
-) -> AsyncGenerator[Event, None]:
+    events: AsyncGenerator[StreamEvent, None], result: Result, masker: ResponseMasker
+) -> AsyncGenerator[StreamEvent, None]:
     """The events. Where they are pieces of one text, a secret may begin in one and end in the next."""
-    text = masker.stream() if result.pieces else None
+    text = masker.stream_masker() if result.has_text_pieces else None
     async with contextlib.aclosing(events):
         try:
             async for event in events:
                 if text is not None and event.kind == "text":
                     event.data = text.feed(event.data)
-                    result.masked = result.masked or text.found
+                    result.is_masked = result.is_masked or text.has_masked
                     if event.data:
                         yield event
                     continue
@@ -210,12 +210,12 @@ async def _events(
         except GatewayError as error:
             mask_error(error, masker)
             raise
-        if text is not None and (rest := text.end()):
-            result.masked = result.masked or text.found
-            yield Event(rest, "text")
+        if text is not None and (rest := text.flush()):
+            result.is_masked = result.is_masked or text.has_masked
+            yield StreamEvent(rest, "text")
 
 
-def _mask_event(event: Event, result: Result, masker: ResponseMasker) -> None:
+def _mask_event(event: StreamEvent, result: Result, masker: ResponseMasker) -> None:
     if event.kind == "bytes":
         return
     data = masker.mask(event.data) if event.kind == "text" else masker.mask_json(event.data)
@@ -223,7 +223,7 @@ def _mask_event(event: Event, result: Result, masker: ResponseMasker) -> None:
     number = masker.mask_text(event.id) if event.id else event.id
     if data is not event.data or name is not event.name or number is not event.id:
         event.data, event.name, event.id = data, name, number
-        result.masked = True
+        result.is_masked = True
 
 
 def _reader(masker: ResponseMasker, media_type: str, beginning: bytes) -> ResponseMasker | None:

@@ -17,14 +17,14 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from app.errors import RateLimited
-from app.redis_client import Cache
-from app.security.gcra import MICROS, SCRIPT, Bucket, Standing, admit
+from app.redis_client import RedisClient
+from app.security.gcra import GCRA_SCRIPT, MICROSECONDS, Bucket, RateLimitState, admit
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
-__all__ = ["RateLimiter", "Standing"]
+__all__ = ["RateLimitState", "RateLimiter"]
 
-_SHA: Final = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
+_SHA: Final = sha1(GCRA_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 _HEARTBEAT_SECONDS: Final = 10.0
 _SEEN_SECONDS: Final = 60
 
@@ -38,7 +38,7 @@ class RateLimiter:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: RedisClient,
         vault: Vault,
         *,
         workers: int = 1,
@@ -69,7 +69,7 @@ class RateLimiter:
         key: RateLimit | None,
         provider_id: UUID,
         provider: RateLimit | None,
-    ) -> Standing:
+    ) -> RateLimitState:
         """Count a call against the limit of its key, of its provider, or of both and then of both or none.
 
         Return what the limits leave. Raises RateLimited with Retry-After. Never fails because of Redis.
@@ -80,11 +80,11 @@ class RateLimiter:
         if provider is not None:
             found.append(self._bucket(tenant, "provider", provider_id.hex, provider))
         buckets = tuple(found)
-        redis = self._cache.redis()
+        redis = self._cache.available_client()
         standing = None if redis is None else await self._count_in_redis(redis, tenant, buckets)
         if standing is None:
             self.without_redis += 1
-            standing = admit(buckets, time.monotonic() * MICROS, share=self.workers)
+            standing = admit(buckets, time.monotonic() * MICROSECONDS, process_count=self.workers)
         if not standing.admitted:
             self.rejected += 1
             raise _rate_limited(standing)
@@ -93,7 +93,7 @@ class RateLimiter:
 
     async def _count_in_redis(
         self, redis: "Redis", tenant: UUID, buckets: tuple[Bucket, ...]
-    ) -> Standing | None:
+    ) -> RateLimitState | None:
         """What the limits leave by Redis; None where it does not respond."""
         now = time.monotonic()
         keys = [bucket.name for bucket in buckets]
@@ -109,10 +109,10 @@ class RateLimiter:
             aheads = [float(ahead) for ahead in micros]
             if workers:
                 self._set_workers(workers, now)
-            at = time.monotonic() * MICROS
+            at = time.monotonic() * MICROSECONDS
             for bucket, ahead in zip(buckets, aheads, strict=True):
                 bucket.tat = at + ahead
-            return Standing(buckets, aheads, admitted=bool(fits))
+            return RateLimitState(buckets, aheads, admitted=bool(fits))
         return None
 
     def _set_workers(self, workers: int, now: float) -> None:
@@ -147,13 +147,13 @@ async def _run(redis: "Redis", keys: list[str], arguments: list[Any]) -> list[in
     try:
         reply = await cast("Any", redis.evalsha(_SHA, len(keys), *keys, *arguments))
     except NoScriptError:
-        reply = await cast("Any", redis.eval(SCRIPT, len(keys), *keys, *arguments))
+        reply = await cast("Any", redis.eval(GCRA_SCRIPT, len(keys), *keys, *arguments))
     return cast("list[int]", reply)
 
 
-def _rate_limited(standing: Standing) -> RateLimited:
+def _rate_limited(standing: RateLimitState) -> RateLimited:
     whose = {"key": "this API key", "provider": "the tool's provider"}
-    bucket = standing.refusing()
+    bucket = standing.longest_wait_bucket()
     seconds = standing.retry_after()
     return RateLimited(
         f"The rate limit of {whose[bucket.kind]} is used up; try again in {seconds} s.",

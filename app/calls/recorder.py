@@ -9,11 +9,11 @@ from uuid import UUID
 
 import orjson
 
-from app.call_log.bodies import Bodies, BodyKeeper
-from app.call_log.entries import RUNNING, CallEntry, Recorder
+from app.call_log.bodies import BodyBuffers, BodyRecorder
+from app.call_log.entries import RUNNING, CallLog, CallLogEntry
 from app.calls.request import CallRequest
 from app.catalog.plan import Plan
-from app.errors import UpstreamAnswer
+from app.errors import UpstreamErrorResponse
 from app.telemetry.context import CALL_ID
 from app.telemetry.metrics import OTHER, Metrics
 from app.telemetry.tracing import CallTrace, Tracer
@@ -73,10 +73,10 @@ class CallRecorder:
         self,
         request: CallRequest,
         *,
-        call_log: Recorder,
+        call_log: CallLog,
         metrics: Metrics,
         tracer: Tracer | None = None,
-        body_keeper: BodyKeeper | None = None,
+        body_keeper: BodyRecorder | None = None,
     ) -> None:
         self.id = _call_id()
         self.call_id = str(self.id)
@@ -88,19 +88,21 @@ class CallRecorder:
         self.ended = False
         self.stored: Future[bool] | None = None
         self.holds = False
-        self.held: CallEntry | None = None
+        self.held: CallLogEntry | None = None
         self._request = request
         self._call_log = call_log
         self._metrics = metrics
         self._began = time.perf_counter()
         self._deadline: datetime | None = None
         self._body_keeper = body_keeper
-        self.bodies: Bodies | None = None if body_keeper is None else body_keeper.begin()
+        self.bodies: BodyBuffers | None = None if body_keeper is None else body_keeper.new_bodies()
         metrics.calls_in_flight += 1
         CALL_ID.set(self.call_id)
         self.trace: CallTrace | None = None
         if tracer is not None:
-            self.trace = tracer.begin(request.trace_headers, route=request.interface, call_id=self.call_id)
+            self.trace = tracer.start_trace(
+                request.trace_headers, route=request.interface, call_id=self.call_id
+            )
 
     def seconds(self) -> float:
         """Return the seconds since the beginning of the call."""
@@ -132,12 +134,12 @@ class CallRecorder:
         if self.bodies is not None:
             self.bodies.result.media_type = media_type
 
-    def add_rejection(self, answer: UpstreamAnswer) -> None:
+    def add_rejection(self, answer: UpstreamErrorResponse) -> None:
         """Note what an upstream said when it rejected the call: it is recorded as the result."""
         if self.bodies is not None and answer.body is not None:
             self.bodies.result.add(orjson.dumps(answer.body))
 
-    def intent(self, seconds: float) -> CallEntry:
+    def intent(self, seconds: float) -> CallLogEntry:
         """Return the record of a call that is about to be made and may take so many seconds."""
         entry = self._entry(RUNNING, 0, None, 0)
         entry.deadline = datetime.now(UTC) + timedelta(seconds=seconds) + _GRACE
@@ -146,20 +148,20 @@ class CallRecorder:
     async def record_intent(self, seconds: float) -> None:
         """Record a call that is about to be made and may take so many seconds; raises AuditUnavailable."""
         entry = self.intent(seconds)
-        await self._call_log.intend(entry)
+        await self._call_log.record_intent(entry)
         self._deadline = entry.deadline
 
-    def intent_recorded(self, entry: CallEntry) -> None:
+    def intent_recorded(self, entry: CallLogEntry) -> None:
         """Note that the intent was stored with an idempotency key; the record of the end will be `held`."""
         self._deadline = entry.deadline
         self.holds = True
 
-    def take_held(self) -> CallEntry | None:
+    def take_held(self) -> CallLogEntry | None:
         """Return the record that is held, for the caller to store; `record` takes it back."""
         entry, self.held = self.held, None
         return entry
 
-    def record(self, entry: CallEntry) -> None:
+    def record(self, entry: CallLogEntry) -> None:
         """Store a record that was held in the call log's own way; `wait_recorded` waits for it."""
         self.stored = self._call_log.record(entry)
 
@@ -171,9 +173,9 @@ class CallRecorder:
             self.record(entry)
 
     async def wait_recorded(self) -> None:
-        """Wait, after the end, until the record is as durable as AUDIT_MODE says."""
+        """Wait, after the end, until the record is as durable as CALL_LOG_MODE says."""
         if self.stored is not None:
-            await self._call_log.kept(self.stored)
+            await self._call_log.wait_recorded(self.stored)
 
     def end(self, outcome: str, status: int, upstream_status: int | None, response_bytes: int) -> None:
         """Record the end: `outcome` is `ok`, CANCELLED, REPLAYED or the slug of an error."""
@@ -195,10 +197,10 @@ class CallRecorder:
 
     def _entry(
         self, outcome: str, status: int, upstream_status: int | None, response_bytes: int
-    ) -> CallEntry:
+    ) -> CallLogEntry:
         plan = self.plan
         request = self._request
-        entry = CallEntry(
+        entry = CallLogEntry(
             id=self.id,
             at=self.at,
             tenant_id=request.principal.tenant_id,

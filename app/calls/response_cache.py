@@ -18,20 +18,20 @@ from hashlib import blake2b
 from typing import Final, Literal
 
 from app.calls.freshness import Freshness, freshness_of, max_age, parse_cache_control, relevant_headers
+from app.catalog.cache_rule import CacheRule
 from app.catalog.plan import Plan
-from app.catalog.rules import CacheRule
-from app.deadlines import Bound, Timers
+from app.deadlines import Deadline, TimerQueue
 from app.errors import (
+    DeadlineExceeded,
     GatewayError,
-    TimeOver,
     Unavailable,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnreachable,
-    again,
+    clone_error,
 )
-from app.protocols.base import DESCRIBING_HEADERS, MASKED_HEADER, Result
+from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Result
 
 CacheVerdict = Literal["hit", "miss", "revalidated", "bypass", "stale"]
 Fetch = Callable[[tuple[tuple[str, str], ...]], Awaitable[Result]]
@@ -99,7 +99,7 @@ class _Entry:
 class ResponseCache:
     """The cached responses of a worker, at most `capacity` bytes; the least recently used goes first."""
 
-    def __init__(self, clock: Timers, *, capacity: int = 32 << 20) -> None:
+    def __init__(self, clock: TimerQueue, *, capacity: int = 32 << 20) -> None:
         self._clock = clock
         self._capacity = capacity
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
@@ -133,7 +133,7 @@ class ResponseCache:
                 return await self._fetch(key, fetch, "miss")
             error = await self._wait_for_leader(flight, key.deadline)
             if error is not None:
-                return self._stale_or_raise(key, again(error))
+                return self._stale_or_raise(key, clone_error(error))
 
     async def _lead(self, key: CacheKey, fetch: Fetch) -> Result:
         """Fetch for all that wait for the same response meanwhile."""
@@ -144,9 +144,10 @@ class ResponseCache:
         except GatewayError as error:
             # Who had less time than the others says nothing about how long the upstream takes.
             if not (
-                isinstance(error, (UpstreamTimeout, TimeOver)) and self._clock.loop.time() >= key.deadline
+                isinstance(error, (UpstreamTimeout, DeadlineExceeded))
+                and self._clock.loop.time() >= key.deadline
             ):
-                outcome = again(error)
+                outcome = clone_error(error)
             raise
         finally:
             del self._flights[key.shared]
@@ -156,10 +157,10 @@ class ResponseCache:
         self, flight: "asyncio.Future[GatewayError | None]", deadline: float
     ) -> GatewayError | None:
         try:
-            with Bound(self._clock, deadline):
+            with Deadline(self._clock, deadline):
                 return await asyncio.shield(flight)
         except TimeoutError:
-            raise UpstreamTimeout("The upstream did not respond in time.", sent=False) from None
+            raise UpstreamTimeout("The upstream did not respond in time.", request_sent=False) from None
 
     async def _fetch(self, key: CacheKey, fetch: Fetch, verdict: CacheVerdict) -> Result:
         """Send the call, conditionally where an older response is cached; cache the response if it may be."""
@@ -173,7 +174,7 @@ class ResponseCache:
             return self._stale_or_raise(key, error)
         if result.status == 304 and entry is not None and conditions:
             await result.aclose()
-            if entry.freshness.confirms(result.received) and self._renew(key, entry, result):
+            if entry.freshness.confirms(result.upstream_headers) and self._renew(key, entry, result):
                 return self._count("revalidated", entry.result("revalidated"))
             self._drop(key)
             result = await fetch(())
@@ -203,10 +204,10 @@ class ResponseCache:
         """Cache the response if it may be; otherwise the next calls do not wait for one another."""
         freshness = None
         if result.status in _CACHEABLE_STATUSES:
-            freshness = freshness_of(relevant_headers(result.received), key.rule)
+            freshness = freshness_of(relevant_headers(result.upstream_headers), key.rule)
         max_bytes = self._capacity // _MAX_ENTRY_SHARE
         self._drop(key)
-        if freshness is None or not await result.gather(max_bytes - _OVERHEAD):
+        if freshness is None or not await result.read_up_to(max_bytes - _OVERHEAD):
             self._set_unshared(key.shared)
             return
         entry = _Entry(
@@ -227,12 +228,12 @@ class ResponseCache:
     def _renew(self, key: CacheKey, entry: _Entry, result: Result) -> bool:
         """Apply the headers of a 304 (RFC 9111 section 4.3.4); False where it may not be cached any more."""
         old = {name: value for name, value in entry.freshness.headers.items() if name not in ("age", "date")}
-        freshness = freshness_of(old | relevant_headers(result.received), key.rule)
+        freshness = freshness_of(old | relevant_headers(result.upstream_headers), key.rule)
         if freshness is None or freshness.private != entry.freshness.private:
             return False
         # A 304 is about the upstream's own bytes, which are not those of a masked body.
         masked = any(name == MASKED_HEADER and "body" in value for name, value in entry.headers)
-        dropped = DESCRIBING_HEADERS if masked else frozenset()
+        dropped = BODY_METADATA_HEADERS if masked else frozenset()
         added = [
             (name, value)
             for name, value in result.headers
@@ -284,7 +285,7 @@ def credential_identity(plan: Plan) -> bytes:
 def _is_failing(error: GatewayError) -> bool:
     """Whether an error says that the upstream fails now, and nothing about this call or its credential."""
     if isinstance(error, UpstreamRejected):
-        return error.answer is not None and error.answer.status >= 500
+        return error.response is not None and error.response.status >= 500
     return isinstance(error, (Unavailable, UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed))
 
 

@@ -1,10 +1,10 @@
 """Sending a planned call to its upstream: credentials, the adapter, and retries where that is safe.
 
 A call is retried after a 401 with a token that may be stale, once. Otherwise only where nothing of it was
-sent, or where the tool is `repeatable`, or the call by a key that the upstream knows; at most
-`Policy.attempts` times, within the retry budget of its origin, never beyond its deadline, and never while the
-origin's breaker is open. What the HTTP engine sends a second time, because a reused connection was closed,
-counts.
+sent, or where the tool is `retryable`, or the call by a key that the upstream knows; at most
+`OriginPolicy.max_attempts` times, within the retry budget of its origin, never beyond its deadline, and
+never while the origin's breaker is open. What the HTTP engine sends a second time, because a reused
+connection was closed, counts.
 """
 
 import asyncio
@@ -59,9 +59,9 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
         plan, context.request.arguments, credentials, call_id=recorder.call_id, deadline=context.deadline
     )
     call.headers = context.headers
-    call.large = recorder.request_bytes > LARGE
+    call.has_large_arguments = recorder.request_bytes > LARGE
     if context.events_deadline is not None:
-        call.ends = context.events_deadline
+        call.stream_deadline = context.events_deadline
         call.headers += _ACCEPT_EVENTS
     began = time.perf_counter()
     recorder.tries = 1
@@ -74,9 +74,9 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
         except UpstreamError as error:
             result = await _retry(error, call, context, resolver=resolver, max_retry_after=max_retry_after)
         if result.stream is None and (result.events is None or result.body is not None):
-            plan.upstream.answered(context.permit)
+            plan.upstream.record_success(context.permit)
         else:
-            plan.upstream.begun(context.permit)
+            plan.upstream.record_response_head(context.permit)
             context.streams = True
         return result
     finally:
@@ -103,7 +103,7 @@ def prepare_call(
     if plan.mask_responses:
         masker = credentials.masker if isinstance(credentials, ResolvedCredentials) else None
         if plan.masker is not None:
-            masker = plan.masker.joined(masker)
+            masker = plan.masker.combined_with(masker)
     return Call(
         target=plan.target,
         arguments=arguments,
@@ -114,7 +114,7 @@ def prepare_call(
         egress=plan.egress,
         scope=plan.scope,
         reuse=plan.reuse,
-        resend=plan.upstream.policy.attempts > 1,
+        resend=plan.upstream.policy.max_attempts > 1,
         masker=masker,
     )
 
@@ -140,8 +140,8 @@ async def _traced(call: Call, context: CallContext, trace: CallTrace) -> Result:
             call.resent = traced.resent
     except GatewayError as failed:
         error = failed.slug
-        if isinstance(failed, UpstreamError) and failed.answer is not None:
-            status = failed.answer.status
+        if isinstance(failed, UpstreamError) and failed.response is not None:
+            status = failed.response.status
         raise
     else:
         status, error = result.status, ""
@@ -176,7 +176,7 @@ async def _retry(
                 raise error
             tries += 1
             await asyncio.sleep(backoff)
-            if plan.upstream.breaker.shut:
+            if plan.upstream.breaker.is_tripped:
                 raise error
         context.recorder.tries += 1
         try:
@@ -201,7 +201,7 @@ async def _with_new_tokens(
     masker = call.masker
     if masker is not None:
         # The upstream has seen the token before, too.
-        masker = masker.joined(credentials.masker)
+        masker = masker.combined_with(credentials.masker)
     return replace(call, credentials=credentials, masker=masker)
 
 
@@ -211,8 +211,12 @@ def _backoff(
     """Seconds until the next try, None where there is none."""
     plan = context.plan
     upstream = plan.upstream
-    may_repeat = plan.repeatable or context.is_repeatable
-    if tries >= upstream.policy.attempts or upstream.breaker.shut or not is_retryable(error, may_repeat):
+    may_repeat = plan.retryable or context.is_repeatable
+    if (
+        tries >= upstream.policy.max_attempts
+        or upstream.breaker.is_tripped
+        or not is_retryable(error, may_repeat)
+    ):
         return None
     backoff = random.uniform(0, min(_FIRST_BACKOFF * 2.0 ** (tries - 1), _MAX_BACKOFF))  # noqa: S311
     retry_after = _retry_after(error)
@@ -220,7 +224,7 @@ def _backoff(
         # Sooner than it asked for would be no help to the upstream; the client is told when.
         return None
     backoff += retry_after
-    if upstream.now() + backoff > deadline - _SHORTEST_TRY or not upstream.budget.spend():
+    if upstream.now() + backoff > deadline - _SHORTEST_TRY or not upstream.budget.try_spend():
         return None
     return backoff
 
@@ -229,15 +233,15 @@ def is_retryable(error: UpstreamError, may_repeat: bool) -> bool:
     """Whether a call that failed so may be sent again; `may_repeat`: though it may have been carried out."""
     if isinstance(error, (UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed)):
         # Malformed is a response, too, that ends before its length.
-        return may_repeat or not error.sent
-    if isinstance(error, UpstreamRejected) and error.answer is not None:
-        return may_repeat and error.answer.status in _RETRIED_STATUSES
+        return may_repeat or not error.request_sent
+    if isinstance(error, UpstreamRejected) and error.response is not None:
+        return may_repeat and error.response.status in _RETRIED_STATUSES
     return False
 
 
 def _retry_after(error: UpstreamError) -> float:
     """The seconds that a response asks for, 0 where it asks for none. A date is for clients to read."""
-    for name, value in error.answer.headers.items() if error.answer is not None else ():
+    for name, value in error.response.headers.items() if error.response is not None else ():
         if name.lower() == "retry-after":
             return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0.0
     return 0.0

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from app.deadlines import Timers
+from app.deadlines import TimerQueue
 from app.errors import GatewayError, Stopping
 
 
@@ -22,7 +22,7 @@ class StreamRegistry:
     """
 
     def __init__(
-        self, clock: Timers, stopping: asyncio.Event, *, heartbeat: float = 15.0, stall: float = 60.0
+        self, clock: TimerQueue, stopping: asyncio.Event, *, heartbeat: float = 15.0, stall: float = 60.0
     ) -> None:
         self.clock = clock
         self.stopping = stopping

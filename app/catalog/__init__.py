@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from app.catalog.feed import Change
+from app.catalog.feed import ChangeNotice
 from app.catalog.plan import Plan
 
 __all__ = ["Catalog", "Plan"]
@@ -56,7 +56,7 @@ class Catalog:
         # Shielded: a request that is cancelled does not cancel the load for the others.
         return await asyncio.shield(task)
 
-    async def on_changes(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Evict the plans that the changes affect; a subscriber of the feed."""
         providers: set[UUID] = set()
         tools: set[str] = set()

@@ -20,7 +20,7 @@ from asyncpg.exceptions import InterfaceError, PostgresError
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.background import end_tasks
+from app.background import cancel_tasks
 from app.database import Database, asyncpg_dsn
 from app.errors import Unavailable
 from app.models import TENANT
@@ -55,7 +55,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeNotice:
     """A notice that something was written.
 
     `object_id` is the id of the tool, credential or API key, or the name of the variable. The kind `all`
@@ -78,7 +78,7 @@ class Change:
             return None
 
 
-Subscriber = Callable[[list[Change]], Awaitable[None]]
+Subscriber = Callable[[list[ChangeNotice]], Awaitable[None]]
 
 
 async def record_change(
@@ -94,7 +94,7 @@ async def record_change(
     return int(result.scalar_one())
 
 
-class Feed:
+class ChangeFeed:
     """Delivers changes to its subscribers in order, each at least once.
 
     `listen_dsn` is a DSN that does not go through a transaction pooler; None turns LISTEN off and leaves only
@@ -127,7 +127,7 @@ class Feed:
         """The number of the last change that was delivered."""
         return self._last
 
-    def seconds_behind(self) -> float:
+    def lag_seconds(self) -> float:
         """Return the seconds since the changes were last read; a working feed reads them at every poll."""
         return time.monotonic() - self._read_at
 
@@ -149,7 +149,7 @@ class Feed:
 
     async def aclose(self) -> None:
         """End the background tasks and the listening connection."""
-        await end_tasks(self._tasks)
+        await cancel_tasks(self._tasks)
 
     async def catch_up(self) -> bool:
         """Deliver every change that is committed by now; a service calls this between its commit and its
@@ -170,14 +170,14 @@ class Feed:
             last, changes = await self._read()
             lagging, self._lagging = self._lagging, set()
             for subscriber in self._subscribers:
-                delivered = [Change("all", seq=last)] if subscriber in lagging else changes
+                delivered = [ChangeNotice("all", seq=last)] if subscriber in lagging else changes
                 if delivered:
                     await self._deliver(subscriber, delivered)
             # Only now: a request that is cancelled during the delivery must not lose a change.
             self._last = last
             self._read_at = time.monotonic()
 
-    async def _read(self) -> tuple[int, list[Change]]:
+    async def _read(self) -> tuple[int, list[ChangeNotice]]:
         async with self._database.reading() as session:
             rows: Sequence[Any] = (
                 await session.execute(_SINCE, {"last": self._last, "most": _MAX_CHANGES})
@@ -186,15 +186,17 @@ class Feed:
             return self._last, []
         last = int(rows[0].last)
         changes = [
-            Change(row.kind, row.provider_id, row.object_id, row.seq) for row in rows if row.seq is not None
+            ChangeNotice(row.kind, row.provider_id, row.object_id, row.seq)
+            for row in rows
+            if row.seq is not None
         ]
         # Numbers have no gaps: missing rows were pruned or cut off by the limit, and a lower counter is that
         # of a restored backup.
         if last - self._last != len(changes):
-            return last, [Change("all", seq=last)]
+            return last, [ChangeNotice("all", seq=last)]
         return last, changes
 
-    async def _deliver(self, subscriber: Subscriber, changes: list[Change]) -> None:
+    async def _deliver(self, subscriber: Subscriber, changes: list[ChangeNotice]) -> None:
         try:
             await subscriber(changes)
         except Unavailable:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.outbound.limits import Limits
-from app.resilience import Policy
+from app.resilience import OriginPolicy
 from app.settings import Settings
 
 
@@ -21,23 +21,23 @@ def limits_of(overrides: Mapping[str, Any], settings: Settings) -> Limits:
     )
 
 
-def policy_of(overrides: Mapping[str, Any], settings: Settings) -> Policy:
+def policy_of(overrides: Mapping[str, Any], settings: Settings) -> OriginPolicy:
     """Return the policy for an origin: the gateway's, overridden by the provider's `limits`."""
 
     def own(name: str, otherwise: int) -> int:
         value = overrides.get(name)
         return otherwise if value is None else int(value)
 
-    return Policy(
+    return OriginPolicy(
         concurrency=own("concurrency", settings.origin_concurrency),
-        queue=settings.origin_queue,
-        queue_seconds=settings.origin_queue_timeout,
-        failures=own("breaker_failures", settings.breaker_failures),
-        ratio=settings.breaker_ratio,
-        volume=settings.breaker_volume,
-        window=settings.breaker_window,
+        max_queued=settings.origin_queue,
+        queue_timeout=settings.origin_queue_timeout,
+        failure_threshold=own("breaker_failures", settings.breaker_failures),
+        failure_ratio=settings.breaker_failure_ratio,
+        min_calls=settings.breaker_min_calls,
+        window_seconds=settings.breaker_window,
         open_seconds=settings.breaker_open_seconds,
-        open_most=max(settings.breaker_open_most, settings.breaker_open_seconds),
-        attempts=own("attempts", settings.retry_attempts),
-        budget=settings.retry_budget,
+        open_max=max(settings.breaker_open_max, settings.breaker_open_seconds),
+        max_attempts=own("attempts", settings.retry_attempts),
+        retry_budget=settings.retry_budget,
     )

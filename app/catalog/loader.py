@@ -10,15 +10,15 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.cache_rule import CacheRule
 from app.catalog.limits import limits_of, policy_of
-from app.catalog.plan import Plan, Uncallable
-from app.catalog.rules import CacheRule
+from app.catalog.plan import Plan, PlanError
 from app.catalog.tools import ToolView, has_name, tool_select, tool_view
 from app.database import Database
-from app.errors import Fault, GatewayError, InvalidInput, NotFound, UnsetVariable
+from app.errors import FieldError, GatewayError, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
-from app.outbound.credentials import compile_needs
-from app.outbound.egress import EgressSettings, egress_from, without_client_certificate
+from app.outbound.credentials import compile_security
+from app.outbound.egress import EgressSettings, build_egress_settings, without_client_certificate
 from app.outbound.scope import connection_scope
 from app.protocols.base import Adapter
 from app.protocols.call_templates import protocol_of
@@ -89,7 +89,7 @@ class VariableFinder:
 
 
 @dataclass(frozen=True, slots=True)
-class Loader:
+class PlanLoader:
     """Reads and compiles plans for a Catalog.
 
     `environment` is read for the names of variables that the operator lists (`variable_env_names`).
@@ -114,7 +114,7 @@ class Loader:
             await self.adapters.ready(protocol_of(tool.call_template))
             return self.compile(stored)
         except GatewayError as error:
-            raise Uncallable(error, provider=tool.provider, registrar_tags=tool.registrar_tags) from None
+            raise PlanError(error, provider=tool.provider, registrar_tags=tool.registrar_tags) from None
 
     def compile(self, stored: _StoredTool) -> Plan:
         """Compile everything that is the same for each call of the tool; raise InvalidInput where it is
@@ -135,13 +135,13 @@ class Loader:
             raise InvalidInput(
                 f"The tool {tool.name} cannot be called: {error.detail}.", errors=error.errors
             ) from None
-        sealed = {row.slot: stored_form(row, finder=finder) for row in stored.credentials}
+        sealed = {row.slot: sealed_credential(row, finder=finder) for row in stored.credentials}
         egress = egress_of(stored.options, sealed.pop(EGRESS_SLOT, None), vault=self.vault)
         origin, safe = adapter.origin(target), adapter.is_safe(target)
         if egress is not None and origin in stored.options.get(UNCONFIRMED_ORIGINS, ()):
             egress = without_client_certificate(egress)
         retry_permitted = bool(stored.limits.get("retry_idempotent")) and adapter.is_idempotent(target)
-        upstream = self.origins.of(
+        upstream = self.origins.get(
             TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)
         )
         upstream.providers.add(tool.provider)
@@ -156,20 +156,20 @@ class Loader:
             enabled=tool.enabled,
             deprecated=tool.deprecated,
             safe=safe,
-            repeatable=safe or retry_permitted,
+            retryable=safe or retry_permitted,
             adapter=adapter,
             target=target,
             origin=origin,
             upstream=upstream,
             inputs=tool.inputs,
-            needs=compile_needs(tool.security),
+            needs=compile_security(tool.security),
             credentials=sealed,
             limits=limits_of(stored.limits, self.settings),
             egress=egress,
             scope=connection_scope(TENANT, tool.provider_id, sealed.values()),
             reuse=stored.options.get("reuse") is not False,
-            rate=RateLimit.of(stored.limits.get("rate")),
-            cache=CacheRule.of(stored.limits.get("cache"), tool=tool.name, safe=safe),
+            rate_limit=RateLimit.from_stored(stored.limits.get("rate")),
+            cache_rule=CacheRule.of(stored.limits.get("cache"), tool=tool.name, safe=safe),
             idempotency_header=stored.limits.get("idempotency_header"),
             mask_responses=stored.options.get("mask_responses") is not False,
             masker=_masker_of(adapter, target),
@@ -186,7 +186,7 @@ def _masker_of(adapter: Adapter[Any], target: Any) -> ResponseMasker | None:
     if any.
     """
     own_secrets = getattr(adapter, "own_secrets", None)
-    return None if own_secrets is None else ResponseMasker.of(own_secrets(target))
+    return None if own_secrets is None else ResponseMasker.for_values(own_secrets(target))
 
 
 def egress_of(
@@ -197,7 +197,7 @@ def egress_of(
     Raises SealBroken where its sealed secrets cannot be decrypted.
     """
     fields = open_credential(secrets, vault=vault) if secrets is not None else {}
-    return egress_from(options, fields)
+    return build_egress_settings(options, fields)
 
 
 def is_from_fetched_manual() -> ColumnElement[bool]:
@@ -270,7 +270,8 @@ def _with_values(template: dict[str, Any], finder: VariableFinder, *, fetched: b
         raise InvalidInput(
             "Secret variables are allowed only in auth, headers and query values.",
             errors=[
-                Fault(pointer("/call_template"), f"The variable {name} has become secret.") for name in secret
+                FieldError(pointer("/call_template"), f"The variable {name} has become secret.")
+                for name in secret
             ],
         )
     values = {
@@ -281,12 +282,12 @@ def _with_values(template: dict[str, Any], finder: VariableFinder, *, fetched: b
     try:
         substituted: dict[str, Any] = with_variables(template, values)
     except UnsetVariable as error:
-        errors = [Fault("/call_template" + found.pointer, found.detail) for found in error.errors]
+        errors = [FieldError("/call_template" + found.pointer, found.detail) for found in error.errors]
         raise UnsetVariable(error.detail, errors=errors, extra=error.extra) from None
     return substituted
 
 
-def stored_form(row: Credential, *, finder: VariableFinder) -> SealedCredential:
+def sealed_credential(row: Credential, *, finder: VariableFinder) -> SealedCredential:
     """Return a credential row as a SealedCredential, with the variables that its sealed fields name."""
     variables = (finder.find(name) for name in row.variable_names)
     return SealedCredential(

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from app.catalog.rules import CacheRule
+from app.catalog.cache_rule import CacheRule
 from app.errors import GatewayError
 from app.json_schema.validator import ArgumentValidator
-from app.outbound.credentials import Need
+from app.outbound.credentials import SlotRequirement
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter
@@ -18,7 +18,7 @@ from app.security.rate_limit import RateLimit
 from app.security.response_masking import ResponseMasker
 
 
-class Uncallable(Exception):
+class PlanError(Exception):
     """A stored tool cannot be compiled. `error` tells why, for principals that may see the tool."""
 
     def __init__(self, error: GatewayError, *, provider: str, registrar_tags: frozenset[str]) -> None:
@@ -48,20 +48,20 @@ class Plan:
     enabled: bool
     deprecated: bool
     safe: bool
-    repeatable: bool
+    retryable: bool
     adapter: Adapter[Any]
     target: Any = field(repr=False)
     origin: str
     upstream: Origin = field(repr=False)
     inputs: Mapping[str, Any] = field(repr=False)
-    needs: tuple[tuple[Need, ...], ...]
+    needs: tuple[tuple[SlotRequirement, ...], ...]
     credentials: Mapping[str, SealedCredential] = field(repr=False)
     limits: Limits
     egress: EgressSettings | None = field(repr=False)
     scope: bytes = field(default=b"", repr=False)
     reuse: bool = True
-    rate: RateLimit | None = None
-    cache: CacheRule | None = None
+    rate_limit: RateLimit | None = None
+    cache_rule: CacheRule | None = None
     idempotency_header: str | None = None
     """The header in which the upstream takes an idempotency key, by which it recognises a repeated
     request.

@@ -60,7 +60,7 @@ class ToolView:
     registrar_tags: frozenset[str]
     enabled: bool
     deprecated: bool
-    hand_made: bool
+    custom: bool
     version: int
     call_template: dict[str, Any] = field(repr=False)
     security: list[list[dict[str, Any]]]
@@ -71,7 +71,7 @@ class ToolView:
     """The steps by which a large tool was reduced for models."""
 
 
-def is_hand_made() -> ColumnElement[bool]:
+def is_custom() -> ColumnElement[bool]:
     """Return the condition that a tool is custom (`POST /tools`): it belongs to no revision of a source."""
     return col(Tool.revision_id).is_(None)
 
@@ -106,7 +106,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         _registrar_tags().label("registrar_tags"),
         is_enabled().label("enabled"),
         col(Tool.deprecated).label("deprecated"),
-        is_hand_made().label("hand_made"),
+        is_custom().label("custom"),
         col(Tool.version).label("version"),
         col(Tool.call_template).label("call_template"),
         col(Tool.security).label("security"),
@@ -139,7 +139,7 @@ def tool_view(row: Any) -> ToolView:
         registrar_tags=frozenset(row.provider_tags).union(row.registrar_tags or ()),
         enabled=row.enabled,
         deprecated=row.deprecated,
-        hand_made=row.hand_made,
+        custom=row.custom,
         version=row.version,
         call_template=row.call_template,
         security=row.security,
@@ -191,7 +191,7 @@ def principal_filter(principal: Viewer) -> ColumnElement[bool]:
     return and_(*rules)
 
 
-async def providers_seen(session: AsyncSession, principal: Viewer) -> frozenset[str]:
+async def visible_providers(session: AsyncSession, principal: Viewer) -> frozenset[str]:
     """Return the names of the providers that a principal may see, through their own tags or those of a
     tool.
     """
@@ -209,7 +209,7 @@ def _registrar_tags() -> ColumnElement[Any]:
     """Return an expression for the tool's tags that a registrar set: the override's, or those of a custom
     tool.
     """
-    own = case((is_hand_made(), col(Tool.tags)), else_=None)
+    own = case((is_custom(), col(Tool.tags)), else_=None)
     return func.coalesce(col(Override.tags), own)
 
 

@@ -82,7 +82,7 @@ def show_call(
     *,
     call_id: Annotated[str, typer.Argument(metavar="ID", help="The X-Call-Id of the response.")],
     bodies: Annotated[
-        bool, typer.Option("--bodies", help="Arguments and response, where AUDIT_BODIES recorded them.")
+        bool, typer.Option("--bodies", help="Arguments and response, where CALL_LOG_BODIES recorded them.")
     ] = False,
 ) -> None:
     """Show one call, or the recorded arguments and response (scope calls:bodies; creates an event)."""

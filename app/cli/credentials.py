@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.errors import InputError, ProblemResponse
-from app.cli.session import GatewayCommand, Session, SessionContext
+from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import SECRET_HELP, read_secret, url_path
 
 commands = typer.Typer(
@@ -182,7 +182,7 @@ class _Destination:
     yes: bool
 
 
-def _confirm_origins(session: Session, provider: str, slot: str, given: _Destination) -> list[str]:
+def _confirm_origins(session: ClientSession, provider: str, slot: str, given: _Destination) -> list[str]:
     """Return the origins to bind the credential to, [] to leave them to the gateway.
 
     Raise InputError where they must be confirmed and there is no terminal, typer.Abort for a no.
@@ -203,7 +203,7 @@ def _confirm_origins(session: Session, provider: str, slot: str, given: _Destina
     return origins
 
 
-def _known_destination(session: Session, provider: str, slot: str) -> Mapping[str, Any] | None:
+def _known_destination(session: ClientSession, provider: str, slot: str) -> Mapping[str, Any] | None:
     """Return the gateway's `destinations` entry of a slot, None where this key lacks the scope for it."""
     try:
         found = session.gateway.get(url_path("providers", provider, "credentials")).json()

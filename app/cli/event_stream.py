@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from app.cli.errors import GatewayUnreachable, ProblemResponse
-from app.cli.output import Output
+from app.cli.output import CommandOutput
 
 ACCEPT = "application/x-ndjson"
 """The media type to request: one JSON value a line."""
@@ -14,7 +14,7 @@ ACCEPT = "application/x-ndjson"
 _WHITESPACE = b"\r\n"
 
 
-def print_events(chunks: Iterator[bytes], output: Output, *, verbose: bool) -> None:
+def print_events(chunks: Iterator[bytes], output: CommandOutput, *, verbose: bool) -> None:
     """Write each event on standard output: JSON on a line of its own, text as it is unless `--json` is given.
 
     Raise ProblemResponse where the last event is an error, GatewayUnreachable where there is no last event.
@@ -53,7 +53,7 @@ def _parse(line: bytes) -> Any:
         raise GatewayUnreachable("The stream holds something else than events: is this a gateway?") from None
 
 
-def _rendered(line: bytes, value: Any, output: Output) -> bytes:
+def _rendered(line: bytes, value: Any, output: CommandOutput) -> bytes:
     if isinstance(value, str) and not output.json:
         return value.encode()
     return line + b"\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.cli.client import Files
 from app.cli.errors import CommandFailed, GatewayUnreachable, ProblemResponse
-from app.cli.session import Session
+from app.cli.session import ClientSession
 from app.cli.values import url_path
 
 #: Seconds between two polls: short at first, because most documents take less than a second.
@@ -16,7 +16,7 @@ _FAILED_POLLS_MAX = 5
 
 
 def send_import(
-    session: Session,
+    session: ClientSession,
     path: str,
     *,
     activity: str,
@@ -42,7 +42,7 @@ def send_import(
     return dict(result or {})
 
 
-def _poll(session: Session, import_id: str) -> dict[str, Any]:
+def _poll(session: ClientSession, import_id: str) -> dict[str, Any]:
     wait, failures = _FIRST_POLL_SECONDS, 0
     while True:
         time.sleep(wait)

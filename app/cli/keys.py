@@ -99,7 +99,7 @@ def revoke(
 
 def _parse_rate(text: str) -> dict[str, int]:
     try:
-        return RateLimit.parse(text).stored()
+        return RateLimit.parse(text).to_stored()
     except ValueError as error:
         raise InputError(f"--rate {error}.") from None
 

@@ -15,15 +15,15 @@ from app.cli import calls, credentials, events, keys, openapi, providers, tools,
 from app.cli.errors import EXIT_CODES_HELP, CommandFailed, ProblemResponse
 from app.cli.session import (
     CaFileOption,
+    ClientSession,
     ConnectionOptions,
     GatewayCommand,
     JsonOption,
     KeyFileOption,
     KeyOption,
-    Session,
     UrlOption,
 )
-from app.security.dumps import disable_core_dumps
+from app.security.core_dumps import disable_core_dumps
 
 #: Commands that import the whole gateway, each a function in a module of its name. They are imported at
 #: use: `--version` costs 1.4 s of CPU with them and 0.3 s without.
@@ -55,7 +55,7 @@ class RootCommand(TyperGroup):
         try:
             return super().invoke(ctx)
         except CommandFailed as failed:
-            session: Session = ctx.obj
+            session: ClientSession = ctx.obj
             session.output.problem(failed.problem)
             if failed.hint:
                 session.output.note(f"Hint: {failed.hint}")
@@ -102,7 +102,7 @@ def root(
     gets that of the embedded mode, DATA_DIR/admin.key.
     """
     options = ConnectionOptions(url=url, key=key, key_file=key_file, ca_file=ca_file, json=json)
-    ctx.obj = session = Session(options)
+    ctx.obj = session = ClientSession(options)
     ctx.call_on_close(session.close)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.cli.operator_commands import DatabaseUrl, fail, operator_errors, settings_with
-from app.database import SchemaMove, schema_move
+from app.database import MigrationPlan, migration_plan
 from app.database import migrate as migrate_database
 
 
@@ -33,27 +33,29 @@ def migrate(
         fail("Name the database with --database-url or DATABASE_URL. The embedded one migrates by itself.")
     dsn = settings.database_url.get_secret_value()
     with operator_errors():
-        planned = asyncio.run(schema_move(dsn, revision))
-        if planned.reverted and not yes:
+        planned = asyncio.run(migration_plan(dsn, revision))
+        if planned.downgrades and not yes:
             _confirm(planned)
-        moved = asyncio.run(migrate_database(dsn, revision=revision, reverts=bool(planned.reverted)))
+        moved = asyncio.run(
+            migrate_database(dsn, revision=revision, allow_downgrade=bool(planned.downgrades))
+        )
     typer.echo(_summary(moved), err=True)
 
 
-def _confirm(planned: SchemaMove) -> None:
+def _confirm(planned: MigrationPlan) -> None:
     """Ask for confirmation; exit where it is not given, and where there is no terminal."""
     typer.echo("This reverts these migrations, and drops their columns and tables with their data:", err=True)
-    for text in planned.reverted:
+    for text in planned.downgrades:
         typer.echo(f"  {text}", err=True)
     if not sys.stdin.isatty():
         fail("Nothing was changed: there is no terminal to confirm this on. Give --yes to go down.", code=2)
     typer.confirm("Go on?", abort=True, err=True)
 
 
-def _summary(moved: SchemaMove) -> str:
+def _summary(moved: MigrationPlan) -> str:
     at = moved.target or "base (empty)"
-    if moved.reverted:
-        return f"The schema is at {at}: {len(moved.reverted)} migrations were reverted."
-    if moved.applied:
-        return f"The schema is at {at}: {len(moved.applied)} migrations were applied."
+    if moved.downgrades:
+        return f"The schema is at {at}: {len(moved.downgrades)} migrations were reverted."
+    if moved.upgrades:
+        return f"The schema is at {at}: {len(moved.upgrades)} migrations were applied."
     return f"The schema is at {at}, as it was before."

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.errors import CommandFailed, ExitCode
-from app.cli.output import Output
+from app.cli.output import CommandOutput
 from app.cli.reports import operation_row, show_lint
 from app.cli.session import OfflineCommand, SessionContext
 from app.cli.values import read_bytes, read_text
@@ -82,7 +82,7 @@ def _as_json(conversion: Conversion) -> dict[str, Any]:
     }
 
 
-def _show(output: Output, conversion: Conversion, *, only_problems: bool) -> None:
+def _show(output: CommandOutput, conversion: Conversion, *, only_problems: bool) -> None:
     report = conversion.report
     rows = [
         _row(operation)

@@ -49,7 +49,7 @@ def shortened(text: object, *, length: int = 80) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-class Output:
+class CommandOutput:
     """The two output streams of one command, taken from `sys` when it starts: tests replace them."""
 
     def __init__(self, *, json: bool) -> None:

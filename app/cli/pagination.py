@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.session import Session
+from app.cli.session import ClientSession
 
 #: The largest page that the gateway returns.
 _PAGE_MAX = 200
@@ -28,7 +28,9 @@ class Paging:
     cursor: str | None
 
 
-def fetch_list(session: Session, path: str, *, query: Mapping[str, Any], paging: Paging) -> dict[str, Any]:
+def fetch_list(
+    session: ClientSession, path: str, *, query: Mapping[str, Any], paging: Paging
+) -> dict[str, Any]:
     """Return the items that `paging` selects, from as many pages as needed, in the shape of one page.
 
     `query` members that are None are left out.
@@ -46,7 +48,7 @@ def fetch_list(session: Session, path: str, *, query: Mapping[str, Any], paging:
 
 
 def show_list(
-    session: Session,
+    session: ClientSession,
     path: str,
     *,
     query: Mapping[str, Any],

@@ -6,8 +6,8 @@ from typing import Any
 import typer
 
 from app.cli.errors import ExitCode
-from app.cli.output import Output, sentences, shortened
-from app.cli.session import Session
+from app.cli.output import CommandOutput, sentences, shortened
+from app.cli.session import ClientSession
 
 Json = Mapping[str, Any]
 
@@ -15,7 +15,7 @@ _COUNTS = ("operations", "accepted", "renamed", "skipped")
 _CHANGES = ("added", "changed", "unchanged", "removed", "held")
 
 
-def finish_import(session: Session, result: Json, *, strict: bool = False) -> None:
+def finish_import(session: ClientSession, result: Json, *, strict: bool = False) -> None:
     """Show an import's result; exit with 4 if some entries of a list failed, with 1 if all did.
 
     With `strict`, operations that were skipped count as entries that failed.
@@ -35,7 +35,7 @@ def finish_import(session: Session, result: Json, *, strict: bool = False) -> No
         raise typer.Exit(ExitCode.PARTIAL)
 
 
-def show_import(output: Output, result: Json) -> None:
+def show_import(output: CommandOutput, result: Json) -> None:
     """Show one provider as it was registered or refreshed, or would be (a preview lists its tools)."""
     output.fields((name, result.get(name)) for name in ("name", "title", "kind", "origins", "tool_count"))
     if "tools" in result:
@@ -56,7 +56,7 @@ def show_import(output: Output, result: Json) -> None:
         output.warn(f"A provider named {result['name']} exists already.")
 
 
-def _show_report(output: Output, report: Json) -> None:
+def _show_report(output: CommandOutput, report: Json) -> None:
     """Show counts, the operations that were skipped or changed and why, and warnings."""
     counts = report.get("counts") or {}
     output.fields((name, str(counts[name])) for name in _COUNTS if name in counts)
@@ -81,7 +81,7 @@ def operation_row(operation: Json) -> tuple[object, ...]:
     return (operation["verdict"], operation["source_key"], operation["name"], shortened(text, length=200))
 
 
-def show_lint(output: Output, report: Json, *, each: bool = False) -> None:
+def show_lint(output: CommandOutput, report: Json, *, each: bool = False) -> None:
     """Show what makes tools hard for a model: the number of tools by rule, or (`each`) every finding."""
     found = [(one, finding) for one in report.get("operations") or () for finding in one.get("lint") or ()]
     if not found:
@@ -100,7 +100,7 @@ def show_lint(output: Output, report: Json, *, each: bool = False) -> None:
     output.table(("HARD FOR A MODEL", "TOOLS", "SUCH AS", "SUGGESTION"), summary)
 
 
-def _show_difference(output: Output, difference: Mapping[str, Any] | None) -> None:
+def _show_difference(output: CommandOutput, difference: Mapping[str, Any] | None) -> None:
     if difference is None:
         return
     output.fields((what, str(len(difference[what]))) for what in _CHANGES if what in difference)
@@ -114,7 +114,7 @@ def _show_difference(output: Output, difference: Mapping[str, Any] | None) -> No
         output.table(("CHANGE", "OPERATION"), rows)
 
 
-def show_operations(output: Output, operations: Sequence[Json]) -> None:
+def show_operations(output: CommandOutput, operations: Sequence[Json]) -> None:
     """Show the change of each operation, with its verdict on compatibility."""
     rows = []
     for one in operations:
@@ -127,7 +127,7 @@ def show_operations(output: Output, operations: Sequence[Json]) -> None:
     output.table(("CHANGE", "VERDICT", "OPERATION", "REMARKS"), rows)
 
 
-def show_pending(output: Output, provider: Json) -> None:
+def show_pending(output: CommandOutput, provider: Json) -> None:
     """Show the changes of a provider that are pending approval."""
     pending = provider.get("pending")
     if pending:
@@ -135,7 +135,7 @@ def show_pending(output: Output, provider: Json) -> None:
         output.warn(f"These changes are pending: utcp-gateway providers approve {provider['name']}")
 
 
-def _show_consent(output: Output, name: object, consents: Sequence[Json]) -> None:
+def _show_consent(output: CommandOutput, name: object, consents: Sequence[Json]) -> None:
     """Show what a document asks for and what is not granted without the operator's consent."""
     for consent in consents:
         if consent.get("token_url"):
@@ -148,7 +148,7 @@ def _show_consent(output: Output, name: object, consents: Sequence[Json]) -> Non
             )
 
 
-def _show_entries(output: Output, entries: Sequence[Json]) -> None:
+def _show_entries(output: CommandOutput, entries: Sequence[Json]) -> None:
     output.table(("VERDICT", "PROVIDER", "TOOLS", "REMARKS"), [_entry_row(entry) for entry in entries])
     for entry in entries:
         _show_consent(output, entry["name"], entry.get("needs_consent") or ())

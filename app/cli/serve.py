@@ -27,12 +27,12 @@ from app.cli.operator_commands import (
     warn,
 )
 from app.cli.sample import checkout, sample_api
-from app.cli.server import Server, server_config
+from app.cli.server import GatewayServer, server_config
 from app.cli.welcome import Welcome, welcome
 from app.cli.workers import Workers
 from app.database import Database, migrate, schema_state
 from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
-from app.redis_client import AWAY, connect
+from app.redis_client import REDIS_ERRORS, connect
 from app.security.vault import KeyRing
 from app.settings import Settings
 from app.telemetry.tracing import require_tracing
@@ -169,7 +169,7 @@ async def check_redis(url: str) -> None:
         await client.ping()
     except (AuthenticationError, AuthorizationError):
         raise
-    except AWAY as error:
+    except REDIS_ERRORS as error:
         warn(
             f"Redis is unavailable ({type(error).__name__}), and the gateway starts without it."
             " Check --redis-url or REDIS_URL if it stays so."
@@ -201,13 +201,13 @@ def run(settings: Settings, listener: Listener) -> None:
     """
     raise_file_limit()
     config = server_config("app.main:create_app", settings, factory=True)
-    grace, seconds = settings.grace_seconds, settings.shutdown_seconds
-    server: Workers | Server
+    grace, seconds = settings.effective_grace_seconds, settings.shutdown_timeout
+    server: Workers | GatewayServer
     if settings.workers > 1:
         server = Workers(config, [listener], grace=grace, seconds=seconds)
         server.run()
     else:
-        server = Server(config, grace_seconds=grace, shutdown_seconds=seconds)
+        server = GatewayServer(config, grace_seconds=grace, shutdown_timeout=seconds)
         server.run(sockets=[listener])
     if not server.started:
         raise OperatorError("The gateway could not start; its log above says why.")

@@ -48,7 +48,7 @@ def server_config(application: Any, settings: Settings, **options: Any) -> uvico
     return uvicorn.Config(application, **(given | options))
 
 
-class Server(uvicorn.Server):
+class GatewayServer(uvicorn.Server):
     """A uvicorn server with a graceful shutdown.
 
     A `supervised` server is stopped by its parent process, which may be late: a terminal sends Ctrl-C to all
@@ -60,12 +60,12 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         *,
         grace_seconds: float,
-        shutdown_seconds: float,
+        shutdown_timeout: float,
         supervised: bool = False,
     ) -> None:
         super().__init__(config)
         self._grace_seconds = grace_seconds
-        self._shutdown_seconds = shutdown_seconds
+        self._shutdown_timeout = shutdown_timeout
         self._supervised = supervised
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -155,8 +155,8 @@ class Server(uvicorn.Server):
                     await asyncio.sleep(_POLL_SECONDS)
 
     async def _end_calls(self) -> None:
-        last = min(_LAST_EVENT_SECONDS, self._shutdown_seconds / 2)
-        await self._wait(self._shutdown_seconds - last, while_busy=True)
+        last = min(_LAST_EVENT_SECONDS, self._shutdown_timeout / 2)
+        await self._wait(self._shutdown_timeout - last, while_busy=True)
         services = self._services()
         if services is not None:
             services.stopping.set()

@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from app.cli.client import GatewayClient
 from app.cli.errors import InputError
-from app.cli.output import Output
+from app.cli.output import CommandOutput
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -94,7 +94,7 @@ class _DataDir(BaseSettings):
     data_dir: Path = Path(".data")
 
 
-class Session:
+class ClientSession:
     """The gateway (connected at first use) and the output of one command. Close it."""
 
     def __init__(self, options: ConnectionOptions) -> None:
@@ -102,13 +102,13 @@ class Session:
         self.has_key = False
         """Whether requests carry an API key; known once `gateway` was used."""
         self._gateway: GatewayClient | None = None
-        self._output: Output | None = None
+        self._output: CommandOutput | None = None
 
     @property
-    def output(self) -> Output:
+    def output(self) -> CommandOutput:
         """Both output streams, in the form that `--json` chooses."""
         if self._output is None:
-            self._output = Output(json=self.options.json)
+            self._output = CommandOutput(json=self.options.json)
         return self._output
 
     @property
@@ -152,7 +152,7 @@ def api_key(options: ConnectionOptions, url: str) -> str | None:
 class SessionContext(typer.Context):
     """The Typer context of a command, with the session that the root command stored."""
 
-    obj: Session
+    obj: ClientSession
 
 
 class GatewayCommand(TyperCommand):
@@ -167,7 +167,7 @@ class GatewayCommand(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command with the shared options merged into the session; they are no arguments of it."""
         given = {param.name: ctx.params.pop(param.name) for param in self._shared_params(ctx)}
-        session: Session = ctx.obj
+        session: ClientSession = ctx.obj
         session.options = ConnectionOptions(**given).over(session.options)
         return super().invoke(ctx)
 

@@ -11,7 +11,7 @@ from app.cli.errors import InputError, ProblemResponse
 from app.cli.event_stream import ACCEPT, print_events
 from app.cli.output import shortened
 from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
-from app.cli.session import GatewayCommand, Session, SessionContext
+from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import tool_arguments, url_path
 
 commands = typer.Typer(name="tools", help="Find tools and call them.", no_args_is_help=True)
@@ -147,7 +147,7 @@ def call(
 
 
 def _stream(
-    session: Session, path: str, body: dict[str, Any], *, headers: dict[str, str], verbose: bool
+    session: ClientSession, path: str, body: dict[str, Any], *, headers: dict[str, str], verbose: bool
 ) -> None:
     """Write the body as it arrives: a response may be large, or an endless stream of events."""
     last = b"\n"

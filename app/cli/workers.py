@@ -15,8 +15,8 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from app.cli.listener import Listener
-from app.cli.server import Server
-from app.security.dumps import disable_core_dumps
+from app.cli.server import GatewayServer
+from app.security.core_dumps import disable_core_dumps
 
 _log = structlog.get_logger(__name__)
 
@@ -41,11 +41,13 @@ class Worker(Process):
         super().__init__(config, sockets)
 
     @property
-    def server(self) -> Server:
+    def server(self) -> GatewayServer:
         """The server, created in the worker process itself."""
-        if not isinstance(self._server, Server):
+        if not isinstance(self._server, GatewayServer):
             grace, seconds = self._seconds
-            self._server = Server(self.config, grace_seconds=grace, shutdown_seconds=seconds, supervised=True)
+            self._server = GatewayServer(
+                self.config, grace_seconds=grace, shutdown_timeout=seconds, supervised=True
+            )
         return self._server
 
     def target(self, sockets: list[Listener] | None = None) -> None:

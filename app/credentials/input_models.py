@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from app.credentials.origins import checked_origin
-from app.schemas import Closed, ShortText, Tag, UrlText
+from app.schemas import ShortText, StrictModel, Tag, UrlText
 from app.security.credentials import CredentialDraft
-from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
+from app.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
 
 MASKS: Final = frozenset({"***", "****", "*****", "********", "<redacted>", "[redacted]", "••••••••"})
 
@@ -88,7 +88,7 @@ Tags = Annotated[list[Tag], Field(max_length=64)]
 _USERINFO: Final = ("username", "password")
 
 
-class _CredentialInput(Closed):
+class _CredentialInput(StrictModel):
     allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)] | None = Field(
         default=None,
         description="Where the credential may be sent. Default: where the stored one goes; of the first one "
@@ -186,7 +186,7 @@ class OAuth2Input(_CredentialInput):
         )
 
 
-class StaticValue(Closed):
+class StaticValue(StrictModel):
     """One value of a call template: of a header, of the URL's query, of its userinfo, or of a field."""
 
     location: Literal["header", "query", "userinfo", "field"]
@@ -259,7 +259,7 @@ CredentialInput = Annotated[
 
 def header_problem(location: str, name: str) -> str | None:
     """Why an API key cannot be sent under this name, or None."""
-    if location == "header" and (not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name)):
+    if location == "header" and (not HEADER_NAME.fullmatch(name) or forbidden_in_credentials(name)):
         return "This header cannot carry a key."
     if location == "cookie" and not COOKIE_NAME.fullmatch(name):
         return "This is not a legal cookie name (RFC 6265, section 4.1.1)."

@@ -8,13 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.outbound.credentials import Need, Needs, compile_needs
+from app.outbound.credentials import SecurityRequirements, SlotRequirement, compile_security
 from app.security.credentials import CredentialDraft
 
 __all__ = [
-    "DEFAULT_SLOT", "DISCOVERY_SLOTS", "DISCOVERY_STATIC", "EGRESS_SLOT", "CredentialDraft", "CredentialSlot",
-    "Json", "MissingConsent", "Need", "Needs", "SlotAssignment", "SlotKind", "ValueLocation",
-    "VariableDraft", "compile_needs", "security_json", "slot_names",
+    "DEFAULT_SLOT",
+    "DISCOVERY_SLOTS",
+    "DISCOVERY_STATIC",
+    "EGRESS_SLOT",
+    "CredentialDraft",
+    "CredentialSlot",
+    "Json",
+    "MissingConsent",
+    "SecurityRequirements",
+    "SlotAssignment",
+    "SlotKind",
+    "SlotRequirement",
+    "ValueLocation",
+    "VariableDraft",
+    "compile_security",
+    "security_json",
+    "slot_names",
 ]  # fmt: skip
 
 Json = dict[str, Any]
@@ -141,13 +155,13 @@ class MissingConsent:
         return {"slot": self.slot, "origins": list(self.origins), "token_url": self.token_url}
 
 
-def security_json(needs: Needs) -> list[list[Json]]:
-    """Return the needs of a tool as its stored `security`; the inverse of `compile_needs`."""
+def security_json(needs: SecurityRequirements) -> list[list[Json]]:
+    """Return the needs of a tool as its stored `security`; the inverse of `compile_security`."""
     return [
         [{"slot": need.slot, "scopes": list(need.scopes)} for need in alternative] for alternative in needs
     ]
 
 
-def slot_names(needs: Iterable[Sequence[Need]]) -> set[str]:
+def slot_names(needs: Iterable[Sequence[SlotRequirement]]) -> set[str]:
     """Return all slots that a tool's needs name."""
     return {need.slot for alternative in needs for need in alternative}

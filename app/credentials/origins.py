@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from app.errors import InvalidInput
 from app.protocols.origins import is_content, parts_of, template_origin
 from app.protocols.registry import PROTOCOLS
-from app.utcp.paths import HTTP, compile_url
+from app.utcp.paths import HTTP_SCHEMES, compile_url
 
 
 def origin_of(url: str) -> str | None:
@@ -46,7 +46,7 @@ def checked_origin(text: str) -> str | None:
     """
     scheme, _, rest = text.strip().partition("://")
     scheme = scheme.lower()
-    if scheme in HTTP:
+    if scheme in HTTP_SCHEMES:
         return origin_of(text) if is_origin(text) else None
     if scheme in PROTOCOLS.program_schemes:
         return f"{scheme}://{rest}" if rest.isprintable() and rest else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.errors import Fault, Forbidden
+from app.errors import FieldError, Forbidden
 from app.security.principal import Principal
 from app.text import pointer
 
@@ -36,84 +36,87 @@ HARMLESS_OPTIONS: Final = frozenset({"direct", "reuse"})
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RegistrationPermissions:
     """What one API key may do. `seals`: store credentials. `shared`: it is not limited to providers or tags.
 
     `used` are the names of variables that the provider uses already, which a refresh may repeat.
     """
 
-    seals: bool
-    shared: bool
-    used: frozenset[str] = frozenset()
+    may_write_credentials: bool
+    may_use_shared_secrets: bool
+    used_variables: frozenset[str] = frozenset()
 
-    def permit_sealing(self) -> None:
+    def require_credentials_write(self) -> None:
         """Raise Forbidden for a key that may not store credentials, wherever they stand."""
-        if not self.seals:
+        if not self.may_write_credentials:
             raise Forbidden(
                 f"The API key lacks the scope `{_SCOPE}`, which credentials and variables need, "
                 "also those in auth, headers, userinfo and query values of a template.",
                 extra={"missing_scopes": [_SCOPE]},
             )
 
-    def permit_options(
+    def require_options_write(
         self, given: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None, at: str
     ) -> None:
         """Raise Forbidden, with pointers below `at`, for options that take the scope and would change.
 
         `stored` are the present ones; what equals them, or the default of a new provider, is no change.
         """
-        if self.seals:
+        if self.may_write_credentials:
             return
         present = stored or {}
         changed = [name for name, value in given.items() if _takes_scope(name, value, present.get(name))]
         if changed:
-            raise denied([pointer(at, name) for name in changed])
+            raise destination_denied([pointer(at, name) for name in changed])
 
-    def permit_destination(self, at: str) -> None:
+    def require_destination_write(self, at: str) -> None:
         """Raise Forbidden, pointing `at` the field, for a key that may not say where credentials go."""
-        if not self.seals:
-            raise denied([at])
+        if not self.may_write_credentials:
+            raise destination_denied([at])
 
-    def permit_deleting(self, provider: str) -> None:
+    def require_deletion(self, provider: str) -> None:
         """Raise Forbidden for a key that may not delete what is stored for a provider."""
-        if not self.seals:
+        if not self.may_write_credentials:
             raise Forbidden(
                 f"Credentials or secret variables of {provider!r} would be deleted with it, which takes the "
                 f"scope `{_SCOPE}`.",
                 extra={"missing_scopes": [_SCOPE]},
             )
 
-    def permit_shared(self, name: str, *, environment: bool) -> None:
+    def require_shared_secret(self, name: str, *, environment: bool) -> None:
         """Raise Forbidden where a limited key names a secret that belongs to all providers.
 
         To name one of the environment takes the scope, too: it may stand where it is shown.
         """
-        if name in self.used:
+        if name in self.used_variables:
             return
         if environment:
-            self.permit_sealing()
-        if not self.shared:
+            self.require_credentials_write()
+        if not self.may_use_shared_secrets:
             raise Forbidden(
                 "The API key is limited to certain providers or tags; "
                 f"the secret variable {name} belongs to all. Give the provider a variable of its own."
             )
 
-    def using(self, names: Iterable[str]) -> "Reach":
+    def with_used_variables(self, names: Iterable[str]) -> "RegistrationPermissions":
         """Return the permissions for a provider that uses these variables already."""
-        return replace(self, used=frozenset(names))
+        return replace(self, used_variables=frozenset(names))
 
 
-UNBOUNDED: Final = Reach(seals=True, shared=True)
+UNRESTRICTED: Final = RegistrationPermissions(may_write_credentials=True, may_use_shared_secrets=True)
 
 
-def reach_of(principal: Principal) -> Reach:
+def permissions_of(principal: Principal) -> RegistrationPermissions:
     """Return what the scopes and limits of the API key allow."""
-    return Reach(seals=principal.has(_SCOPE), shared=principal.providers is None and principal.tags is None)
+    return RegistrationPermissions(
+        may_write_credentials=principal.has_scope(_SCOPE),
+        may_use_shared_secrets=principal.providers is None and principal.tags is None,
+    )
 
 
-def denied(pointers: Iterable[str]) -> Forbidden:
+def destination_denied(pointers: Iterable[str]) -> Forbidden:
     """Return the error for fields that decide where a credential goes, for a key without the scope."""
-    faults = [Fault(at, f"To change this takes the scope `{_SCOPE}`.") for at in pointers]
+    faults = [FieldError(at, f"To change this takes the scope `{_SCOPE}`.") for at in pointers]
     return Forbidden(
         f"The API key lacks the scope `{_SCOPE}`: without it, nothing is changed that decides where, or over "
         "what trust, credentials travel.",

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import orjson
 
-from app.catalog.loader import VariableFinder, stored_form
+from app.catalog.loader import VariableFinder, sealed_credential
 from app.credentials.model import CredentialDraft, VariableDraft
 from app.credentials.template_secrets import static_locations
 from app.credentials.variable_scope import VariableScope
-from app.errors import Fault, UnsetVariable
+from app.errors import FieldError, UnsetVariable
 from app.models import TENANT, Credential, Variable, new_id
 from app.security.credentials import (
     SealedCredential,
@@ -38,13 +38,13 @@ def variables_in(secrets: Any) -> list[str]:
     return list(dict.fromkeys(name for member in members for name in variables_in(member)))
 
 
-def spelled_as_stored(given: CredentialDraft, *, scope: VariableScope, at: str) -> CredentialDraft:
+def with_stored_spellings(given: CredentialDraft, *, scope: VariableScope, at: str) -> CredentialDraft:
     """Return the credential with its `${NAME}`s spelled as they are stored; raise UnsetVariable at `at`."""
     missing = [name for name in variables_in(given.secrets) if scope.find(name) is None]
     if missing:
         raise UnsetVariable(
             f"These variables have no value: {', '.join(missing)}",
-            errors=[Fault(at, f"The variable {name} has no value.") for name in missing],
+            errors=[FieldError(at, f"The variable {name} has no value.") for name in missing],
             extra={"variables": missing},
         )
 
@@ -63,7 +63,7 @@ def _stored(scope: VariableScope, name: str) -> str:
     return name if known is None else known.name
 
 
-def sealed_credential(
+def seal_draft(
     given: CredentialDraft, *, provider_id: UUID, slot: str, vault: Vault, finder: VariableFinder
 ) -> SealedCredential:
     """Return a credential that is not stored in the form in which the resolver takes one, for a discovery."""
@@ -83,7 +83,7 @@ def sealed_credential(
     return seal_credential(credential, vault=vault, fields=given.secrets)
 
 
-def fill_credential(row: Credential, given: CredentialDraft, *, vault: Vault) -> Credential:
+def seal_into_credential_row(row: Credential, given: CredentialDraft, *, vault: Vault) -> Credential:
     """Seal a credential into its row, bound to id, slot, version and destinations of that; return the row."""
     row.kind = given.kind
     row.public = {key: value for key, value in given.public.items() if value is not None}
@@ -92,7 +92,7 @@ def fill_credential(row: Credential, given: CredentialDraft, *, vault: Vault) ->
     row.allowed_origins = list(given.allowed_origins or ())
     row.variable_names = variables_in(given.secrets)
     row.fingerprint = fingerprint(given, vault=vault)[:8]
-    bare = stored_form(row, finder=_NO_VARIABLES)
+    bare = sealed_credential(row, finder=_NO_VARIABLES)
     row.sealed = seal_credential(bare, vault=vault, fields=given.secrets).sealed
     return row
 
@@ -100,10 +100,10 @@ def fill_credential(row: Credential, given: CredentialDraft, *, vault: Vault) ->
 def new_credential(provider_id: UUID, slot: str, given: CredentialDraft, *, vault: Vault) -> Credential:
     """Return a row for a credential that is stored for the first time."""
     row = Credential(provider_id=provider_id, slot=slot, kind=given.kind, sealed=b"", fingerprint="")
-    return fill_credential(row, given, vault=vault)
+    return seal_into_credential_row(row, given, vault=vault)
 
 
-def fill_variable(row: Variable, given: VariableDraft, *, vault: Vault) -> Variable:
+def seal_into_variable_row(row: Variable, given: VariableDraft, *, vault: Vault) -> Variable:
     """Put a value into its row, sealed where it is secret; return the row."""
     row.secret = given.secret
     bare = SealedVariable(
@@ -123,10 +123,10 @@ def fill_variable(row: Variable, given: VariableDraft, *, vault: Vault) -> Varia
 
 def new_variable(provider_id: UUID | None, name: str, given: VariableDraft, *, vault: Vault) -> Variable:
     """Return a row for a variable that is stored for the first time."""
-    return fill_variable(Variable(provider_id=provider_id, name=name), given, vault=vault)
+    return seal_into_variable_row(Variable(provider_id=provider_id, name=name), given, vault=vault)
 
 
-def overlaid(rows: Iterable[Variable], given: Collection[Variable]) -> list[Variable]:
+def merged_variables(rows: Iterable[Variable], given: Collection[Variable]) -> list[Variable]:
     """Return the stored variables with the `given` ones in place of those of the same owner and name."""
     taken = {(row.provider_id, row.name) for row in given}
     return [*given, *(row for row in rows if (row.provider_id, row.name) not in taken)]

@@ -10,12 +10,12 @@ from app.credentials.model import (
     CredentialDraft,
     CredentialSlot,
     MissingConsent,
-    Needs,
+    SecurityRequirements,
     SlotAssignment,
     slot_names,
 )
 from app.credentials.origins import is_loopback, origin_of
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.text import pointer
 
 Fingerprint = Callable[[CredentialDraft], str]
@@ -29,7 +29,7 @@ class SecuredTool(Protocol):
         """`scheme://host[:port]`, "" where there is none."""
 
     @property
-    def security(self) -> Needs:
+    def security(self) -> SecurityRequirements:
         """An OR of ANDs of slots."""
 
 
@@ -102,7 +102,7 @@ def complete(
     `at`, where one of these cannot be told without the owner's word.
     """
     if given.kind == "static" and slot is not None and slot.kind != "static":
-        fault = Fault(pointer(at, "kind"), "This slot takes no values of a template.")
+        fault = FieldError(pointer(at, "kind"), "This slot takes no values of a template.")
         raise InvalidInput("The credential is of a kind that does not fit.", errors=[fault])
     public = {key: value for key, value in given.public.items() if value is not None}
     if given.kind == "api_key":
@@ -111,7 +111,7 @@ def complete(
         public.setdefault("name", documented.parameter or "X-Api-Key")
         problem = header_problem(public["location"], public["name"])
         if problem:
-            fault = Fault(pointer(at, "name"), problem)
+            fault = FieldError(pointer(at, "name"), problem)
             raise InvalidInput("The API key cannot be sent like this.", errors=[fault])
     if given.kind == "oauth2":
         public["token_url"] = _token_url(
@@ -134,27 +134,27 @@ def _default_origins(binding: Binding, *, at: str) -> tuple[str, ...]:
         if binding.tools
         else "No tool uses this slot: say which origins may get the credential."
     )
-    fault = Fault(at, detail, expected=list(binding.tools) or "array of origins")
+    fault = FieldError(at, detail, expected=list(binding.tools) or "array of origins")
     raise InvalidInput("It is not clear where the credential may be sent.", errors=[fault])
 
 
 def _token_url(given: str | None, documented: str | None, binding: Binding, *, at: str) -> str:
     if given is None:
         if documented is None:
-            fault = Fault(at, "Give the URL of the token endpoint.", expected="uri")
+            fault = FieldError(at, "Give the URL of the token endpoint.", expected="uri")
             raise InvalidInput("The token endpoint is not known.", errors=[fault])
         if origin_of(documented) not in binding.named:
             detail = "The document names this token URL at another origin. Give it here if it is right."
             raise InvalidInput(
-                "The token endpoint needs your consent.", errors=[Fault(at, detail, expected=documented)]
+                "The token endpoint needs your consent.", errors=[FieldError(at, detail, expected=documented)]
             )
         given = documented
     if origin_of(given) is None or "@" in given.partition("://")[2].partition("/")[0] or "#" in given:
-        fault = Fault(at, "Give an absolute URL without userinfo and fragment.", expected="uri")
+        fault = FieldError(at, "Give an absolute URL without userinfo and fragment.", expected="uri")
         raise InvalidInput("The token URL cannot be used.", errors=[fault])
     if not given.lower().startswith("https://") and not (binding.loopback_tokens and is_loopback(given)):
         raise InvalidInput(
-            "A client secret is sent over https only.", errors=[Fault(at, "Give an https:// URL.")]
+            "A client secret is sent over https only.", errors=[FieldError(at, "Give an https:// URL.")]
         )
     return given
 

@@ -12,12 +12,12 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunspli
 
 from app.credentials.model import CredentialDraft, ValueLocation
 from app.credentials.variable_scope import VariableScope
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.protocols.variables import places_of
 from app.text import pointer
 from app.utcp.auth import Auth, credential_from_auth
-from app.utcp.call_template import CallTemplate, replaced, texts_at
-from app.utcp.headers import HEADER_NAME, never_set_by_credentials
+from app.utcp.call_template import CallTemplate, replace_strings, strings_at
+from app.utcp.headers import HEADER_NAME, forbidden_in_credentials
 from app.utcp.variables import VARIABLE
 
 Json = dict[str, Any]
@@ -55,7 +55,7 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
     sealed = _sealed_texts(stored, type(template), scope)
     if sealed:
         secrets["fields"] = sealed
-        stored = replaced(stored, dict.fromkeys(sealed, ""))
+        stored = replace_strings(stored, dict.fromkeys(sealed, ""))
     stored.pop("name", None)
     scope.reject_secrets(stored, at=at)
     return SplitTemplate(
@@ -74,17 +74,17 @@ def holds_secrets_in_the_open(template: CallTemplate) -> bool:
     return (
         any(auth is not None for auth in auths)
         or any(name.lower() not in PLAIN_HEADERS for name in headers)
-        or any(text for _, text in texts_at(stored, template.sealed))
+        or any(text for _, text in strings_at(stored, template.sealed))
     )
 
 
 def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope) -> dict[str, str]:
     """Return by pointer the texts that are always secret, and those that name a secret variable legally."""
-    sealed = {at: text for at, text in texts_at(stored, model.sealed) if text}
-    may_be = dict(texts_at(stored, model.may_be_secret))
+    sealed = {at: text for at, text in strings_at(stored, model.sealed) if text}
+    may_be = dict(strings_at(stored, model.may_be_secret))
     for at, name in places_of(stored) if may_be else ():
         known = scope.find(name) if at in may_be else None
-        if known is not None and not known.may_be_shown(fetched=scope.fetched):
+        if known is not None and not known.may_be_shown(fetched=scope.is_fetched):
             sealed[at] = may_be[at]
     return sealed
 
@@ -125,11 +125,11 @@ def _split_headers(headers: Mapping[str, str], *, at: str) -> tuple[dict[str, st
     plain: dict[str, str] = {}
     sealed: dict[str, str] = {}
     for name, value in headers.items():
-        if not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name):
-            fault = Fault(pointer(at, name), "This header is not set by a call template.")
+        if not HEADER_NAME.fullmatch(name) or forbidden_in_credentials(name):
+            fault = FieldError(pointer(at, name), "This header is not set by a call template.")
             raise InvalidInput("A header of the call template cannot be sent.", errors=[fault])
         if any(ord(char) < 0x20 or ord(char) == 0x7F for char in value):
-            fault = Fault(pointer(at, name), "Remove line breaks and other control characters.")
+            fault = FieldError(pointer(at, name), "Remove line breaks and other control characters.")
             raise InvalidInput("A header value cannot be sent.", errors=[fault])
         is_plain = name.lower() in PLAIN_HEADERS and VARIABLE.search(value) is None
         (plain if is_plain else sealed)[name] = value
@@ -141,7 +141,7 @@ def _split_url(url: str, *, at: str) -> tuple[str, dict[str, list[str]], list[st
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise InvalidInput("The URL cannot be read.", errors=[Fault(at, "Give a legal URL.")]) from None
+        raise InvalidInput("The URL cannot be read.", errors=[FieldError(at, "Give a legal URL.")]) from None
     rest, query = _split_query(parts.query)
     basic = None
     netloc = parts.netloc

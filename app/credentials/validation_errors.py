@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.text import pointer
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -18,7 +18,7 @@ def validated(model: type[Model], value: Any, *, at: str = "") -> Model:
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
         faults = [
-            Fault(at + pointer("", *_place(one["loc"], value)), one["msg"].removeprefix("Value error, "))
+            FieldError(at + pointer("", *_place(one["loc"], value)), one["msg"].removeprefix("Value error, "))
             for one in found
         ]
         raise InvalidInput("The request does not fit what is expected here.", errors=faults) from None

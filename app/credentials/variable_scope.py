@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from app.credentials.permissions import Reach
-from app.errors import Fault, InvalidInput, UnsetVariable
+from app.credentials.permissions import RegistrationPermissions
+from app.errors import FieldError, InvalidInput, UnsetVariable
 from app.models import Variable
 from app.protocols.variables import places_of, with_variables
 from app.utcp.variables import candidates
@@ -44,12 +44,12 @@ class VariableScope:
 
     provider: str
     layers: Mapping[Layer, Mapping[str, KnownVariable]]
-    reach: Reach
-    fetched: bool = False
+    permissions: RegistrationPermissions
+    is_fetched: bool = False
 
     def narrowed(self) -> "VariableScope":
         """Return the scope for text that came from an upstream."""
-        return replace(self, fetched=True)
+        return replace(self, is_fetched=True)
 
     def find(self, name: str) -> KnownVariable | None:
         """Return the variable that a name as written means, if it has a value.
@@ -60,11 +60,13 @@ class VariableScope:
         for layer in ("provider", "tenant", "environment"):
             known = self.layers.get(layer, {})
             for index, spelling in enumerate(spellings):
-                if index and self.fetched and layer != "provider":
+                if index and self.is_fetched and layer != "provider":
                     break
                 if spelling in known:
                     if layer != "provider" and known[spelling].secret:
-                        self.reach.permit_shared(known[spelling].name, environment=layer == "environment")
+                        self.permissions.require_shared_secret(
+                            known[spelling].name, environment=layer == "environment"
+                        )
                     return known[spelling]
         return None
 
@@ -83,7 +85,7 @@ class VariableScope:
         except UnsetVariable as error:
             raise UnsetVariable(
                 error.detail + self._advice(),
-                errors=[Fault(at + fault.pointer, fault.detail) for fault in error.errors],
+                errors=[FieldError(at + fault.pointer, fault.detail) for fault in error.errors],
                 extra=error.extra,
             ) from None
 
@@ -99,9 +101,11 @@ class VariableScope:
     def reject_secrets(self, value: Any, *, at: str) -> None:
         """Raise MisplacedSecret where a secret variable stands in a field that is shown."""
         faults = [
-            Fault(at + place, f"The variable {name} may be secret; here stand only variables that are not.")
+            FieldError(
+                at + place, f"The variable {name} may be secret; here stand only variables that are not."
+            )
             for place, name in places_of(value)
-            if (known := self.find(name)) is not None and not known.may_be_shown(fetched=self.fetched)
+            if (known := self.find(name)) is not None and not known.may_be_shown(fetched=self.is_fetched)
         ]
         if faults:
             raise MisplacedSecret(
@@ -110,7 +114,7 @@ class VariableScope:
             )
 
     def _advice(self) -> str:
-        if not self.fetched:
+        if not self.is_fetched:
             return ""
         return (
             ". A fetched manual may use only variables of its own provider (give them in `variables`) "
@@ -123,8 +127,8 @@ def scope_of(
     rows: Iterable[Variable],
     *,
     environment: Mapping[str, str],
-    reach: Reach,
-    fetched: bool = False,
+    permissions: RegistrationPermissions,
+    is_fetched: bool = False,
 ) -> VariableScope:
     """Return the scope over variables (stored or not yet); `environment` holds what the operator listed."""
     layers: dict[Layer, dict[str, KnownVariable]] = {"provider": {}, "tenant": {}}
@@ -134,4 +138,4 @@ def scope_of(
     layers["environment"] = {
         name: KnownVariable(name, secret=True, value=value) for name, value in environment.items() if value
     }
-    return VariableScope(provider, layers, reach, fetched)
+    return VariableScope(provider, layers, permissions, is_fetched)

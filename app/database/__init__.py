@@ -25,23 +25,23 @@ from sqlalchemy.pool import QueuePool
 
 from app.database.dsn import asyncpg_dsn, check_dsn, sqlalchemy_url
 from app.database.probe import DatabaseProbe
-from app.database.schema import SchemaError, SchemaMove, migrate, schema_move, schema_state
+from app.database.schema import MigrationPlan, SchemaError, migrate, migration_plan, schema_state
 from app.errors import Overloaded, Unavailable
 
 __all__ = [
     "Database",
-    "PoolBusy",
+    "DatabasePoolExhausted",
+    "MigrationPlan",
     "SchemaError",
-    "SchemaMove",
     "asyncpg_dsn",
     "check_dsn",
-    "each_that_can",
     "is_row_error",
     "is_unavailable",
     "migrate",
-    "schema_move",
+    "migration_plan",
     "schema_state",
     "sqlalchemy_url",
+    "store_valid_rows",
 ]
 
 _Row = TypeVar("_Row")
@@ -90,7 +90,7 @@ def _sqlstate(error: BaseException) -> str:
     return str(getattr(getattr(error, "orig", None), "sqlstate", None))
 
 
-class PoolBusy(Overloaded):
+class DatabasePoolExhausted(Overloaded):
     """All connections of this process were in use for too long, or PostgreSQL accepts no more of them."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ def is_row_error(error: DBAPIError) -> bool:
     return state is None or str(state).startswith(("22", "54"))
 
 
-async def each_that_can(
+async def store_valid_rows(
     session: AsyncSession, rows: Sequence[_Row], store: Callable[[Sequence[_Row]], Awaitable[None]]
 ) -> list[_Row]:
     """Store rows by `store`, except those that PostgreSQL rejects because of a value; return the rejected
@@ -130,8 +130,8 @@ async def each_that_can(
         if len(rows) == 1:
             return [*rows]
         half = len(rows) // 2
-        first = await each_that_can(session, rows[:half], store)
-        return first + await each_that_can(session, rows[half:], store)
+        first = await store_valid_rows(session, rows[:half], store)
+        return first + await store_valid_rows(session, rows[half:], store)
     return []
 
 
@@ -179,7 +179,7 @@ class Database:
         """Return a session for reads, as a context manager."""
         return self._session(self._sessions)
 
-    def committing(self) -> AbstractAsyncContextManager[AsyncSession]:
+    def autocommitting(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Return a session in autocommit mode, as a context manager: each statement is one round trip."""
         return self._session(self._committing)
 
@@ -192,10 +192,10 @@ class Database:
             finally:
                 await asyncio.shield(session.close())
         except PoolTimeout:
-            raise PoolBusy from None
+            raise DatabasePoolExhausted from None
         except (DBAPIError, OSError, TimeoutError) as error:
             if _sqlstate(error) == _TOO_MANY_CONNECTIONS:
-                raise PoolBusy from None
+                raise DatabasePoolExhausted from None
             if is_unavailable(error):
                 raise _unavailable(lost=_is_lost(error)) from None
             raise
@@ -216,11 +216,11 @@ class Database:
         async with self._session(sessions) as session:
             return await work(session)
 
-    async def answers(self) -> bool:
+    async def responds(self) -> bool:
         """Return whether PostgreSQL responds on a connection outside the pool; concurrent calls share a
         probe.
         """
-        return not self._probe.away and await self._probe.answers()
+        return not self._probe.is_unavailable and await self._probe.responds()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncSession]:
@@ -229,7 +229,7 @@ class Database:
             yield session
             await session.commit()
 
-    def connections(self) -> tuple[int, int]:
+    def connection_counts(self) -> tuple[int, int]:
         """Return the numbers of connections in use and of idle ones."""
         pool = self.engine.pool
         assert isinstance(pool, QueuePool)  # noqa: S101 - the kind that create_async_engine makes.
@@ -242,7 +242,7 @@ class Database:
 
     async def _open_session(self, sessions: async_sessionmaker[AsyncSession]) -> AsyncSession:
         """Return a session with a working connection; where that takes long, probe PostgreSQL meanwhile."""
-        if self._probe.away:
+        if self._probe.is_unavailable:
             raise _unavailable()
         session = sessions()
         getting = asyncio.create_task(session.connection(), name="database-connection")
@@ -250,7 +250,7 @@ class Database:
             # The first connection of a process may take longer: no request waits for it yet.
             timeout = _CONNECT_WAIT_SECONDS if self._has_connected else None
             while not (await asyncio.wait((getting,), timeout=timeout))[0]:
-                if not await self._probe.answers():
+                if not await self._probe.responds():
                     break
         except asyncio.CancelledError:
             self._close_later(session, getting)

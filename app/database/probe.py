@@ -27,11 +27,11 @@ class DatabaseProbe:
         self._unavailable_until = 0.0
 
     @property
-    def away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """Whether the latest probe failed, within the last half second."""
         return time.monotonic() < self._unavailable_until
 
-    async def answers(self) -> bool:
+    async def responds(self) -> bool:
         """Return whether PostgreSQL responds; start a probe, or wait for the one in progress."""
         if self._probing is None:
             self._probing = asyncio.create_task(self._probe(), name="database-probe")

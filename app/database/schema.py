@@ -33,7 +33,7 @@ class SchemaError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaMove:
+class MigrationPlan:
     """The migrations from one revision to another, None being the empty schema.
 
     `upgrades` are the upgrades, `downgrades` the downgrades, in their order, each as `0007: What it does.`
@@ -41,8 +41,8 @@ class SchemaMove:
 
     current: str | None
     target: str | None
-    applied: tuple[str, ...] = ()
-    reverted: tuple[str, ...] = ()
+    upgrades: tuple[str, ...] = ()
+    downgrades: tuple[str, ...] = ()
 
 
 async def schema_state(dsn: str) -> Literal["current", "empty", "older than this version", "unknown"]:
@@ -57,12 +57,12 @@ async def schema_state(dsn: str) -> Literal["current", "empty", "older than this
     return "older than this version" if set(heads) <= known else "unknown"
 
 
-async def schema_move(dsn: str, revision: str) -> SchemaMove:
+async def migration_plan(dsn: str, revision: str) -> MigrationPlan:
     """Return what `migrate` to `revision` would do; raise SchemaError as it does."""
     return _move(await _heads(dsn), revision)
 
 
-async def migrate(dsn: str, *, revision: str = "head", reverts: bool = False) -> SchemaMove:
+async def migrate(dsn: str, *, revision: str = "head", allow_downgrade: bool = False) -> MigrationPlan:
     """Migrate the schema to `revision` in one transaction, and return the migrations that were run.
 
     `revision` is `head`, `base`, an id or its beginning, or relative (`-1`, `+2`). Downgrades, which drop
@@ -73,15 +73,15 @@ async def migrate(dsn: str, *, revision: str = "head", reverts: bool = False) ->
     """
     config = _alembic()
 
-    def run(connection: Connection) -> SchemaMove:
+    def run(connection: Connection) -> MigrationPlan:
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7233)")
         config.attributes["connection"] = connection
         move = _move(MigrationContext.configure(connection).get_current_heads(), revision)
-        if move.reverted and not reverts:
+        if move.downgrades and not allow_downgrade:
             raise SchemaError(f"The revision {revision} is older than that of the schema, {move.current}.")
-        if move.reverted:
+        if move.downgrades:
             command.downgrade(config, move.target or "base")
-        elif move.applied:
+        elif move.upgrades:
             command.upgrade(config, move.target or "head")
         return move
 
@@ -105,7 +105,7 @@ async def _heads(dsn: str) -> tuple[str, ...]:
         await engine.dispose()
 
 
-def _move(heads: tuple[str, ...], revision: str) -> SchemaMove:
+def _move(heads: tuple[str, ...], revision: str) -> MigrationPlan:
     script = ScriptDirectory.from_config(_alembic())
     newest_first = list(script.walk_revisions())
     chain = [one.revision for one in reversed(newest_first)]
@@ -118,11 +118,11 @@ def _move(heads: tuple[str, ...], revision: str) -> SchemaMove:
         )
     here = max((chain.index(head) + 1 for head in heads), default=0)
     there = _position(revision, chain, here)
-    return SchemaMove(
+    return MigrationPlan(
         current=chain[here - 1] if here else None,
         target=chain[there - 1] if there else None,
-        applied=tuple(texts[here:there]),
-        reverted=tuple(reversed(texts[there:here])),
+        upgrades=tuple(texts[here:there]),
+        downgrades=tuple(reversed(texts[there:here])),
     )
 
 

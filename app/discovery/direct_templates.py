@@ -17,8 +17,8 @@ from app.json_schema.references import inline, transformed
 from app.protocols.call_templates import protocol_of
 from app.protocols.record import NotDirect
 from app.protocols.registry import PROTOCOLS
-from app.utcp.call_template import replaced
-from app.utcp.render import ManualEntry, ManualVersion, rendered_tool, single_typed
+from app.utcp.call_template import replace_strings
+from app.utcp.render import ManualToolEntry, ManualVersion, single_typed, tool_json
 
 Json = dict[str, Any]
 
@@ -76,11 +76,11 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
     if version == 0:
         inputs = transformed(inline(inputs), single_typed)
         outputs = transformed(inline(outputs), single_typed)
-    entry = ManualEntry(
+    entry = ManualToolEntry(
         direct.tool_name(tool.name, template), tool.description, inputs, outputs, tool.tags, "", tool.provider
     )
     key = "tool_provider" if version == 0 else "tool_call_template"
-    return rendered_tool(entry, inputs, outputs, key, members)
+    return tool_json(entry, inputs, outputs, key, members)
 
 
 def _native(template: Json, version: ManualVersion) -> Json:
@@ -175,7 +175,7 @@ def _with_values(template: Json, slot: DirectSlot, prefix: str) -> tuple[Json, J
                     "auth_type": "basic", "username": f"${{{prefix}_USERNAME}}",
                     "password": f"${{{prefix}_PASSWORD}}",
                 }  # fmt: skip
-    filled: Json = replaced(template, fields)
+    filled: Json = replace_strings(template, fields)
     if headers:
         filled = {**filled, "headers": headers}
     if query:

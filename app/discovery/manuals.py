@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlmodel import col
 
-from app.catalog.feed import Change
+from app.catalog.feed import ChangeNotice
 from app.database import Database
 from app.discovery.provider_manuals import ManualSelection, ProviderManual, Representation, compose
 from app.discovery.rendering import Renderer
@@ -58,7 +58,7 @@ class Manuals:
         self._generation = 0
         self._lock = asyncio.Lock()
 
-    async def on_changes(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Mark what the changes affect, to be rendered again at the next request; a subscriber of the
         feed.
         """

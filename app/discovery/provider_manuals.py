@@ -14,11 +14,11 @@ from app.catalog.tools import ToolView, call_url
 from app.errors import GatewayError
 from app.json_schema.normalize import publishable
 from app.json_schema.references import inline
-from app.openapi.slim import LARGEST, Slimmer
+from app.openapi.slim import MAX_SHOWN_BYTES, Slimmer
 from app.security.principal import Principal
 from app.utcp.render import (
     GATEWAYS,
-    ManualEntry,
+    ManualToolEntry,
     ManualVersion,
     render_manual,
     render_tool_v0,
@@ -109,7 +109,7 @@ def render_tools(
     """
     prepared = []
     for tool in tools:
-        entry = ManualEntry(
+        entry = ManualToolEntry(
             name=tool.alias,
             description=tool.description,
             inputs=tool.inputs,
@@ -121,7 +121,7 @@ def render_tools(
         )
         try:
             body = _RENDERERS[version](entry)
-            if version == 0 and len(body) > LARGEST:
+            if version == 0 and len(body) > MAX_SHOWN_BYTES:
                 body = _RENDERERS[version](_slimmed(entry))
         except (GatewayError, RecursionError, TypeError, ValueError) as error:
             _log.warning("a tool was omitted from the manual", tool=tool.name, error=type(error).__name__)
@@ -134,7 +134,7 @@ def render_tools(
     return prepared
 
 
-def _slimmed(entry: ManualEntry) -> ManualEntry:
+def _slimmed(entry: ManualToolEntry) -> ManualToolEntry:
     """Return the entry of a 0.x manual slimmed: definitions are written out there, which can multiply its
     size.
     """

@@ -16,9 +16,9 @@ from app.errors import LoopDetected, NotFound, Unauthenticated
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
 from app.protocols.registry import PROTOCOLS
-from app.schemas import PROVIDER_NAME, problems
+from app.schemas import PROVIDER_NAME, problem_responses
 from app.search import Filters
-from app.security.identity import came_from
+from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
 from app.services import Services
 from app.utcp.render import ManualVersion
@@ -119,7 +119,7 @@ async def _manual_query(
 ) -> _ManualQuery:
     # A coroutine, as in `app.dependencies`.
     services = _services(request)
-    if came_from(request.headers.get("cdn-loop", "").encode("latin-1"), services.identity):
+    if names_gateway(request.headers.get("cdn-loop", "").encode("latin-1"), services.identity):
         raise LoopDetected("The gateway would become a provider of itself.")
     if mode == "direct" and principal.anonymous:
         raise Unauthenticated("mode=direct requires an API key.")
@@ -143,7 +143,7 @@ ManualQuery = Annotated[_ManualQuery, Depends(_manual_query)]
     operation_id="getManual",
     tags=["discovery"],
     response_class=Response,
-    responses=problems(403) | _RESPONSES,
+    responses=problem_responses(403) | _RESPONSES,
 )
 async def get_manual(
     query: ManualQuery,
@@ -165,7 +165,7 @@ async def get_manual(
     operation_id="getProviderManual",
     tags=["discovery"],
     response_class=Response,
-    responses=problems(403, 404) | _RESPONSES,
+    responses=problem_responses(403, 404) | _RESPONSES,
 )
 async def get_provider_manual(
     name: Annotated[str, Path(pattern=PROVIDER_NAME, examples=["library"])],

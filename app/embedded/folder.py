@@ -24,7 +24,7 @@ from pathlib import Path
 _SOCKET_PATH_BYTES = 100
 """Maximum length of a socket path on every system: sun_path has 104 bytes on macOS and 108 on Linux."""
 
-_LONGEST_SOCKET_NAME = "/.s.PGSQL.5432"
+_MAX_SOCKET_NAME_LENGTH = "/.s.PGSQL.5432"
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 """Paths that need no quoting in a DSN, in a Redis URL and in `unix_socket_directories`."""
@@ -97,7 +97,7 @@ def socket_folder(folder: Path) -> Path:
 
 def _is_socket_folder(path: Path) -> bool:
     text = str(path)
-    short = len(os.fsencode(text + _LONGEST_SOCKET_NAME)) <= _SOCKET_PATH_BYTES
+    short = len(os.fsencode(text + _MAX_SOCKET_NAME_LENGTH)) <= _SOCKET_PATH_BYTES
     return short and _PLAIN_PATH.fullmatch(text) is not None
 
 

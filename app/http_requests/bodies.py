@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.errors import Fault, InvalidArguments, InvalidInput
+from app.errors import FieldError, InvalidArguments, InvalidInput
 from app.http_requests.multipart import Part, multipart
 from app.http_requests.styles import form_pairs, is_json
 from app.http_requests.templates import BodySpec, EncodingSpec
@@ -69,7 +69,7 @@ def body_encoder(spec: BodySpec, *, raw_text: bool = False, at: str = "/body") -
 
 def _check_media(given: str, at: str) -> None:
     if not _MEDIA_TYPE.fullmatch(given):
-        raise InvalidInput("The content type cannot be sent", errors=[Fault(at, "See RFC 9110, 8.3.1.")])
+        raise InvalidInput("The content type cannot be sent", errors=[FieldError(at, "See RFC 9110, 8.3.1.")])
     _charset(given)
 
 
@@ -91,7 +91,7 @@ def decode_base64(value: Any, *, at: str) -> bytes:
         except (binascii.Error, ValueError):
             pass
     detail = "Encode the bytes as a base64 string."
-    raise InvalidArguments("Binary content must be base64", errors=[Fault(at, detail, "base64")])
+    raise InvalidArguments("Binary content must be base64", errors=[FieldError(at, detail, "base64")])
 
 
 def _charset(header: str) -> str:
@@ -99,28 +99,30 @@ def _charset(header: str) -> str:
     try:
         return codecs.lookup(found[1]).name if found else "utf-8"
     except LookupError:
-        error = Fault("/content_type", "This charset is not known.")
+        error = FieldError("/content_type", "This charset is not known.")
         raise InvalidInput("The content type's charset is not known", errors=[error]) from None
 
 
 def _text(value: Any, charset: str, media: str, at: str) -> bytes:
     if media.endswith(("/xml", "+xml")) and not isinstance(value, str):
         raise InvalidArguments(
-            "XML is given as text", errors=[Fault(at, "Give the XML as a string.", "string")]
+            "XML is given as text", errors=[FieldError(at, "Give the XML as a string.", "string")]
         )
     try:
         return scalar(value).encode(charset)
     except UnicodeEncodeError:
         raise InvalidArguments(
             "The text cannot be written in the charset of the content type",
-            errors=[Fault(at, f"Use characters of {charset} only.")],
+            errors=[FieldError(at, f"Use characters of {charset} only.")],
         ) from None
 
 
 def _fields(value: Any, at: str) -> Mapping[str, Any]:
     if isinstance(value, dict):
         return value
-    raise InvalidArguments("A form is given as an object", errors=[Fault(at, "Give an object.", "object")])
+    raise InvalidArguments(
+        "A form is given as an object", errors=[FieldError(at, "Give an object.", "object")]
+    )
 
 
 def _urlencoded(value: Any, encoding: Mapping[str, EncodingSpec], at: str) -> bytes:
@@ -184,11 +186,11 @@ def _file(name: str, value: Any, *, media: str, at: str) -> Part:
     if not isinstance(chosen, str) or not _MEDIA_TYPE.fullmatch(chosen):
         raise InvalidArguments(
             "The file's content type cannot be sent",
-            errors=[Fault(pointer(at, "content_type"), "See RFC 9110, 8.3.1.")],
+            errors=[FieldError(pointer(at, "content_type"), "See RFC 9110, 8.3.1.")],
         )
     if not isinstance(filename, str):
         raise InvalidArguments(
-            "The file's name is not text", errors=[Fault(pointer(at, "filename"), "Give text.")]
+            "The file's name is not text", errors=[FieldError(pointer(at, "filename"), "Give text.")]
         )
     return Part(name, decode_base64(value.get("data"), at=pointer(at, "data")), chosen, filename)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
-from app.errors import Fault, InvalidArguments
+from app.errors import FieldError, InvalidArguments
 from app.http_requests.bodies import BodyEncoder
 from app.text import pointer
 from app.utcp.percent import escape, json_text, scalar
@@ -19,7 +19,7 @@ MAX_URL_BYTES: Final = 64 * 1024
 """Servers accept 8 to 32 KiB, and encoding and checking a path takes 0.7 us a byte."""
 
 
-class PlacedRequest(NamedTuple):
+class PreparedRequest(NamedTuple):
     """A request without credentials. `url` is percent-encoded; the HTTP client adds Content-Length."""
 
     method: str
@@ -79,7 +79,7 @@ class ArgumentPlan:
     _outside_url: frozenset[str]
     """The arguments that are no part of the URL and need no encoding that takes long: headers, the body."""
 
-    def place(self, arguments: Mapping[str, Any]) -> PlacedRequest:
+    def prepare(self, arguments: Mapping[str, Any]) -> PreparedRequest:
         """Return the request for a JSON object of arguments.
 
         Raises InvalidArguments, with the pointer of the argument, for a missing path value or required body,
@@ -106,12 +106,12 @@ class ArgumentPlan:
             headers: list[tuple[str, str]] = []
             if self._static or self._headers or self._cookies or self._rejected:
                 self._add_headers(arguments, headers)
-            return PlacedRequest(self.method, url, headers, self._place_body(arguments, headers))
+            return PreparedRequest(self.method, url, headers, self._place_body(arguments, headers))
         except (UnicodeEncodeError, TypeError):
             # Lone surrogates, integers beyond 64 bits, nesting beyond what JSON is written with.
             detail = "Use well-formed Unicode, integers of 64 bits and at most 250 levels."
             raise InvalidArguments(
-                "An argument cannot be written as text", errors=[Fault("", detail)]
+                "An argument cannot be written as text", errors=[FieldError("", detail)]
             ) from None
 
     def _check_size(self, arguments: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ class ArgumentPlan:
             if name not in self._outside_url
         }
         largest = max(sizes, key=sizes.__getitem__, default="")
-        error = Fault(
+        error = FieldError(
             pointer("", largest[:100]) if largest else "",
             f"Shorten the arguments: the URL that they make has at most {MAX_URL_BYTES} bytes.",
         )
@@ -141,13 +141,13 @@ class ArgumentPlan:
         for name, encode, after in self._placeholders:
             value = arguments.get(name)
             if value is None:
-                error = Fault(pointer("", name), "Give a value: it is part of the path.")
+                error = FieldError(pointer("", name), "Give a value: it is part of the path.")
                 raise InvalidArguments("A path argument is missing", errors=[error])
             url += encode(value) + after
         if self._check_dot_segments:
             path = url[len(self.origin) :].partition("?")[0]
             if any(is_dot_segment(segment) for segment in path.split("/")):
-                error = Fault("", "Together the path arguments form a dot segment (`.`, `..`).")
+                error = FieldError("", "Together the path arguments form a dot segment (`.`, `..`).")
                 raise InvalidArguments("The arguments could leave their path segment", errors=[error])
         return url
 
@@ -185,7 +185,7 @@ class ArgumentPlan:
             headers.append(("Cookie", "; ".join(cookies)))
         for name in self._rejected:
             if arguments.get(name) is not None:
-                error = Fault(pointer("", name), "Leave it out: the gateway sets this header itself.")
+                error = FieldError(pointer("", name), "Leave it out: the gateway sets this header itself.")
                 raise InvalidArguments("A header that no argument may set", errors=[error])
 
     def _place_body(self, arguments: Mapping[str, Any], headers: list[tuple[str, str]]) -> bytes | None:
@@ -196,7 +196,7 @@ class ArgumentPlan:
         if value is None and not (sends_null and name in arguments):
             if required:
                 raise InvalidArguments(
-                    "The body is missing", errors=[Fault(pointer("", name), "Give a value.")]
+                    "The body is missing", errors=[FieldError(pointer("", name), "Give a value.")]
                 )
             return None
         content, media = encode(value)
@@ -220,5 +220,5 @@ def _min_url_bytes(value: Any) -> int:
 
 
 def _reject_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> NoReturn:
-    errors = [Fault(pointer("", name), "No such argument.") for name in arguments if name not in known]
+    errors = [FieldError(pointer("", name), "No such argument.") for name in arguments if name not in known]
     raise InvalidArguments("The tool does not have these arguments", errors=errors)

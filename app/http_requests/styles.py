@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from app.errors import Fault, InvalidArguments
+from app.errors import FieldError, InvalidArguments
 from app.http_requests.templates import ParameterSpec
 from app.text import pointer
 from app.utcp.headers import header_value
@@ -161,7 +161,7 @@ def content_text(value: Any, content_type: str, *, at: str, ascii_only: bool = F
         return json.dumps(value, separators=(",", ":")) if ascii_only else json_text(value)
     if isinstance(value, (dict, list)):
         raise InvalidArguments(
-            f"{content_type} is given as text", errors=[Fault(at, "Give a string.", "string")]
+            f"{content_type} is given as text", errors=[FieldError(at, "Give a string.", "string")]
         )
     return scalar(value)
 
@@ -188,7 +188,7 @@ def _matrix(value: Any, name: str, *, explode: bool, escape: Escape) -> str:
 def _deep_object(value: Any, name: str, escape: Escape, at: str, depth: int) -> list[str]:
     if depth > _MAX_DEPTH:
         raise InvalidArguments(
-            "The value is nested too deeply", errors=[Fault(at, f"At most {_MAX_DEPTH} levels.")]
+            "The value is nested too deeply", errors=[FieldError(at, f"At most {_MAX_DEPTH} levels.")]
         )
     if not isinstance(value, (dict, list)):
         return [] if value is None else [f"{name}={escape(scalar(value))}"]

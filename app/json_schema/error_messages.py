@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jsonschema_rs import ValidationError
 
-from app.errors import Fault
+from app.errors import FieldError
 from app.text import pointer
 
 MAX_ERRORS: Final = 50
@@ -49,7 +49,9 @@ def _pairs(text: str) -> set[str]:
     return {lowered[index : index + 2] for index in range(len(lowered) - 1)} or {lowered}
 
 
-def field_errors(error: ValidationError, instance: Any, hints: Hints, *, base: str = "") -> Iterator[Fault]:
+def field_errors(
+    error: ValidationError, instance: Any, hints: Hints, *, base: str = ""
+) -> Iterator[FieldError]:
     """Yield the field errors of a validation error of `instance`, which is at the JSON pointer `base`."""
     at = pointer(base, *error.instance_path)
     kind = error.kind
@@ -68,45 +70,45 @@ def field_errors(error: ValidationError, instance: Any, hints: Hints, *, base: s
         case _:
             describe = _SENTENCES.get(kind.name)
             if describe is None:
-                yield Fault(at, f"This does not meet the schema's {kind.name}.")
+                yield FieldError(at, f"This does not meet the schema's {kind.name}.")
             else:
                 detail, expected = describe(error)
-                yield Fault(at, detail, expected)
+                yield FieldError(at, detail, expected)
 
 
-def missing_property(name: Any, at: str) -> Fault:
+def missing_property(name: Any, at: str) -> FieldError:
     """Return the error of a property that is required in the object at `at`."""
-    return Fault(pointer(at, _short(name)), "This is required.", "a value")
+    return FieldError(pointer(at, _short(name)), "This is required.", "a value")
 
 
-def unknown_properties(given: list[str], at: str, hints: Hints) -> Iterator[Fault]:
+def unknown_properties(given: list[str], at: str, hints: Hints) -> Iterator[FieldError]:
     """Yield the errors of properties that are not allowed in the object at `at`."""
     names = [] if at else hints.names
     for name in given[:MAX_ERRORS]:
-        yield Fault(pointer(at, _short(name)), f"This property is unknown.{hints.closest(name, names)}")
+        yield FieldError(pointer(at, _short(name)), f"This property is unknown.{hints.closest(name, names)}")
 
 
 _WRONG_TYPE: Final = "This must be of type "
 
 
-def is_wrong_type(error: Fault) -> bool:
+def is_wrong_type(error: FieldError) -> bool:
     """Return whether the error is that of a value of the wrong type."""
     return error.detail.startswith(_WRONG_TYPE)
 
 
-def wrong_type(types: list[str], at: str) -> Fault:
+def wrong_type(types: list[str], at: str) -> FieldError:
     """Return the error of a value that has none of the types of the alternatives."""
-    return Fault(at, f"{_WRONG_TYPE}{' or '.join(types)}.", types)
+    return FieldError(at, f"{_WRONG_TYPE}{' or '.join(types)}.", types)
 
 
 def _alternatives(
     error: ValidationError, instance: Any, hints: Hints, *, at: str, base: str
-) -> Iterator[Fault]:
+) -> Iterator[FieldError]:
     """Yield the errors of the closest alternative, which is most likely the one that was meant."""
     branches: list[list[ValidationError]] = getattr(error.kind, "context", None) or []
     failed = [branch for branch in branches if branch]
     if error.kind.name == "oneOf" and len(failed) < len(branches):
-        yield Fault(at, SEVERAL_MATCH)
+        yield FieldError(at, SEVERAL_MATCH)
         return
     expected_types = [_types_of(branch, error.instance_path) for branch in failed]
     if expected_types and all(expected_types):
@@ -120,9 +122,9 @@ def _alternatives(
         yield from field_errors(inner, instance, hints, base=base)
 
 
-def no_match(count: int, at: str) -> Fault:
+def no_match(count: int, at: str) -> FieldError:
     """Return the error of a value that matches no alternative; errors of the closest one should follow it."""
-    return Fault(at, f"This matches none of the {count} alternatives; errors of the closest one follow.")
+    return FieldError(at, f"This matches none of the {count} alternatives; errors of the closest one follow.")
 
 
 def _node(arguments: Any, path: list[str | int]) -> Any:
@@ -159,12 +161,12 @@ def _type(error: ValidationError) -> tuple[str, Any]:
     return detail, types[0] if len(types) == 1 else types
 
 
-def _enum(error: ValidationError, at: str, hints: Hints) -> Fault:
+def _enum(error: ValidationError, at: str, hints: Hints) -> FieldError:
     options: list[Any] = error.kind.options  # type: ignore[attr-defined]
     texts = [option for option in options if isinstance(option, str)]
     given = error.instance
     hint = hints.closest(given, texts) if isinstance(given, str) else ""
-    return Fault(at, f"This must be one of the listed values.{hint}", options[:_MAX_CHOICES])
+    return FieldError(at, f"This must be one of the listed values.{hint}", options[:_MAX_CHOICES])
 
 
 def _limit(sentence: str) -> Callable[[ValidationError], tuple[str, Any]]:

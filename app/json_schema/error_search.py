@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from jsonschema_rs import Draft202012Validator, Registry
 
-from app.errors import Fault
+from app.errors import FieldError
 from app.json_schema.error_cost import affordable
 from app.json_schema.error_messages import (
     MAX_ERRORS,
@@ -72,7 +72,7 @@ class ErrorSearch:
         self._registry = Registry([(_ROOT, dict(schema))])
         self._validators = {"": validator}
 
-    def errors(self, arguments: dict[str, Any]) -> Iterator[Fault]:
+    def errors(self, arguments: dict[str, Any]) -> Iterator[FieldError]:
         """Yield the errors of arguments that are not valid, at least one, within about the time of a
         search.
         """
@@ -116,7 +116,7 @@ class _SearchRun:
         self._hints = hints
         self._deadline = time.thread_time() + seconds
 
-    def errors(self, location: str, schema: Any, instance: Any, at: str, depth: int) -> Iterator[Fault]:
+    def errors(self, location: str, schema: Any, instance: Any, at: str, depth: int) -> Iterator[FieldError]:
         """Yield the errors of an instance (at the pointer `at`) that is not valid for the subschema at
         `location`.
         """
@@ -129,9 +129,9 @@ class _SearchRun:
             # A reference that is not local, or a subschema that cannot be compiled by itself.
             pass
         if not found:
-            yield Fault(at, _UNEXPLAINED)
+            yield FieldError(at, _UNEXPLAINED)
 
-    def _search(self, location: str, schema: Any, instance: Any, at: str, depth: int) -> Iterator[Fault]:
+    def _search(self, location: str, schema: Any, instance: Any, at: str, depth: int) -> Iterator[FieldError]:
         if depth > _MAX_DEPTH or time.thread_time() > self._deadline:
             return
         if affordable(self._parent.schema, schema, instance, limit=_MAX_COST):
@@ -139,7 +139,7 @@ class _SearchRun:
                 yield from field_errors(error, instance, self._hints, base=at)
             return
         if not isinstance(schema, dict):
-            yield Fault(at, "No value is allowed here.")
+            yield FieldError(at, "No value is allowed here.")
             return
         yield from self._own_errors(schema, instance, at)
         for sub_location, subschema in self._applied_in_place(location, schema, instance):
@@ -156,7 +156,7 @@ class _SearchRun:
             if not self._parent.valid(sub_location, instance[key]):
                 yield from self.errors(sub_location, subschema, instance[key], pointer(at, key), depth + 1)
 
-    def _own_errors(self, schema: dict[str, Any], instance: Any, at: str) -> Iterator[Fault]:
+    def _own_errors(self, schema: dict[str, Any], instance: Any, at: str) -> Iterator[FieldError]:
         """Yield the errors that do not depend on the values of the members."""
         bare = instance
         if isinstance(instance, dict):
@@ -189,13 +189,13 @@ class _SearchRun:
 
     def _alternatives(
         self, location: str, branches: list[Any], instance: Any, at: str, depth: int
-    ) -> Iterator[Fault]:
+    ) -> Iterator[FieldError]:
         matching = sum(
             self._parent.valid(pointer(location, index), instance) for index in range(len(branches))
         )
         if matching:
             if matching > 1 and location.endswith("/oneOf"):
-                yield Fault(at, SEVERAL_MATCH)
+                yield FieldError(at, SEVERAL_MATCH)
             return
         yield no_match(len(branches), at)
         # An alternative of the right type whose required properties are all present is the closest.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from app.errors import Fault, InvalidDocument
+from app.errors import FieldError, InvalidDocument
 from app.json_schema.references import MAPS, VALUES, drop_dangling
 from app.text import MAX_DEPTH, clean_text
 
@@ -52,7 +52,7 @@ _DROPPED: Final = frozenset({
 _DROP: Final = object()
 
 
-def normalise_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
+def normalize_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
     """Return a schema of any dialect as valid JSON Schema 2020-12 whose references all resolve, and notes on
     references that were dropped.
 
@@ -60,28 +60,30 @@ def normalise_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]
     `MAX_DEPTH`.
     """
     if not isinstance(raw, (dict, bool)) and raw is not None:
-        raise InvalidDocument("A schema must be an object", errors=[Fault(at, "Give a JSON Schema object.")])
+        raise InvalidDocument(
+            "A schema must be an object", errors=[FieldError(at, "Give a JSON Schema object.")]
+        )
     try:
         schema = _schema(raw, 0, publish=False)
     except _TooDeep:
-        errors = [Fault(at, f"At most {MAX_DEPTH} levels.")]
+        errors = [FieldError(at, f"At most {MAX_DEPTH} levels.")]
         raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
     base = raw.get("$id") if isinstance(raw, dict) else None
     lost = drop_dangling(schema, base=base if isinstance(base, str) else "")
     return schema, tuple(f"The reference {ref} cannot be resolved and was dropped." for ref in lost)
 
 
-def normalise_inputs(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
-    """Normalise a schema of arguments, as `normalise_schema` does, with a root of type object.
+def normalize_inputs(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
+    """Normalise a schema of arguments, as `normalize_schema` does, with a root of type object.
 
     Raises InvalidDocument also where the schema excludes objects.
     """
-    schema, notes = normalise_schema(raw, at=at)
+    schema, notes = normalize_schema(raw, at=at)
     root = schema.get("type", "object")
     if root != "object":
         if "object" not in root and "properties" not in schema:
             raise InvalidDocument(
-                "Inputs must be an object", errors=[Fault(at, "Use type object.", "object")]
+                "Inputs must be an object", errors=[FieldError(at, "Use type object.", "object")]
             )
         schema["type"] = "object"
     return {"type": "object", **schema}, notes

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from jsonschema_rs import Draft202012Validator, RegexOptions, Registry
 
-from app.errors import Fault, InvalidArguments, InvalidInput
+from app.errors import FieldError, InvalidArguments, InvalidInput
 from app.json_schema.error_messages import MAX_ERRORS
 from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.references import MAPS, VALUES
@@ -37,7 +37,7 @@ class ArgumentValidator:
         """Raise InvalidArguments with all errors (at most 50) where the arguments are not valid."""
         if not isinstance(arguments, dict):
             raise InvalidArguments(
-                "The arguments must be a JSON object.", errors=[Fault("", "Give an object.", "object")]
+                "The arguments must be a JSON object.", errors=[FieldError("", "Give an object.", "object")]
             )
         if not self._validator.is_valid(arguments):
             self._raise_errors(arguments)
@@ -61,7 +61,7 @@ def _compiled(schema: dict[str, Any]) -> tuple[Draft202012Validator, dict[str, A
         usable = _without_unusable_patterns(schema)
         return _validator(usable), usable
     except ValueError:
-        error = Fault("/inputs", "The schema is not valid, or refers to something outside of it.")
+        error = FieldError("/inputs", "The schema is not valid, or refers to something outside of it.")
         raise InvalidInput("The tool's input schema cannot be used.", errors=[error]) from None
 
 
@@ -103,7 +103,7 @@ def _is_usable(pattern: str) -> bool:
     return True
 
 
-def _summary(errors: list[Fault]) -> str:
+def _summary(errors: list[FieldError]) -> str:
     first = errors[0]
     where = f"{first.pointer}: " if first.pointer else ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""

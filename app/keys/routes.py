@@ -12,7 +12,7 @@ from app.dependencies import UsesDatabase, UsesFeed, UsesVault
 from app.keys import service
 from app.keys.schemas import EventPage, EventView, KeyCreate, KeyCreated, KeyPage, KeyView
 from app.pagination import Limit
-from app.schemas import problems
+from app.schemas import problem_responses
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
 
@@ -30,7 +30,7 @@ Filter = Query(min_length=1, max_length=300, pattern=r"^[^\u0000-\u001F\u007F]+$
     operation_id="createKey",
     tags=["keys"],
     status_code=201,
-    responses=problems(400, 409, 413, 415),
+    responses=problem_responses(400, 409, 413, 415),
 )
 async def create_key(
     body: KeyCreate,
@@ -50,7 +50,7 @@ async def create_key(
     return KeyCreated.with_text(row, text.reveal())
 
 
-@router.get("/keys", operation_id="listKeys", tags=["keys"], responses=problems())
+@router.get("/keys", operation_id="listKeys", tags=["keys"], responses=problem_responses())
 async def list_keys(
     principal: ManagesKeys,
     database: UsesDatabase,
@@ -67,7 +67,7 @@ async def list_keys(
     return KeyPage(items=[KeyView.from_row(row) for row in rows], next_cursor=following)
 
 
-@router.get("/keys/{key_id}", operation_id="getKey", tags=["keys"], responses=problems(404))
+@router.get("/keys/{key_id}", operation_id="getKey", tags=["keys"], responses=problem_responses(404))
 async def get_key(key_id: KeyIdPath, principal: ManagesKeys, database: UsesDatabase) -> KeyView:
     """Show one key; a revoked one is not found."""
     async with database.reading() as session:
@@ -82,7 +82,7 @@ async def get_key(key_id: KeyIdPath, principal: ManagesKeys, database: UsesDatab
     operation_id="revokeKey",
     tags=["keys"],
     status_code=204,
-    responses=problems(404, 409),
+    responses=problem_responses(404, 409),
 )
 async def revoke_key(
     key_id: KeyIdPath, principal: ManagesKeys, database: UsesDatabase, feed: UsesFeed
@@ -91,7 +91,7 @@ async def revoke_key(
     await service.revoke_key(key_id, database=database, feed=feed, principal=principal)
 
 
-@router.get("/events", operation_id="listEvents", tags=["audit"], responses=problems())
+@router.get("/events", operation_id="listEvents", tags=["audit"], responses=problem_responses())
 async def list_changes(
     principal: ReadsCalls,
     database: UsesDatabase,

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from app.models import Event, Key, now
-from app.schemas import Closed, Moment, ProviderName, RateInput
+from app.schemas import ProviderName, RateLimitInput, Rfc3339DateTime, StrictModel
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Grant
 from app.security.scopes import Scope
@@ -22,7 +22,7 @@ KeyId = Annotated[str, Field(pattern=KEY_ID_PATTERN, examples=["AbCdEfGhJkMn"])]
 KeyState = Literal["active", "expired", "revoked"]
 
 
-class KeyCreate(Closed):
+class KeyCreate(StrictModel):
     """What a new key may do. An omitted restriction does not restrict."""
 
     name: Line = Field(examples=["billing agent"])
@@ -33,8 +33,8 @@ class KeyCreate(Closed):
     tags: list[Line] | None = Field(
         None, max_length=500, description="Restricts it to tools to which a registrar gave one of these tags."
     )
-    expires_at: Moment | None = Field(None, description="When it expires (RFC 3339).")
-    rate_limit: RateInput | None = Field(
+    expires_at: Rfc3339DateTime | None = Field(None, description="When it expires (RFC 3339).")
+    rate_limit: RateLimitInput | None = Field(
         None,
         description="How often it may call tools. Default: the gateway's rate limit for keys.",
         examples=[{"requests": 100, "per_seconds": 60, "burst": 20}],
@@ -49,7 +49,7 @@ class KeyCreate(Closed):
             tags=None if self.tags is None else frozenset(self.tags),
             # Beyond these the conversion to UTC overflows.
             expires_at=None if ends is None else max(_FIRST_MOMENT, min(ends, _LAST_MOMENT)).astimezone(UTC),
-            rate=None if self.rate_limit is None else self.rate_limit.limit(),
+            rate_limit=None if self.rate_limit is None else self.rate_limit.to_rate_limit(),
         )
 
 

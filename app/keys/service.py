@@ -1,7 +1,7 @@
 """Creating and revoking keys on behalf of a principal, which can grant no right that it lacks."""
 
 from app.access import repository
-from app.catalog.feed import Feed
+from app.catalog.feed import ChangeFeed
 from app.database import Database
 from app.errors import Conflict, Forbidden, NotFound
 from app.keys.schemas import KeyCreate
@@ -12,7 +12,7 @@ from app.security.vault import Vault
 
 
 async def create_key(
-    body: KeyCreate, *, database: Database, vault: Vault, feed: Feed, principal: Principal
+    body: KeyCreate, *, database: Database, vault: Vault, feed: ChangeFeed, principal: Principal
 ) -> tuple[Secret, Key]:
     """Create a key; return its text and its row.
 
@@ -30,7 +30,7 @@ async def create_key(
     return minted.text, row
 
 
-async def revoke_key(key_id: str, *, database: Database, feed: Feed, principal: Principal) -> None:
+async def revoke_key(key_id: str, *, database: Database, feed: ChangeFeed, principal: Principal) -> None:
     """Revoke a key: at once on this worker, on the others as soon as they read the change feed.
 
     Raise NotFound where it does not exist, is revoked or may not be seen; Forbidden for a key with scopes
@@ -42,7 +42,7 @@ async def revoke_key(key_id: str, *, database: Database, feed: Feed, principal: 
         row = await repository.find_visible(session, key_id, principal=principal, lock=True)
         if row is None:
             raise no_such_key()
-        lacking = principal.lacks(Grant(scopes=frozenset(row.scopes)))
+        lacking = principal.missing_scopes(Grant(scopes=frozenset(row.scopes)))
         if lacking:
             raise Forbidden(
                 f"The key has scopes that your key lacks: {', '.join(lacking)}.",
@@ -58,17 +58,17 @@ def no_such_key() -> NotFound:
 
 
 def _check(principal: Principal, grant: Grant) -> None:
-    lacking = principal.lacks(grant)
+    lacking = principal.missing_scopes(grant)
     if lacking:
         raise Forbidden(
             f"A key can grant only scopes that it has; yours lacks {', '.join(lacking)}.",
             extra={"missing_scopes": list(lacking)},
         )
-    if not principal.limits_cover(grant):
+    if not principal.covers_restrictions(grant):
         raise Forbidden(
             "Your key is restricted to providers or tags: give `providers` or `tags` within these."
         )
     if not principal.covers_rate_limit(grant):
         raise Forbidden("Your key has a rate limit: give a `rate_limit` within it.")
-    if not principal.outlives(grant):
+    if not principal.covers_expiry(grant):
         raise Forbidden("A key cannot outlive its creator: give an `expires_at` no later than your key's.")

@@ -27,20 +27,20 @@ __all__ = [
     "COUNTER_ROW",
     "TENANT",
     "CallRecord",
-    "Change",
     "ChangeCounter",
+    "ChangeRow",
     "Credential",
     "DataKeyRow",
     "Event",
     "IdempotencyKey",
-    "Import",
-    "KeptOverride",
+    "ImportJobRow",
     "Key",
     "Override",
     "Provider",
+    "RetainedOverride",
     "Revision",
     "Row",
-    "Source",
+    "SourceRow",
     "Tool",
     "Variable",
     "new_id",
@@ -85,7 +85,7 @@ class Provider(Row, table=True):
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
-class Source(Row, table=True):
+class SourceRow(Row, table=True):
     """The bytes of a registered source, stored for refreshes and for newer converters."""
 
     __tablename__ = "sources"
@@ -166,7 +166,7 @@ class Override(SQLModel, table=True):
     enabled: bool | None = None
 
 
-class KeptOverride(SQLModel, table=True):
+class RetainedOverride(SQLModel, table=True):
     """What a person changed of a tool that its source no longer has, retained until the tool is back."""
 
     __tablename__ = "kept_overrides"
@@ -265,7 +265,7 @@ class IdempotencyKey(Row, table=True):
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
-class Import(Row, table=True):
+class ImportJobRow(Row, table=True):
     """An import that was requested with `Prefer: respond-async`."""
 
     __tablename__ = "imports"
@@ -288,7 +288,7 @@ class ChangeCounter(SQLModel, table=True):
     last: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
 
 
-class Change(SQLModel, table=True):
+class ChangeRow(SQLModel, table=True):
     """A change of the control plane, for the change feed: what every worker must drop from its caches or
     reload.
     """

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 import app
-from app.errors import Fault, InvalidDocument, TooLarge
+from app.errors import FieldError, InvalidDocument, TooLarge
 from app.openapi.model import Conversion, ConvertedTool, ConvertOptions, Json
 from app.processes import child_process
 
@@ -140,7 +140,7 @@ def _environment(ours: Mapping[str, str]) -> dict[str, str]:
 
 def _error_from(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
     kind = TooLarge if error["kind"] == "too-large" else InvalidDocument
-    errors = [Fault(error["pointer"], error["detail"]) for error in error.get("errors", ())]
+    errors = [FieldError(error["pointer"], error["detail"]) for error in error.get("errors", ())]
     return kind(error["detail"], errors=errors)
 
 

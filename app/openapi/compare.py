@@ -9,7 +9,7 @@ from app.openapi.model import Json
 Effect = Literal["widened", "narrowed", "changed"]
 
 _REF: Final = "#/$defs/"
-MOST_PAIRS: Final = 5_000
+MAX_PAIRS: Final = 5_000
 """Pairs of schemas that are compared for one tool; about 10 us each."""
 _MAX_DEPTH: Final = 40
 # Annotations for people and models, which do not affect validation.
@@ -36,12 +36,12 @@ class SchemaChange:
     """Whether a property of an object was added or removed; None for other differences."""
 
 
-def compare_schemas(old: Json, new: Json, *, most_pairs: int = MOST_PAIRS) -> list[SchemaChange]:
+def compare_schemas(old: Json, new: Json, *, max_pairs: int = MAX_PAIRS) -> list[SchemaChange]:
     """Return the differences, each once; [] where the schemas accept the same, as far as can be determined.
 
     Beyond `most_pairs` pairs of schemas, two that are not equal are reported as changed.
     """
-    return list(dict.fromkeys(_Comparison(old, new, most_pairs).nodes(old, new, "", _MAX_DEPTH)))
+    return list(dict.fromkeys(_Comparison(old, new, max_pairs).nodes(old, new, "", _MAX_DEPTH)))
 
 
 class _Comparison:

@@ -17,10 +17,10 @@ from app.openapi.judge import judged
 from app.openapi.model import Conversion, ConvertedTool, ConvertOptions
 from app.openapi.names import tool_names
 from app.openapi.operations import Operation, list_operations
-from app.openapi.read import read
 from app.openapi.report import OperationOutcome, OperationProblem, Warnings, report
 from app.openapi.security import SecuritySlots
 from app.openapi.servers import origin
+from app.openapi.source import read
 from app.openapi.text import TOOL_TEXT, clean, label
 
 Progress = Callable[[int, int], None]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.openapi.compare import MOST_PAIRS, SchemaChange, compare_schemas
+from app.openapi.compare import MAX_PAIRS, SchemaChange, compare_schemas
 from app.openapi.model import Json
 
 Aspect = Literal["input", "output", "auth", "server", "placing", "description"]
@@ -24,7 +24,7 @@ _SLOT_FACTS: Final = ("kind", "location", "name", "token_url")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ToolDifference:
     """One difference: its aspect, effect, pointer (RFC 6901, into that aspect), and a sentence about it."""
 
     aspect: Aspect
@@ -50,24 +50,24 @@ def compare_tools(
     *,
     old_slots: Mapping[str, Json],
     new_slots: Mapping[str, Json],
-    most_pairs: int = MOST_PAIRS,
-) -> list[Difference]:
+    max_pairs: int = MAX_PAIRS,
+) -> list[ToolDifference]:
     """Return the differences between two versions of a tool, at most about twenty per schema.
 
     Both have the keys description, inputs, outputs, call_template and security; the slots are those of each
     version, by name. `most_pairs` bounds the work on each schema.
     """
-    found: list[Difference] = []
+    found: list[ToolDifference] = []
     found += _server(str(old["call_template"].get("url", "")), str(new["call_template"].get("url", "")))
     found += _auth(old["security"], new["security"], old_slots, new_slots)
-    found += _schemas("input", old["inputs"], new["inputs"], most_pairs)
-    found += _schemas("output", old["outputs"], new["outputs"], most_pairs)
+    found += _schemas("input", old["inputs"], new["inputs"], max_pairs)
+    found += _schemas("output", old["outputs"], new["outputs"], max_pairs)
     if _placing(old["call_template"]) != _placing(new["call_template"]):
         detail = "The same inputs are sent in another way; calls do not change."
-        found.append(Difference("placing", "changed", breaking=False, detail=detail))
+        found.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
     if any(old.get(key) != new.get(key) for key in ("description", "tags", "deprecated")):
         detail = "Its description, tags or deprecation changed."
-        found.append(Difference("description", "changed", breaking=False, detail=detail))
+        found.append(ToolDifference("description", "changed", breaking=False, detail=detail))
     return found
 
 
@@ -91,36 +91,36 @@ def slots_in(security: Sequence[Sequence[Mapping[str, Any]]]) -> frozenset[str]:
     return frozenset(str(need["slot"]) for alternative in security for need in alternative)
 
 
-def is_held(found: Sequence[Difference]) -> bool:
+def is_held(found: Sequence[ToolDifference]) -> bool:
     """Return whether a person must approve these differences."""
     return any(one.aspect in HELD and one.breaking for one in found)
 
 
-def _server(old: str, new: str) -> list[Difference]:
+def _server(old: str, new: str) -> list[ToolDifference]:
     if old == new:
         return []
     before, after = origin(old), origin(new)
     if before != after:
         detail = f"Calls would go to {after} instead of {before}."
-        return [Difference("server", "changed", breaking=True, detail=detail)]
+        return [ToolDifference("server", "changed", breaking=True, detail=detail)]
     detail = f"The path at {after} changed."
-    return [Difference("server", "changed", breaking=False, detail=detail)]
+    return [ToolDifference("server", "changed", breaking=False, detail=detail)]
 
 
 def _auth(
     old: list[list[Json]], new: list[list[Json]], old_slots: Mapping[str, Json], new_slots: Mapping[str, Json]
-) -> list[Difference]:
-    found: list[Difference] = []
+) -> list[ToolDifference]:
+    found: list[ToolDifference] = []
     if old != new:
         detail = f"It needs {_needs(new)} instead of {_needs(old)}."
-        found.append(Difference("auth", "changed", breaking=True, detail=detail))
+        found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
     for slot in sorted(changed_slots(old_slots, new_slots) & slots_in(new)):
         before, after = old_slots[slot], new_slots[slot]
         facts = [fact for fact in _SLOT_FACTS if before.get(fact) != after.get(fact)]
         detail = "; ".join(
             f"{fact} of slot {slot}: {after.get(fact)} instead of {before.get(fact)}" for fact in facts
         )
-        found.append(Difference("auth", "changed", breaking=True, detail=detail))
+        found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
     return found
 
 
@@ -136,18 +136,20 @@ def _need(need: Json) -> str:
     return f"{need['slot']} ({scopes})" if scopes else str(need["slot"])
 
 
-def _schemas(aspect: Literal["input", "output"], old: Json, new: Json, most_pairs: int) -> list[Difference]:
+def _schemas(
+    aspect: Literal["input", "output"], old: Json, new: Json, most_pairs: int
+) -> list[ToolDifference]:
     if old == new:
         return []
-    changes = compare_schemas(old, new, most_pairs=most_pairs)
-    found: list[Difference] = []
+    changes = compare_schemas(old, new, max_pairs=most_pairs)
+    found: list[ToolDifference] = []
     for change in changes[:_MAX_CHANGES]:
         breaking = _breaks(aspect, change)
-        found.append(Difference(aspect, change.effect, breaking, change.detail, change.pointer))
+        found.append(ToolDifference(aspect, change.effect, breaking, change.detail, change.pointer))
     more = changes[_MAX_CHANGES:]
     if more:
         breaking = any(_breaks(aspect, change) for change in more)
-        found.append(Difference(aspect, "changed", breaking, f"{len(more)} further changes."))
+        found.append(ToolDifference(aspect, "changed", breaking, f"{len(more)} further changes."))
     return found
 
 

@@ -13,7 +13,7 @@ import orjson
 
 from app.openapi.lint import LintableTool, Linter, LintFinding
 from app.openapi.model import Conversion, Json
-from app.openapi.slim import Shown, Slimmer
+from app.openapi.slim import SlimmedTool, Slimmer
 
 BYTES_PER_TOKEN = 4
 """Decision 13 explains why this is used instead of a tokeniser."""
@@ -32,7 +32,7 @@ class Judgement:
     findings.
     """
 
-    shown: Shown | None
+    shown: SlimmedTool | None
     tokens: int
     findings: tuple[LintFinding, ...]
 

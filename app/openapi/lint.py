@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from app.openapi.model import Json
-from app.openapi.slim import Shown
+from app.openapi.slim import SlimmedTool
 
 MAX_INPUTS: Final = 20
 LONG_ENUM: Final = 100
@@ -59,7 +59,7 @@ class Linter:
         # By identity, so each entry keeps its node alive.
         self._enums: dict[int, tuple[Any, int]] = {}
 
-    def findings(self, tool: LintableTool, shown: Shown | None) -> tuple[LintFinding, ...]:
+    def findings(self, tool: LintableTool, shown: SlimmedTool | None) -> tuple[LintFinding, ...]:
         """Return the findings on a tool; `shown` is its slimmed form, if it has one."""
         return tuple(
             finding
@@ -130,7 +130,7 @@ def _undescribed(tool: LintableTool) -> LintFinding | None:
     )
 
 
-def _large(shown: Shown | None) -> LintFinding | None:
+def _large(shown: SlimmedTool | None) -> LintFinding | None:
     if shown is None:
         return None
     advice = "Remove what agents do not need from its schemas; an overlay can."

@@ -53,7 +53,7 @@ class ConvertOptions:
     media_type: str | None = None
     root: str | None = None
     overlay: str | None = None
-    gathers: bool = False
+    list_missing: bool = False
     limits: DocumentLimits = field(default_factory=DocumentLimits)
 
     def to_json(self) -> Json:

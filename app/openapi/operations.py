@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.errors import Fault, InvalidDocument, TooLarge
+from app.errors import FieldError, InvalidDocument, TooLarge
 from app.openapi.document import OpenApiDocument
 from app.openapi.model import METHODS, Json
 from app.openapi.refs import RefProblem, escape
@@ -38,7 +38,7 @@ def list_operations(document: OpenApiDocument) -> list[Operation]:
         document.warnings.add("/paths", "the document has no paths")
         return []
     if not isinstance(paths, dict):
-        raise InvalidDocument("`paths` is not an object", errors=[Fault("/paths", "Give an object.")])
+        raise InvalidDocument("`paths` is not an object", errors=[FieldError("/paths", "Give an object.")])
     operations: dict[str, Operation] = {}
     for path, item in paths.items():
         if path.lower().startswith("x-"):

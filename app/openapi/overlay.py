@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from app.errors import Fault, InvalidDocument, TooLarge
+from app.errors import FieldError, InvalidDocument, TooLarge
 from app.openapi.json_path import JSONPaths, Parts, cpu_limit
 from app.openapi.load import load_value, measure
 from app.openapi.model import DocumentLimits, Json
 
 MAX_ACTIONS: Final = 1_000
-LARGEST: Final = 1 << 20
+MAX_OVERLAY_BYTES: Final = 1 << 20
 """Bytes of an overlay document."""
 _VERSION: Final = re.compile(r"1(?:\.\d+){0,2}")
 _MAX_TARGET: Final = 2_000
@@ -29,13 +29,13 @@ def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
     Raises InvalidDocument with pointers below `/overlay`, or TooLarge.
     """
     content = text.encode("utf-8", "replace")
-    if len(content) > LARGEST:
-        raise TooLarge(f"An overlay may have at most {LARGEST} bytes")
+    if len(content) > MAX_OVERLAY_BYTES:
+        raise TooLarge(f"An overlay may have at most {MAX_OVERLAY_BYTES} bytes")
     try:
         raw = load_value(content, media_type="", limits=limits, warn=lambda _pointer, _detail: None)
     except InvalidDocument as problem:
         detail = problem.detail.replace("The document", "The overlay", 1)
-        raise InvalidDocument(detail, errors=[Fault("/overlay", detail)]) from None
+        raise InvalidDocument(detail, errors=[FieldError("/overlay", detail)]) from None
     if not isinstance(raw, dict) or not _VERSION.fullmatch(str(raw.get("overlay"))):
         raise _invalid("", "Give an Overlay 1.0 document, with `overlay: 1.0.0` and `actions`.")
     actions = raw.get("actions")
@@ -47,7 +47,7 @@ def read_overlay(text: str, *, limits: DocumentLimits) -> list[Json]:
     return actions
 
 
-def lay_over(raw: Json, actions: list[Json], *, limits: DocumentLimits, warn: Warn) -> Json:
+def apply_overlay(raw: Json, actions: list[Json], *, limits: DocumentLimits, warn: Warn) -> Json:
     """Return a copy of the document with the actions applied. An action that selects nothing gives a warning.
 
     Raises InvalidDocument where the result is not an object, TooLarge beyond `limits.nodes` or
@@ -164,5 +164,5 @@ def _count(value: Any) -> int:
 
 def _invalid(pointer: str, detail: str) -> InvalidDocument:
     return InvalidDocument(
-        f"The overlay cannot be used: {detail}", errors=[Fault(f"/overlay{pointer}", detail)]
+        f"The overlay cannot be used: {detail}", errors=[FieldError(f"/overlay{pointer}", detail)]
     )

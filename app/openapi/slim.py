@@ -24,7 +24,7 @@ from app.openapi.slim_schema import (
     with_size,
 )
 
-LARGEST: Final = 30_000
+MAX_SHOWN_BYTES: Final = 30_000
 """The maximum number of bytes of JSON that a model sees of one tool."""
 # Reserved for what a manual adds to a tool: its tags, its call template, the wrapping of its inputs.
 _WRAPPING_BYTES: Final = 1_500
@@ -39,7 +39,7 @@ _OPEN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SlimmedTool:
     """The slimmed parts of a tool, and the steps that were taken (sentences without a period)."""
 
     description: str
@@ -60,12 +60,12 @@ class Shown:
 class Slimmer:
     """Slims the tools of one document; definitions that they share are slimmed once."""
 
-    def __init__(self, *, max_bytes: int = LARGEST) -> None:
+    def __init__(self, *, max_bytes: int = MAX_SHOWN_BYTES) -> None:
         self._max_bytes = max_bytes - _WRAPPING_BYTES
         self._forms = SlimSchemas()
         self._sums: dict[tuple[int, int], tuple[Any, int]] = {}
 
-    def slim(self, *, name: str, description: str, inputs: Json, outputs: Json) -> Shown | None:
+    def slim(self, *, name: str, description: str, inputs: Json, outputs: Json) -> SlimmedTool | None:
         """Return the slimmed tool; None where it is small enough unchanged."""
         steps: list[str] = []
         text = len(orjson.dumps(description))
@@ -80,10 +80,10 @@ class Slimmer:
         steps += LEVELS[1 : _LAST_LEVEL + 1 if level is None else level + 1]
         if level is not None:
             made = self._at_level(inputs, level, keep=2), self._at_level(outputs, level, keep=1)
-            return Shown(description, *made, tuple(steps))
+            return SlimmedTool(description, *made, tuple(steps))
         outputs = self._outputs(outputs, room - self._size(inputs, _LAST_LEVEL, keep=2), steps)
         inputs = self._inputs(inputs, room - len(orjson.dumps(outputs)), steps)
-        return Shown(description, inputs, outputs, tuple(steps))
+        return SlimmedTool(description, inputs, outputs, tuple(steps))
 
     def _level(self, inputs: Json, outputs: Json, room: int) -> int | None:
         """Return the first level at which inputs and outputs fit into `room` bytes together; None if at

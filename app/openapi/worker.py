@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from app.errors import Fault, GatewayError, InvalidDocument, TooLarge
+from app.errors import FieldError, GatewayError, InvalidDocument, TooLarge
 from app.openapi.convert import convert
 from app.openapi.model import Conversion, ConvertOptions, Json
 
@@ -116,7 +116,7 @@ def _error(error: GatewayError) -> Json:
     return {"kind": kind, "detail": error.detail, "errors": errors}
 
 
-def _field_error(error: Fault) -> Json:
+def _field_error(error: FieldError) -> Json:
     return {"pointer": error.pointer, "detail": error.detail}
 
 

@@ -25,7 +25,7 @@ def charset_of(media_type: str) -> str | None:
     return None
 
 
-def decoded(body: bytes, charset: str) -> str:
+def decode_text(body: bytes, charset: str) -> str:
     """Return the text, lone surrogates replaced. Raises UnicodeDecodeError for bytes of another charset."""
     try:
         text = body.decode(charset)

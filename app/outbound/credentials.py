@@ -16,11 +16,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.outbound.credential_rendering import CredentialRenderer, WireCredential
 from app.outbound.egress import EgressSettings
-from app.outbound.needs import Need, Needs, compile_needs, not_allowed, select_alternative
 from app.outbound.oauth2 import TokenRequest
+from app.outbound.security_requirements import (
+    SecurityRequirements,
+    SlotRequirement,
+    compile_security,
+    not_allowed,
+    select_alternative,
+)
 from app.outbound.tokens import TokenCache, TokenHandle
-from app.outbound.wiring import CredentialRenderer, WireCredential
 from app.security.credentials import SealedCredential
 from app.security.masking import MASK, Masker
 from app.security.response_masking import ResponseMasker
@@ -28,7 +34,12 @@ from app.security.secret import Secret
 from app.security.vault import Vault
 
 __all__ = [
-    "CredentialResolver", "Need", "Needs", "ResolvedCredentials", "WireCredential", "compile_needs",
+    "CredentialResolver",
+    "ResolvedCredentials",
+    "SecurityRequirements",
+    "SlotRequirement",
+    "WireCredential",
+    "compile_security",
 ]  # fmt: skip
 
 _CACHE_SECONDS: Final = 60.0
@@ -61,7 +72,7 @@ class _CachedResolution:
     are in the order in which they are sent; `values` are masked in logs and errors, `secrets` in responses.
     """
 
-    needs: Needs
+    needs: SecurityRequirements
     credentials: Mapping[str, SealedCredential]
     origin: str
     egress: EgressSettings | None
@@ -86,7 +97,7 @@ class CredentialResolver:
 
     async def resolve(
         self,
-        needs: Needs,
+        needs: SecurityRequirements,
         credentials: Mapping[str, SealedCredential],
         *,
         origin: str,
@@ -131,7 +142,7 @@ class CredentialResolver:
         await self._tokens.invalidate(handle)
 
     def preview(
-        self, needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
+        self, needs: SecurityRequirements, credentials: Mapping[str, SealedCredential], *, origin: str
     ) -> tuple[WireCredential, ...]:
         """Return what `resolve` would with `***` as each value, without requesting a token: for a dry run.
 
@@ -149,7 +160,7 @@ class CredentialResolver:
 
     def _open(
         self,
-        needs: Needs,
+        needs: SecurityRequirements,
         credentials: Mapping[str, SealedCredential],
         *,
         origin: str,
@@ -206,17 +217,17 @@ class CredentialResolver:
 
 def _resolved(wires: Iterable[WireCredential], secrets: Iterable[str]) -> ResolvedCredentials:
     resolved = ResolvedCredentials(wires)
-    resolved.masker = ResponseMasker.of(secrets)
+    resolved.masker = ResponseMasker.for_values(secrets)
     return resolved
 
 
 def _select(
-    needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
-) -> list[tuple[SealedCredential, Need]]:
-    chosen: list[tuple[SealedCredential, Need]] = []
+    needs: SecurityRequirements, credentials: Mapping[str, SealedCredential], *, origin: str
+) -> list[tuple[SealedCredential, SlotRequirement]]:
+    chosen: list[tuple[SealedCredential, SlotRequirement]] = []
     for credential in credentials.values():
         if credential.kind == "static":
             if origin not in credential.allowed_origins:
                 raise not_allowed(credential, origin)
-            chosen.append((credential, Need(credential.slot)))
+            chosen.append((credential, SlotRequirement(credential.slot)))
     return chosen + select_alternative(needs, credentials, origin=origin)

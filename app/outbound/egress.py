@@ -61,7 +61,7 @@ class EgressSettings:
         return unquote(userinfo.partition(":")[2]) if at else ""
 
 
-def egress_from(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:
+def build_egress_settings(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:
     """Return the egress settings in a provider's options and secrets; None where it is reached directly."""
     if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
         return None

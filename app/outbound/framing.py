@@ -13,13 +13,13 @@ from typing import Final, Literal
 import orjson
 
 from app.errors import ResponseTooLarge
-from app.outbound.charsets import charset_of, decoded
+from app.outbound.charsets import charset_of, decode_text
 
-SSE: Final = "text/event-stream"
-LINES: Final = frozenset(
+SSE_MEDIA_TYPE: Final = "text/event-stream"
+JSON_LINES_MEDIA_TYPES: Final = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl"}
 )
-STREAMED: Final = LINES | {SSE, "application/json-seq"}
+EVENT_MEDIA_TYPES: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE, "application/json-seq"}
 """The media types of responses that consist of events."""
 
 _TEXTUAL: Final = (
@@ -30,7 +30,7 @@ _WHITE: Final = b" \t\r\x1e"
 
 
 @dataclass(slots=True)
-class Event:
+class StreamEvent:
     """One event of a response. `kind` says what `data` holds:
 
     - `message`: UTF-8 text of a server-sent event, which may have a name, an id and a retry time in ms;
@@ -62,7 +62,7 @@ class SseParser:
         self._id: bytes | None = None
         self._retry: int | None = None
 
-    def feed(self, piece: bytes) -> Iterator[Event]:
+    def feed(self, piece: bytes) -> Iterator[StreamEvent]:
         """Yield the events that end in `piece`; consume them all before feeding the next piece."""
         if not piece:
             return
@@ -83,11 +83,11 @@ class SseParser:
             self._line += piece[start:]
         self._check(len(self._line))
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[StreamEvent]:
         """Return no events: an event without an empty line after it is incomplete."""
         return iter(())
 
-    def _take(self, line: bytes) -> Event | None:
+    def _take(self, line: bytes) -> StreamEvent | None:
         if not self._bom_checked:
             self._bom_checked = True
             line = line.removeprefix(codecs.BOM_UTF8)
@@ -107,12 +107,12 @@ class SseParser:
                 self._retry = int(value)
         return None
 
-    def _dispatch(self) -> Event | None:
+    def _dispatch(self) -> StreamEvent | None:
         name, self._name = self._name, b""
         if not self._data:
             # An id or a retry time without data belongs to the next event.
             return None
-        event = Event(
+        event = StreamEvent(
             _utf8(bytes(self._data[:-1])),
             name=name.decode("utf-8", "replace"),
             id=None if self._id is None else self._id.decode("utf-8", "replace"),
@@ -139,7 +139,7 @@ class LineParser:
         self._max_bytes = max_bytes
         self._line = bytearray()
 
-    def feed(self, piece: bytes) -> Iterator[Event]:
+    def feed(self, piece: bytes) -> Iterator[StreamEvent]:
         """Yield the events of the lines that end in `piece`; consume them all before feeding the next one."""
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
@@ -154,27 +154,29 @@ class LineParser:
         if len(self._line) > self._max_bytes:
             raise _too_large(self._max_bytes)
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[StreamEvent]:
         """Yield the event of the last line, where no line end follows it."""
         yield from self._event(bytes(self._line))
         self._line.clear()
 
-    def _event(self, line: bytes) -> Iterator[Event]:
+    def _event(self, line: bytes) -> Iterator[StreamEvent]:
         if len(line) > self._max_bytes:
             raise _too_large(self._max_bytes)
         line = line.strip(_WHITE)
         if line:
-            yield Event(line, "json") if _is_json(line) else Event(_utf8(line), "text")
+            yield StreamEvent(line, "json") if _is_json(line) else StreamEvent(_utf8(line), "text")
 
 
-async def framed(pieces: AsyncIterator[bytes], media_type: str, *, most: int) -> AsyncGenerator[Event, None]:
+async def parse_events(
+    pieces: AsyncIterator[bytes], media_type: str, *, max_bytes: int
+) -> AsyncGenerator[StreamEvent, None]:
     """Yield a response's body as events of at most `most` bytes each; `media_type` is its whole Content-Type.
 
     Raises what `pieces` raises, and ResponseTooLarge.
     """
     media = media_type.partition(";")[0].strip().lower()
-    if media in STREAMED:
-        parser = SseParser(most) if media == SSE else LineParser(most)
+    if media in EVENT_MEDIA_TYPES:
+        parser = SseParser(max_bytes) if media == SSE_MEDIA_TYPE else LineParser(max_bytes)
         async for piece in pieces:
             for event in parser.feed(piece):
                 yield event
@@ -182,7 +184,7 @@ async def framed(pieces: AsyncIterator[bytes], media_type: str, *, most: int) ->
             yield event
         return
     if is_json(media):
-        events = _whole(pieces, media_type, most)
+        events = _whole(pieces, media_type, max_bytes)
     elif is_textual(media):
         events = _texts(pieces, charset_of(media_type) or "utf-8")
     else:
@@ -201,7 +203,7 @@ def is_json(media: str) -> bool:
     return media == "application/json" or media.endswith("+json") or media == "text/json"
 
 
-async def _whole(pieces: AsyncIterator[bytes], media_type: str, most: int) -> AsyncIterator[Event]:
+async def _whole(pieces: AsyncIterator[bytes], media_type: str, most: int) -> AsyncIterator[StreamEvent]:
     body = bytearray()
     async for piece in pieces:
         body += piece
@@ -213,18 +215,18 @@ async def _whole(pieces: AsyncIterator[bytes], media_type: str, most: int) -> As
     if not body:
         return
     try:
-        text = decoded(bytes(body), charset_of(media_type) or "utf-8").removeprefix("\ufeff").encode()
+        text = decode_text(bytes(body), charset_of(media_type) or "utf-8").removeprefix("\ufeff").encode()
     except UnicodeDecodeError:
         text = _utf8(bytes(body))
-    yield Event(text, "json") if _is_json(text) else Event(text, "text")
+    yield StreamEvent(text, "json") if _is_json(text) else StreamEvent(text, "text")
 
 
-async def _bytes(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+async def _bytes(pieces: AsyncIterator[bytes]) -> AsyncIterator[StreamEvent]:
     async for piece in pieces:
-        yield Event(piece, "bytes")
+        yield StreamEvent(piece, "bytes")
 
 
-async def _texts(pieces: AsyncIterator[bytes], charset: str) -> AsyncIterator[Event]:
+async def _texts(pieces: AsyncIterator[bytes], charset: str) -> AsyncIterator[StreamEvent]:
     """Yield text piece by piece; a character that is split between two pieces comes with the second."""
     try:
         decoder = codecs.getincrementaldecoder(charset)("replace")
@@ -232,9 +234,9 @@ async def _texts(pieces: AsyncIterator[bytes], charset: str) -> AsyncIterator[Ev
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
     async for piece in pieces:
         if text := decoder.decode(piece):
-            yield Event(text.encode("utf-8", "replace"), "text")
+            yield StreamEvent(text.encode("utf-8", "replace"), "text")
     if text := decoder.decode(b"", final=True):
-        yield Event(text.encode("utf-8", "replace"), "text")
+        yield StreamEvent(text.encode("utf-8", "replace"), "text")
 
 
 def _is_json(text: bytes) -> bool:

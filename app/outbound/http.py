@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.deadlines import Bound, Timers, timers
+from app.deadlines import Deadline, TimerQueue, timer_queue
 from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import Guard
@@ -18,7 +18,7 @@ from app.outbound.http1 import head
 from app.outbound.http1.connection import Http1Connection
 from app.outbound.http1.dialing import Dialer, Proxy
 from app.outbound.http1.exchange import HTTP2_ONLY, Exchange, ExchangeFailed, FailureReason
-from app.outbound.http1.pool import PROBATION_SECONDS, Pool, PoolKey
+from app.outbound.http1.pool import PROBATION_SECONDS, ConnectionPool, PoolKey
 from app.outbound.limits import Limits
 from app.outbound.network import Network
 from app.outbound.response import OutboundResponse, ReadTimeouts, upstream_error
@@ -97,12 +97,12 @@ class Engine:
         self.network = Network(guard, self._dialer)
         """The guarded network, for protocols other than HTTP."""
         per_origin = connections_per_origin or connections
-        self._pool = Pool(
+        self._pool = ConnectionPool(
             max_connections=connections, max_connections_per_origin=per_origin, probation=probation
         )
         self._direct: EgressRoute | None = None
         self._routes: OrderedDict[bytes, EgressRoute] = OrderedDict()
-        self._clock: Timers | None = None
+        self._clock: TimerQueue | None = None
 
     async def request(self, request: OutboundRequest) -> OutboundResponse:
         """Send a request and return its response, whatever its status, once its headers have arrived.
@@ -119,7 +119,7 @@ class Engine:
             if route.proxy.authorization is not None:
                 extra += f"Proxy-Authorization: {route.proxy.authorization.reveal()}\r\n"
         lines = head.encode_head(method, target, authority, request.headers, request.body, extra=extra)
-        clock = self.clock
+        clock = self.timers
         now = clock.loop.time()
         limits = request.limits
         deadline = now + limits.total if request.deadline is None else request.deadline
@@ -136,15 +136,15 @@ class Engine:
         )
 
     @property
-    def clock(self) -> Timers:
+    def timers(self) -> TimerQueue:
         """The timers of the event loop that this engine belongs to."""
         clock = self._clock
         if clock is None:
-            clock = self._clock = timers()
+            clock = self._clock = timer_queue()
         return clock
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> ConnectionPool:
         """The connection pool, for metrics."""
         return self._pool
 
@@ -157,7 +157,7 @@ class Engine:
         self, prepared: _EncodedRequest, *, head_deadline: float, connect_deadline: float
     ) -> Exchange:
         """Send on a reused or a new connection, and wait for the head of the response."""
-        clock = self.clock
+        clock = self.timers
         request = prepared.request
         key = (prepared.authority.origin, prepared.route.key, request.scope)
         connection = self._pool.take_idle(key, clock.loop.time()) if request.scope else None
@@ -169,7 +169,7 @@ class Engine:
             resend = request.resend and connection.used and prepared.method in _SAFE
             exchange = connection.send(prepared.head, request.body, no_body=prepared.method == "HEAD")
             try:
-                with Bound(clock, head_deadline):
+                with Deadline(clock, head_deadline):
                     await exchange.head
             except ExchangeFailed as failed:
                 if not (resend and failed.reason is FailureReason.CLOSED and not failed.response_started):
@@ -197,15 +197,18 @@ class Engine:
             return await self._dialer.connect(authority.address, make, tls=tls, proxy=route.proxy)
 
         try:
-            with Bound(self.clock, deadline):
+            with Deadline(self.timers, deadline):
                 connection = await self._pool.acquire(key, dial, new_only=new_only)
         except TimeoutError:
-            raise UpstreamTimeout("No connection to the upstream was made in time.", sent=False) from None
+            raise UpstreamTimeout(
+                "No connection to the upstream was made in time.", request_sent=False
+            ) from None
         if connection.speaks_http2:
-            raise UpstreamUnreachable(HTTP2_ONLY, sent=False)
+            raise UpstreamUnreachable(HTTP2_ONLY, request_sent=False)
         if not connection.usable:
             raise UpstreamUnreachable(
-                "The upstream closed the connection, or sent data, before the request was sent.", sent=False
+                "The upstream closed the connection, or sent data, before the request was sent.",
+                request_sent=False,
             )
         return connection
 

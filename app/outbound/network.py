@@ -7,13 +7,13 @@ from collections import OrderedDict
 from types import TracebackType
 from typing import Final, Self
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import AddressDenied, Guard
-from app.outbound.http1.dialing import Dialer, Place, Proxy, not_connected, open_tunnel
+from app.outbound.http1.dialing import Address, Dialer, Proxy, connect_error, open_tunnel
 
-__all__ = ["Datagrams", "Network", "Place", "Stream"]
+__all__ = ["Address", "Datagrams", "Network", "Stream"]
 
 _READ_BUFFER_BYTES: Final = 64 * 1024
 _MAX_QUEUED_DATAGRAMS: Final = 1024
@@ -32,7 +32,7 @@ class Network:
         """Return whether the address guard allows this IP address and port."""
         return self._guard.allows(ip, port)
 
-    def tls(self, egress: EgressSettings | None) -> ssl.SSLContext:
+    def tls_context(self, egress: EgressSettings | None) -> ssl.SSLContext:
         """Return a verifying TLS client context with the provider's own CAs and client certificate.
 
         Raises InvalidInput where a setting cannot be used.
@@ -46,44 +46,46 @@ class Network:
         self._contexts.move_to_end(key)
         return context
 
-    async def addresses(self, address: Place, *, by: float) -> list[tuple[int, str]]:
+    async def resolve(self, address: Address, *, deadline: float) -> list[tuple[int, str]]:
         """Return the address family and IP of each record of a host; all of them may be connected to.
 
         For libraries that connect by themselves: give them the IP address, never the name. Raises
         BlockedAddress, UpstreamUnreachable and UpstreamTimeout.
         """
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), deadline):
                 return await self._dialer.resolve(address)
         except TimeoutError:
             raise _connect_timeout() from None
 
-    async def connected(self, address: Place, *, egress: EgressSettings | None, by: float) -> socket.socket:
+    async def connect_socket(
+        self, address: Address, *, egress: EgressSettings | None, deadline: float
+    ) -> socket.socket:
         """Return a connected, non-blocking TCP socket, through the provider's proxy where it has one.
 
         Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout.
         """
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), deadline):
                 return await self._proxied_socket(address, egress)
         except TimeoutError:
             raise _connect_timeout() from None
         except OSError as error:
-            raise not_connected(error) from None
+            raise connect_error(error) from None
 
-    async def stream(
-        self, address: Place, *, egress: EgressSettings | None, by: float, tls: bool = False
+    async def open_stream(
+        self, address: Address, *, egress: EgressSettings | None, deadline: float, tls: bool = False
     ) -> "Stream":
         """Return a TCP connection, with TLS if `tls`. Raises BlockedAddress, InvalidInput,
         UpstreamUnreachable and UpstreamTimeout.
         """
-        raw = await self.connected(address, egress=egress, by=by)
+        raw = await self.connect_socket(address, egress=egress, deadline=deadline)
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), deadline):
                 reader, writer = await asyncio.open_connection(
                     sock=raw,
                     limit=_READ_BUFFER_BYTES,
-                    ssl=self.tls(egress) if tls else None,
+                    ssl=self.tls_context(egress) if tls else None,
                     server_hostname=address.host.rstrip(".") if tls else None,
                 )
         except BaseException as error:
@@ -91,11 +93,13 @@ class Network:
             if isinstance(error, TimeoutError):
                 raise _connect_timeout() from None
             if isinstance(error, OSError):
-                raise not_connected(error) from None
+                raise connect_error(error) from None
             raise
         return Stream(reader, writer)
 
-    async def datagrams(self, address: Place, *, egress: EgressSettings | None, by: float) -> "Datagrams":
+    async def open_datagrams(
+        self, address: Address, *, egress: EgressSettings | None, deadline: float
+    ) -> "Datagrams":
         """Return a UDP socket that is connected to one peer: the kernel drops datagrams from elsewhere.
 
         Raises BlockedAddress, InvalidInput (with a proxy), UpstreamUnreachable and UpstreamTimeout.
@@ -103,15 +107,15 @@ class Network:
         if egress is not None and egress.proxy_url is not None:
             raise InvalidInput("Datagrams do not go through an HTTP proxy: remove proxy_url.")
         failed: OSError | None = None
-        for family, ip in await self.addresses(address, by=by):
+        for family, ip in await self.resolve(address, deadline=deadline):
             try:
                 return await self._connect_datagrams(family, ip, address.port)
             except AddressDenied as error:
-                raise not_connected(error) from None
+                raise connect_error(error) from None
             except OSError as error:
                 # Perhaps this machine has no route for this address family.
                 failed = error
-        raise not_connected(failed or OSError()) from None
+        raise connect_error(failed or OSError()) from None
 
     async def _connect_datagrams(self, family: int, ip: str, port: int) -> "Datagrams":
         raw = self._guard.socket_factory((family, socket.SOCK_DGRAM, socket.IPPROTO_UDP, "", (ip, port)))
@@ -123,7 +127,7 @@ class Network:
             raw.close()
             raise
 
-    async def _proxied_socket(self, address: Place, egress: EgressSettings | None) -> socket.socket:
+    async def _proxied_socket(self, address: Address, egress: EgressSettings | None) -> socket.socket:
         proxy = Proxy.parse(egress) if egress is not None and egress.proxy_url is not None else None
         if proxy is None or egress is None:
             raw = await self._dialer.connect_socket(address)
@@ -218,4 +222,4 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 def _connect_timeout() -> UpstreamTimeout:
-    return UpstreamTimeout("No connection to the upstream was made in time.", sent=False)
+    return UpstreamTimeout("No connection to the upstream was made in time.", request_sent=False)

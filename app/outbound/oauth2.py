@@ -17,7 +17,7 @@ from app.errors import (
     GatewayError,
     InvalidInput,
     ResponseTooLarge,
-    TokenRefused,
+    TokenRequestFailed,
     UpstreamError,
     UpstreamMalformed,
     UpstreamTimeout,
@@ -110,7 +110,7 @@ class TokenEndpoint:
                 token = await self._request(request, method=method, deadline=deadline)
             except _ClientRejected as refusal:
                 if attempt == len(methods) or refusal.code in _CLIENT_WAS_AUTHENTICATED:
-                    raise TokenRefused(refusal.detail) from None
+                    raise TokenRequestFailed(refusal.detail) from None
                 continue
             if request.auth_method == "auto":
                 self._remember(request, method)
@@ -171,9 +171,13 @@ class TokenEndpoint:
         except GatewayError as error:
             raise _as_endpoint_error(error) from None
         except UnicodeEncodeError:
-            raise TokenRefused("The stored client has characters that HTTP Basic cannot carry.") from None
+            raise TokenRequestFailed(
+                "The stored client has characters that HTTP Basic cannot carry."
+            ) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError, KeyError):
-            raise TokenRefused("The token endpoint's response is not an OAuth 2.0 token response.") from None
+            raise TokenRequestFailed(
+                "The token endpoint's response is not an OAuth 2.0 token response."
+            ) from None
         return _parse_response(response)
 
 
@@ -221,7 +225,7 @@ def _status_error(status: int) -> GatewayError | _ClientRejected:
     detail = f"The token endpoint responded with status {status}."
     if status in (400, 401, 403):
         return _ClientRejected(detail)
-    return TokenRefused(detail)
+    return TokenRequestFailed(detail)
 
 
 def _as_endpoint_error(error: GatewayError) -> GatewayError:
@@ -233,19 +237,19 @@ def _as_endpoint_error(error: GatewayError) -> GatewayError:
     if isinstance(error, UpstreamUnreachable):
         return UpstreamUnreachable("The token endpoint cannot be reached.")
     if isinstance(error, (UpstreamMalformed, ResponseTooLarge)):
-        return TokenRefused("The token endpoint's response cannot be read.")
+        return TokenRequestFailed("The token endpoint's response cannot be read.")
     if isinstance(error, InvalidInput):
-        return TokenRefused("The token URL is not a usable http or https URL.")
-    return error if isinstance(error, UpstreamError) else TokenRefused()
+        return TokenRequestFailed("The token URL is not a usable http or https URL.")
+    return error if isinstance(error, UpstreamError) else TokenRequestFailed()
 
 
 def _parse_response(response: dict[str, Any]) -> FetchedToken:
     token = response.get("access_token")
     kind = response.get("token_type", "bearer")
     if not isinstance(token, str) or not _TOKEN_TEXT.fullmatch(token):
-        raise TokenRefused("The token endpoint's response has no usable access_token.")
+        raise TokenRequestFailed("The token endpoint's response has no usable access_token.")
     if not isinstance(kind, str) or kind.lower() not in ("bearer", "n_a", ""):
-        raise TokenRefused("The token endpoint issued a token that is not a bearer token.")
+        raise TokenRequestFailed("The token endpoint issued a token that is not a bearer token.")
     return FetchedToken(access_token=Secret(token), expires_in=_seconds(response.get("expires_in")))
 
 

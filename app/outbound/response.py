@@ -7,7 +7,7 @@ from typing import Final
 
 from multidict import CIMultiDict
 
-from app.deadlines import Bound, Timers
+from app.deadlines import Deadline, TimerQueue
 from app.errors import (
     ResponseTooLarge,
     UpstreamError,
@@ -31,7 +31,7 @@ class ReadTimeouts:  # Created for each call; a frozen dataclass costs twice as 
 
     deadline: float
     idle: float
-    clock: Timers
+    clock: TimerQueue
 
 
 class OutboundResponse:
@@ -74,24 +74,24 @@ class OutboundResponse:
         return int(length)
 
     @property
-    def arrived(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the whole body has arrived, so that reading it does not wait."""
         return self._exchange.complete
 
     @property
-    def undecodable(self) -> str:
+    def unsupported_coding(self) -> str:
         """The content coding that cannot be decoded here; "" where the body is decoded."""
         return "" if self._coding in DECODED else self._coding
 
-    def pass_coded(self) -> None:
+    def keep_content_coding(self) -> None:
         """Return the body in its content coding, instead of rejecting it."""
         self._coding = ""
 
-    def extend(self, deadline: float) -> None:
+    def set_deadline(self, deadline: float) -> None:
         """Set another `loop.time()` at which the body must have ended."""
         self._timeouts.deadline = deadline
 
-    def accept(self, limit: int) -> None:
+    def check_headers(self, limit: int) -> None:
         """Reject, by its headers alone, a response with an unsupported content coding or of too many bytes.
 
         Raises UpstreamMalformed and ResponseTooLarge.
@@ -103,7 +103,7 @@ class OutboundResponse:
 
     async def read(self, limit: int) -> bytes:
         """Return the whole body, of at most `limit` bytes."""
-        self.accept(limit)
+        self.check_headers(limit)
         exchange = self._exchange
         if exchange.complete and not self._coding:
             if exchange.buffered > limit:
@@ -112,7 +112,7 @@ class OutboundResponse:
         pieces = [piece async for piece in self.iterate(limit)]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def read_some(self, limit: int) -> tuple[bytes, bool]:
+    async def read_prefix(self, limit: int) -> tuple[bytes, bool]:
         """Return the first `limit` bytes of the body, and whether that is all of it; drop the rest."""
         self._check_coding()
         body = bytearray()
@@ -126,7 +126,7 @@ class OutboundResponse:
     async def iterate(self, limit: int) -> AsyncIterator[bytes]:
         """Yield the body in pieces, as they arrive. Raises ResponseTooLarge after `limit` bytes."""
         size = 0
-        self.accept(limit)
+        self.check_headers(limit)
         try:
             while piece := await self._next():
                 size += len(piece)
@@ -164,7 +164,7 @@ class OutboundResponse:
                 await self._yield_to_loop(len(piece))
                 return piece
             try:
-                with Bound(timeouts.clock, min(timeouts.deadline, now + timeouts.idle)):
+                with Deadline(timeouts.clock, min(timeouts.deadline, now + timeouts.idle)):
                     await exchange.wait_for_data()
             except TimeoutError:
                 raise _read_timeout() from None

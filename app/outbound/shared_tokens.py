@@ -1,7 +1,7 @@
 """The second level of the token cache: sealed tokens in Redis, and a lock so that one process fetches.
 
 Everything here works without Redis, too: while it is unreachable it reads as empty (see
-`app.redis_client.Cache`).
+`app.redis_client.RedisClient`).
 """
 
 import base64
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from redis.asyncio import Redis
 
-from app.redis_client import Cache
+from app.redis_client import RedisClient
 from app.security.secret import Secret
 from app.security.vault import SealBroken, Vault
 
@@ -39,14 +39,14 @@ class SharedTokens:
     The Redis client must respond or fail fast (socket timeouts, no retries).
     """
 
-    def __init__(self, vault: Vault, cache: Cache, *, prefix: str) -> None:
+    def __init__(self, vault: Vault, cache: RedisClient, *, prefix: str) -> None:
         self._vault = vault
         self._cache = cache
         self._prefix = prefix
 
     async def read(self, key: bytes) -> SharedToken | None:
         """Return the stored token with its remaining lifetime by Redis's own clock, or None."""
-        redis = self._cache.redis()
+        redis = self._cache.available_client()
         if redis is None:
             return None
         name = self._name(key)
@@ -66,14 +66,14 @@ class SharedTokens:
         if seconds < 1:
             return
         blob = self._vault.seal(token.reveal().encode(), context=("token", key.hex()))
-        redis = self._cache.redis()
+        redis = self._cache.available_client()
         if redis is not None:
             with self._cache:
                 await redis.set(self._name(key), base64.b64encode(blob), px=int(seconds * 1000))
 
     async def drop(self, key: bytes, token: Secret) -> None:
         """Delete the stored token if it is still `token`."""
-        redis = self._cache.redis()
+        redis = self._cache.available_client()
         if redis is None:
             return
         name = self._name(key)
@@ -87,7 +87,7 @@ class SharedTokens:
 
         Return an owner's id, False where another process holds the lock, or None where there is no Redis.
         """
-        redis = self._cache.redis()
+        redis = self._cache.available_client()
         if redis is None:
             return None
         owner = secrets.token_hex(16)
@@ -98,7 +98,7 @@ class SharedTokens:
 
     async def renew(self, key: bytes, owner: str, *, seconds: float) -> None:
         """Extend the lock to `seconds` from now if it is still this owner's."""
-        redis = self._cache.redis()
+        redis = self._cache.available_client()
         if redis is not None:
             name = self._name(key) + ":lock"
             with self._cache:
@@ -106,7 +106,7 @@ class SharedTokens:
 
     async def release(self, key: bytes, owner: str) -> None:
         """Release the lock if it is still this owner's; without Redis, it expires by itself."""
-        redis = self._cache.redis()
+        redis = self._cache.available_client()
         if redis is not None:
             with self._cache:
                 await self._delete_if_equal(redis, self._name(key) + ":lock", owner)

@@ -13,11 +13,11 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from app.deadlines import Bound, timers
-from app.errors import GatewayError, UpstreamTimeout, again
+from app.deadlines import Deadline, timer_queue
+from app.errors import GatewayError, UpstreamTimeout, clone_error
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.shared_tokens import SharedTokens
-from app.redis_client import Cache
+from app.redis_client import RedisClient
 from app.security.secret import Secret
 from app.security.vault import Vault
 from app.telemetry.context import TRACE
@@ -65,14 +65,14 @@ class TokenCache:
         self,
         vault: Vault,
         endpoint: TokenEndpoint,
-        cache: Cache | None = None,
+        cache: RedisClient | None = None,
         *,
         prefix: str = "utcp-gateway:token:",
         capacity: int = 10_000,
     ) -> None:
         self._vault = vault
         self._endpoint = endpoint
-        self._shared = SharedTokens(vault, cache or Cache(None), prefix=prefix)
+        self._shared = SharedTokens(vault, cache or RedisClient(None), prefix=prefix)
         self._capacity = capacity
         self._cached: OrderedDict[bytes, _CachedToken] = OrderedDict()
         self._recent_failures: dict[bytes, _CachedFailure] = {}
@@ -110,7 +110,7 @@ class TokenCache:
         self.misses += 1
         failure = self._recent_failures.get(key)
         if failure is not None and failure.expires_at > now:
-            raise again(failure.error)
+            raise clone_error(failure.error)
         fetch = self._fetch_tasks.get(key)
         if fetch is None:
             fetch = asyncio.get_running_loop().create_task(self._find_or_fetch(key, request))
@@ -119,12 +119,12 @@ class TokenCache:
         try:
             if deadline == math.inf:
                 return await asyncio.shield(fetch)
-            with Bound(timers(), deadline):
+            with Deadline(timer_queue(), deadline):
                 return await asyncio.shield(fetch)
         except TimeoutError:
             raise UpstreamTimeout("The token endpoint issued no token before the call's deadline.") from None
         except GatewayError as error:
-            raise again(error) from None
+            raise clone_error(error) from None
 
     async def invalidate(self, handle: TokenHandle) -> None:
         """Drop this token, here and in Redis, because an upstream rejected it; a newer one stays cached."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
-from app.outbound.framing import Event
+from app.outbound.framing import StreamEvent
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.outbound.network import Network
@@ -20,11 +20,11 @@ from app.settings import Settings
 
 Target = TypeVar("Target")
 
-__all__ = ["Adapter", "AdapterContext", "Call", "Discovered", "Event", "Limits", "Result"]
+__all__ = ["Adapter", "AdapterContext", "Call", "Discovered", "Limits", "Result", "StreamEvent"]
 
 MASKED_HEADER: Final = "X-Masked"
 """Says which parts of a response had a secret in them that was masked: `body`, `headers`, or both."""
-DESCRIBING_HEADERS: Final = frozenset(
+BODY_METADATA_HEADERS: Final = frozenset(
     {"etag", "content-length", "content-range", "digest", "content-digest", "repr-digest", "content-md5"}
 )
 """Headers about the very bytes of a body, in lower case: a body that was masked has none of them."""
@@ -52,12 +52,12 @@ class Call:  # made at each call; a frozen one costs twice as much
     call_id: str
     headers: tuple[tuple[str, str], ...] = ()
     egress: EgressSettings | None = None
-    ends: float | None = None
+    stream_deadline: float | None = None
     scope: bytes = b""
     reuse: bool = True
     resend: bool = True
     resent: bool = False
-    large: bool = False
+    has_large_arguments: bool = False
     """Whether the arguments take so long to encode that it is done beside the loop."""
     masker: ResponseMasker | None = field(default=None, repr=False)
     """Masks the call's secrets in what the upstream responds; None where there is nothing to be masked."""
@@ -79,12 +79,12 @@ class Result:
     media_type: str
     body: bytes | None
     stream: AsyncIterator[bytes] | None = None
-    events: AsyncGenerator[Event, None] | None = None
-    received: Mapping[str, str] = field(default_factory=dict, repr=False)
+    events: AsyncGenerator[StreamEvent, None] | None = None
+    upstream_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """All headers of the response, for caches only: most of them must not be passed on."""
-    pieces: bool = False
+    has_text_pieces: bool = False
     """Whether events of kind `text` are pieces of one text, cut wherever they arrived."""
-    masked: bool = False
+    is_masked: bool = False
     """Whether a secret of the call was masked in what has been read of it so far."""
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
@@ -95,7 +95,7 @@ class Result:
             self.stream = None
         return self.body or b""
 
-    async def begin(self, most: int) -> tuple[bytes, bool]:
+    async def read_beginning(self, most: int) -> tuple[bytes, bool]:
         """Return the whole body and True, or a beginning of more than `most` bytes and False.
 
         What is left then is read by `iterate`.
@@ -112,11 +112,11 @@ class Result:
         self.stream = None
         return b"".join(pieces), True
 
-    async def gather(self, most: int) -> bool:
+    async def read_up_to(self, most: int) -> bool:
         """Return whether the body has at most `most` bytes; then it is in `body`, else still to be read."""
         if self.stream is None:
             return len(self.body or b"") <= most
-        beginning, complete = await self.begin(most)
+        beginning, complete = await self.read_beginning(most)
         if complete:
             self.body = beginning
         elif self.stream is not None:
@@ -136,7 +136,7 @@ class Result:
             await self.aclose()
 
     @property
-    def coded(self) -> bool:
+    def is_content_coded(self) -> bool:
         """Whether the body is in a content coding, which `headers` name."""
         return any(name == "Content-Encoding" for name, _ in self.headers)
 
@@ -167,7 +167,7 @@ class Discovered:
     raw: bytes
     media_type: str
     url: str
-    made: bool = False
+    is_generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

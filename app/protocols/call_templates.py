@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.protocols.registry import DEFAULT, PROTOCOLS
-from app.text import clean_text, pointer, refuse_unstorable
+from app.text import clean_text, pointer, reject_unstorable
 from app.utcp.call_template import CallTemplate, Template, compile_template
 from app.utcp.variables import VARIABLE
 
@@ -18,9 +18,9 @@ def read_template(raw: Any, *, at: str = "") -> Template:
     Raise InvalidInput, with pointers below `at`, for an unknown protocol and for what is not valid in it.
     """
     if not isinstance(raw, Mapping):
-        raise InvalidInput("A call template must be an object", errors=[Fault(at, "Give an object.")])
+        raise InvalidInput("A call template must be an object", errors=[FieldError(at, "Give an object.")])
     protocol = _protocol(raw, at=at)
-    refuse_unstorable(PROTOCOLS[protocol].template.storable(raw), at=at)
+    reject_unstorable(PROTOCOLS[protocol].template.storable(raw), at=at)
     fields = {key: value for key, value in raw.items() if key not in TYPE_KEYS and key != "type"}
     reassigned = PROTOCOLS[protocol].reassign(fields)
     notes: tuple[str, ...] = ()
@@ -28,7 +28,9 @@ def read_template(raw: Any, *, at: str = "") -> Template:
         protocol, notes = reassigned[0], reassigned[1:]
     name = fields.pop("name", None)
     if name is not None and not isinstance(name, str):
-        raise InvalidInput("A name must be text", errors=[Fault(pointer(at, "name"), "Give text.", "string")])
+        raise InvalidInput(
+            "A name must be text", errors=[FieldError(pointer(at, "name"), "Give text.", "string")]
+        )
     name = clean_text(name, at=pointer(at, "name")).strip() or None if name else None
     return Template(protocol, _open_to_variables({**fields, "name": name}, protocol, at=at), notes)
 
@@ -69,10 +71,12 @@ def _is_variable(value: Any) -> bool:
 def _protocol(raw: Mapping[str, Any], *, at: str) -> str:
     key = next((key for key in (*TYPE_KEYS, "type") if isinstance(raw.get(key), str)), None)
     if key is None:
-        fault = Fault(pointer(at, "call_template_type"), "Name the protocol.", expected=sorted(PROTOCOLS))
+        fault = FieldError(
+            pointer(at, "call_template_type"), "Name the protocol.", expected=sorted(PROTOCOLS)
+        )
         raise InvalidInput("call_template_type (or provider_type) is missing", errors=[fault])
     protocol = PROTOCOLS.canonical(str(raw[key]))
     if protocol not in PROTOCOLS:
-        fault = Fault(pointer(at, key), "UTCP knows no such protocol.", expected=sorted(PROTOCOLS))
+        fault = FieldError(pointer(at, key), "UTCP knows no such protocol.", expected=sorted(PROTOCOLS))
         raise InvalidInput("The protocol is not known", errors=[fault])
     return protocol

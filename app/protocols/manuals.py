@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from app.errors import Fault, InvalidDocument, InvalidInput
-from app.json_schema.normalize import normalise_inputs, normalise_schema
+from app.errors import FieldError, InvalidDocument, InvalidInput
+from app.json_schema.normalize import normalize_inputs, normalize_schema
 from app.protocols.call_templates import read_template
-from app.text import NAME_LIMIT, clean_text, pointer, refuse_unstorable
+from app.text import NAME_LIMIT, clean_text, pointer, reject_unstorable
 from app.utcp.call_template import Template
 
 DocumentKind = Literal[
@@ -43,13 +43,13 @@ class ManualTool:
 
 
 @dataclass(frozen=True, slots=True)
-class ManualFault:
+class RejectedTool:
     """A tool that could not be parsed, and why. `name` is None where not even that could be read."""
 
     pointer: str
     name: str | None
     detail: str
-    errors: tuple[Fault, ...] = ()
+    errors: tuple[FieldError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class Manual:
     version: Literal["manual_v1", "manual_v0"]
     declared: str
     tools: tuple[ManualTool, ...]
-    faults: tuple[ManualFault, ...] = ()
-    warnings: tuple[Fault, ...] = ()
+    rejected_tools: tuple[RejectedTool, ...] = ()
+    warnings: tuple[FieldError, ...] = ()
 
 
-def detect(raw: Any) -> DocumentKind:
+def detect_kind(raw: Any) -> DocumentKind:
     """Return which of the kinds of document that can be registered this is, judged by its keys alone.
 
     Never raises.
@@ -87,7 +87,7 @@ def detect(raw: Any) -> DocumentKind:
     return "openapi" if isinstance(raw.get("paths"), Mapping) else "unknown"
 
 
-def read_manual(raw: Any, *, most_tools: int = 100_000, inherited: Mapping[str, Any] | None = None) -> Manual:
+def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, Any] | None = None) -> Manual:
     """Parse a manual of either version, or a mixture of both. A tool that cannot be parsed becomes a
     ManualFault.
 
@@ -98,23 +98,23 @@ def read_manual(raw: Any, *, most_tools: int = 100_000, inherited: Mapping[str, 
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("tools"), list):
         raise InvalidDocument(
-            "A manual must have a list of tools", errors=[Fault("/tools", "Give a list.", "array")]
+            "A manual must have a list of tools", errors=[FieldError("/tools", "Give a list.", "array")]
         )
     entries = raw["tools"]
-    if len(entries) > most_tools:
+    if len(entries) > max_tools:
         raise InvalidDocument(
-            "The manual has too many tools", errors=[Fault("/tools", f"At most {most_tools}.")]
+            "The manual has too many tools", errors=[FieldError("/tools", f"At most {max_tools}.")]
         )
     kind = _manual_kind(raw)
     declared = raw.get("utcp_version" if kind == "manual_v1" else "version", "")
     tools: list[ManualTool] = []
-    faults: list[ManualFault] = []
+    faults: list[RejectedTool] = []
     for index, entry in enumerate(entries):
         at = pointer("/tools", index)
         try:
             tools.append(_tool(entry, at, inherited))
         except InvalidInput as error:
-            faults.append(ManualFault(at, _readable_name(entry), error.detail, error.errors))
+            faults.append(RejectedTool(at, _readable_name(entry), error.detail, error.errors))
     version: Literal["manual_v1", "manual_v0"] = "manual_v0" if kind == "manual_v0" else "manual_v1"
     return Manual(version, str(declared)[:64], tuple(tools), tuple(faults), tuple(_warnings(raw, tools)))
 
@@ -130,16 +130,16 @@ def _manual_kind(raw: Mapping[str, Any]) -> Literal["manual_v1", "manual_v0", "u
     return "unknown"
 
 
-def _warnings(raw: Mapping[str, Any], tools: list[ManualTool]) -> list[Fault]:
+def _warnings(raw: Mapping[str, Any], tools: list[ManualTool]) -> list[FieldError]:
     warnings = [
-        Fault(pointer("", key), f"UTCP clients ignore {key} at the top of a manual; it is not used.")
+        FieldError(pointer("", key), f"UTCP clients ignore {key} at the top of a manual; it is not used.")
         for key in ("auth", "variables")
         if raw.get(key)
     ]
     seen: set[str] = set()
     for tool in tools:
         if tool.name in seen:
-            warnings.append(Fault(pointer(tool.pointer, "name"), "Another tool has the same name."))
+            warnings.append(FieldError(pointer(tool.pointer, "name"), "Another tool has the same name."))
         seen.add(tool.name)
     return warnings
 
@@ -151,16 +151,18 @@ def _readable_name(entry: Any) -> str | None:
 
 def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualTool:
     if not isinstance(entry, Mapping):
-        raise InvalidDocument("A tool must be an object", errors=[Fault(at, "Give an object.", "object")])
+        raise InvalidDocument(
+            "A tool must be an object", errors=[FieldError(at, "Give an object.", "object")]
+        )
     notes: list[str] = []
     name = _name(entry, at)
     inputs_key = "inputs" if entry.get("inputs") is not None else "parameters"
     for key in (inputs_key, "outputs"):
-        refuse_unstorable(entry.get(key), at=pointer(at, key))
-    inputs, input_notes = normalise_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
-    outputs, output_notes = normalise_schema(entry.get("outputs"), at=pointer(at, "outputs"))
+        reject_unstorable(entry.get(key), at=pointer(at, key))
+    inputs, input_notes = normalize_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
+    outputs, output_notes = normalize_schema(entry.get("outputs"), at=pointer(at, "outputs"))
     template, is_own = _template_or(inherited, entry, at, notes)
-    template = replace(template, model=template.model.of_tool(name))
+    template = replace(template, model=template.model.for_tool(name))
     size = entry.get("average_response_size")
     return ManualTool(
         pointer=at,
@@ -183,7 +185,7 @@ def _name(entry: Mapping[str, Any], at: str) -> str:
     )
     if not name or len(name) > NAME_LIMIT:
         detail = f"Give a name of 1 to {NAME_LIMIT} characters."
-        raise InvalidDocument("The tool has no usable name", errors=[Fault(pointer(at, "name"), detail)])
+        raise InvalidDocument("The tool has no usable name", errors=[FieldError(pointer(at, "name"), detail)])
     return name
 
 
@@ -213,7 +215,7 @@ def _template_or(
 def _template(entry: Mapping[str, Any], at: str, notes: list[str]) -> Template:
     key = next((key for key in _TEMPLATE_KEYS if isinstance(entry.get(key), Mapping)), None)
     if key is None:
-        error = Fault(pointer(at, _TEMPLATE_KEYS[0]), "Give a call template.", "object")
+        error = FieldError(pointer(at, _TEMPLATE_KEYS[0]), "Give a call template.", "object")
         raise InvalidDocument("The tool has no call template", errors=[error])
     raw = entry[key]
     if isinstance(entry.get("auth"), Mapping) and raw.get("auth") is None:

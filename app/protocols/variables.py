@@ -10,7 +10,7 @@ from typing import Any
 
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
-from app.utcp.call_template import CallTemplate, replaced, texts_at
+from app.utcp.call_template import CallTemplate, replace_strings, strings_at
 from app.utcp.variables import BRACED, Lookup, find_variables, substitute
 
 
@@ -21,7 +21,7 @@ def variables_of(value: Any) -> list[str]:
     if "parameters" in value:
         return []
     texts = _own_texts(value)
-    names = find_variables(replaced(value, dict.fromkeys(texts, "")))
+    names = find_variables(replace_strings(value, dict.fromkeys(texts, "")))
     names = [name for name in names if not _has_meaning(name, value)]
     return list(
         dict.fromkeys([*names, *(found for text in texts.values() for found in BRACED.findall(text))])
@@ -34,7 +34,7 @@ def places_of(value: Any) -> Iterator[tuple[str, str]]:
     if is_template and "parameters" in value:
         return
     own = _own_texts(value) if is_template else {}
-    for at, text in texts_at(value, ("/**",)):
+    for at, text in strings_at(value, ("/**",)):
         for name in BRACED.findall(text) if at in own else find_variables(text):
             if not (is_template and _has_meaning(name, value)):
                 yield at, name
@@ -52,10 +52,10 @@ def with_variables(value: Any, lookup: Lookup) -> Any:
     def found(name: str) -> str | None:
         return f"${{{name}}}" if _has_meaning(name, value) else find(name)
 
-    done = substitute(replaced(value, dict.fromkeys(texts, "")), found)
+    done = substitute(replace_strings(value, dict.fromkeys(texts, "")), found)
     if not texts:
         return done
-    return replaced(done, {at: _braced(text, find) for at, text in texts.items()})
+    return replace_strings(done, {at: _braced(text, find) for at, text in texts.items()})
 
 
 def _braced(text: str, find: Callable[[str], str | None]) -> str:
@@ -69,7 +69,7 @@ def _is_template(value: Any) -> bool:
 
 def _own_texts(value: dict[str, Any]) -> dict[str, str]:
     model = _model(value)
-    return {} if model is None else dict(texts_at(value, model.braced_only))
+    return {} if model is None else dict(strings_at(value, model.braced_only))
 
 
 def _has_meaning(name: str, value: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from app.models import Provider, Revision
 from app.providers.provider_store import ProviderDetails, ProviderStore, require_version
 from app.registration.destinations import with_confirmed
 from app.registration.diff import pending_drafts
-from app.registration.persist import touched
+from app.registration.persist import update_provider
 from app.registration.repository import (
     active_revision,
     drop_pending,
@@ -49,9 +49,9 @@ class Approvals:
             values = await _apply(session, provider, pending, pending.held)
             keys = [one["source_key"] for one in pending.report["operations"]]
             await drop_pending(session, provider)
-            touched(provider, values)
+            update_provider(provider, values)
             detail = {"operations": keys[:_MAX_NAMED], "count": len(keys), "origins": values["origins"]}
-            await registry.recorded(session, provider, "approved", actor=principal.key_id, detail=detail)
+            await registry.record_action(session, provider, "approved", actor=principal.key_id, detail=detail)
         await registry.feed.catch_up()
         return await ProviderStore(registry).get(name, principal=principal)
 

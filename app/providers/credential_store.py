@@ -14,11 +14,11 @@ from app.credentials.model import (
     CredentialSlot,
     Json,
 )
-from app.credentials.permissions import UNBOUNDED, Reach, reach_of
-from app.credentials.sealing import fill_credential, new_credential, spelled_as_stored
+from app.credentials.permissions import UNRESTRICTED, RegistrationPermissions, permissions_of
+from app.credentials.sealing import new_credential, seal_into_credential_row, with_stored_spellings
 from app.credentials.slots import complete
 from app.credentials.variable_scope import VariableScope, scope_of
-from app.errors import Fault, NotFound
+from app.errors import FieldError, NotFound
 from app.models import Credential, Provider, now
 from app.providers.provider_store import require_version
 from app.registration.destinations import Destination, Destinations, destinations_of
@@ -46,7 +46,7 @@ class CredentialStore:
         """
         async with self.registry.database.reading() as session:
             row = await self.registry.visible_provider(session, provider, principal=principal)
-            scope = await self._scope(session, row, reach=UNBOUNDED)
+            scope = await self._scope(session, row, reach=UNRESTRICTED)
             found = await _destinations(session, row, scope=scope)
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}
         more = DISCOVERY_SLOTS if row.call_template else ()
@@ -74,7 +74,7 @@ class CredentialStore:
             row = await registry.visible_provider(session, provider, principal=principal, locked=True)
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
             going = given if stored is None else _as_stored(given, stored)
-            ready = await self._complete(session, row, slot, going, reach=reach_of(principal))
+            ready = await self._complete(session, row, slot, going, reach=permissions_of(principal))
             require_version(None if stored is None else stored.version, if_match)
             if stored is None:
                 credential = new_credential(row.id, slot, ready, vault=registry.vault)
@@ -83,7 +83,7 @@ class CredentialStore:
                 stored.version += 1
                 stored.updated_at = now()
                 stored.last_used_at = None
-                credential = fill_credential(stored, ready, vault=registry.vault)
+                credential = seal_into_credential_row(stored, ready, vault=registry.vault)
             await session.flush()
             detail: Json = {
                 "slot": slot,
@@ -118,7 +118,7 @@ class CredentialStore:
         slot: str,
         given: CredentialDraft,
         *,
-        reach: Reach,
+        reach: RegistrationPermissions,
     ) -> CredentialDraft:
         stored_slot = next((one for one in provider.slots if one["slot"] == slot), None)
         entry = None if stored_slot is None else CredentialSlot.from_json(stored_slot)
@@ -126,17 +126,19 @@ class CredentialStore:
             entry = CredentialSlot(slot, "static" if slot == DISCOVERY_STATIC else "any")
         if entry is None:
             known = [str(one["slot"]) for one in provider.slots]
-            error = Fault("#/path/slot", "The provider has no such slot.", expected=known)
+            error = FieldError("#/path/slot", "The provider has no such slot.", expected=known)
             raise NotFound(f"The provider {provider.name!r} has no credential slot {slot!r}.", errors=[error])
         scope = await self._scope(session, provider, reach=reach)
         found = await _destinations(session, provider, scope=scope)
         loopback = self.registry.reader.binding(()).loopback_tokens
         binding = found.binding(slot, loopback_tokens=loopback)
-        return complete(spelled_as_stored(given, scope=scope, at=""), slot=entry, binding=binding, at="")
+        return complete(with_stored_spellings(given, scope=scope, at=""), slot=entry, binding=binding, at="")
 
-    async def _scope(self, session: AsyncSession, provider: Provider, *, reach: Reach) -> VariableScope:
+    async def _scope(
+        self, session: AsyncSession, provider: Provider, *, reach: RegistrationPermissions
+    ) -> VariableScope:
         variables = await variables_for(session, provider.id)
-        return scope_of(provider.name, variables, environment=self.registry.environment, reach=reach)
+        return scope_of(provider.name, variables, environment=self.registry.environment, permissions=reach)
 
 
 def _as_stored(given: CredentialDraft, stored: Credential) -> CredentialDraft:

@@ -8,21 +8,21 @@ from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, has_name, tool_select, tool_view
 from app.credentials.model import DEFAULT_SLOT, CredentialDraft, SlotAssignment
-from app.credentials.permissions import Reach, reach_of
-from app.credentials.sealing import fingerprint, new_credential, new_variable, overlaid
+from app.credentials.permissions import RegistrationPermissions, permissions_of
+from app.credentials.sealing import fingerprint, merged_variables, new_credential, new_variable
 from app.credentials.slots import SlotAllocator, complete
 from app.credentials.variable_scope import scope_of
-from app.errors import Conflict, Fault, Forbidden, InvalidInput
-from app.json_schema.normalize import normalise_inputs, normalise_schema
+from app.errors import Conflict, FieldError, Forbidden, InvalidInput
+from app.json_schema.normalize import normalize_inputs, normalize_schema
 from app.models import Credential, Provider, Variable
 from app.protocols.call_templates import read_template, with_protocol
 from app.protocols.registry import DEFAULT
 from app.registration.destinations import with_tool_origin
 from app.registration.from_manual import closed_inputs, open_template, slots_of_tools, tool_security
-from app.registration.input_models import HandToolInput
+from app.registration.input_models import CustomToolInput
 from app.registration.model import ToolDraft
-from app.registration.persist import touched
-from app.registration.plan import stored_destination
+from app.registration.persist import update_provider
+from app.registration.plan import destination_of_row
 from app.registration.repository import (
     credentials_of,
     insert_tools,
@@ -35,7 +35,7 @@ from app.registration.request_parser import variable_draft
 from app.registration.service import Registry
 from app.registration.tool_checks import judged_tool
 from app.security.principal import Principal
-from app.text import refuse_unstorable
+from app.text import reject_unstorable
 from app.utcp.call_template import Template
 
 
@@ -45,7 +45,7 @@ class CustomTools:
 
     registry: Registry
 
-    async def add(self, body: HandToolInput, *, principal: Principal) -> ToolView:
+    async def add(self, body: CustomToolInput, *, principal: Principal) -> ToolView:
         """Store a custom tool, and its provider where there is none of that name; return the tool.
 
         Raises Conflict where the tool's name is taken, InvalidInput, UnsetVariable, and Forbidden where the
@@ -53,7 +53,7 @@ class CustomTools:
         """
         registry = self.registry
         template = read_template(with_protocol(body.call_template), at="/call_template")
-        template = replace(template, model=template.model.of_tool(body.name))
+        template = replace(template, model=template.model.for_tool(body.name))
         await registry.reader.fetcher.adapters.ready(template.protocol)
         async with registry.database.writing() as session:
             await lock_names(session)
@@ -63,15 +63,15 @@ class CustomTools:
                 raise Conflict(f"A tool named {canonical!r} already exists.")
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
-            reach = reach_of(principal)
+            reach = permissions_of(principal)
             drafted, book = self._draft(body, template, provider, variables, stored, reach=reach)
             if body.variables or book.assignments:
-                reach.permit_sealing()
+                reach.require_credentials_write()
             tool = judged_tool(drafted)
             self._store_credentials(session, provider, book.assignments, stored)
-            touched(provider, {"slots": _slots(provider, book, tool)})
+            update_provider(provider, {"slots": _slots(provider, book, tool)})
             if not is_new:
-                provider.options = with_tool_origin(provider, tool.origin, reach=reach)
+                provider.options = with_tool_origin(provider, tool.origin, permissions=reach)
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
             _, rejected = await insert_tools(session, provider, [tool], revision_id=None)
             if rejected:
@@ -90,7 +90,7 @@ class CustomTools:
         return tool_view(row)
 
     async def _provider(
-        self, session: AsyncSession, body: HandToolInput, principal: Principal
+        self, session: AsyncSession, body: CustomToolInput, principal: Principal
     ) -> tuple[Provider, bool]:
         provider = await provider_named(session, body.provider, locked=True)
         if not principal.may_use(body.provider, () if provider is None else provider.tags):
@@ -106,7 +106,7 @@ class CustomTools:
         return provider, True
 
     async def _variables(
-        self, session: AsyncSession, body: HandToolInput, provider: Provider
+        self, session: AsyncSession, body: CustomToolInput, provider: Provider
     ) -> list[Variable]:
         vault = self.registry.vault
         stored = await variables_for(session, provider.id)
@@ -114,7 +114,7 @@ class CustomTools:
         clash = sorted(own & body.variables.keys())
         if clash:
             errors = [
-                Fault(f"/variables/{name}", "This variable already has a value; change it with PUT.")
+                FieldError(f"/variables/{name}", "This variable already has a value; change it with PUT.")
                 for name in clash
             ]
             raise InvalidInput("These variables already exist.", errors=errors)
@@ -123,27 +123,27 @@ class CustomTools:
             for name, value in body.variables.items()
         ]
         session.add_all(given)
-        return overlaid(stored, given)
+        return merged_variables(stored, given)
 
     def _draft(
         self,
-        body: HandToolInput,
+        body: CustomToolInput,
         template: Template,
         provider: Provider,
         variables: list[Variable],
         stored: list[Credential],
         *,
-        reach: Reach,
+        reach: RegistrationPermissions,
     ) -> tuple[ToolDraft, SlotAllocator]:
         registry = self.registry
-        refuse_unstorable({"inputs": body.inputs, "outputs": body.outputs})
-        given_inputs, _ = normalise_inputs(body.inputs, at="/inputs")
-        outputs, _ = normalise_schema(body.outputs, at="/outputs")
+        reject_unstorable({"inputs": body.inputs, "outputs": body.outputs})
+        given_inputs, _ = normalize_inputs(body.inputs, at="/inputs")
+        outputs, _ = normalize_schema(body.outputs, at="/outputs")
         inputs = closed_inputs(given_inputs, template)
         known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
         book = SlotAllocator(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
-        scope = scope_of(provider.name, variables, environment=registry.environment, reach=reach)
+        scope = scope_of(provider.name, variables, environment=registry.environment, permissions=reach)
         split, origin = open_template(
             template, scope=scope, prepare=registry.reader.prepare, at="/call_template"
         )
@@ -173,7 +173,7 @@ class CustomTools:
 
         Raises InvalidInput where the same credential is stored already and bound to another origin.
         """
-        have = {row.slot: stored_destination(row) for row in stored}
+        have = {row.slot: destination_of_row(row) for row in stored}
         for entry in entries:
             if entry.slot in have:
                 _refuse_other_origin(entry, have[entry.slot])
@@ -187,7 +187,7 @@ class CustomTools:
 def _refuse_other_origin(entry: SlotAssignment, stored: CredentialDraft) -> None:
     others = [origin for origin in entry.origins if origin not in (stored.allowed_origins or ())]
     if others:
-        error = Fault(
+        error = FieldError(
             "/call_template/url", f"The stored credential {entry.slot!r} must not be sent to this origin."
         )
         raise InvalidInput("The same credential is stored for another origin.", errors=[error])

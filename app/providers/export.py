@@ -15,7 +15,7 @@ from app.catalog.tools import provider_filter
 from app.credentials.input_models import OverlayText, Tags
 from app.credentials.model import DISCOVERY_SLOTS, Json
 from app.credentials.validation_errors import validated
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
 from app.registration.destinations import confirmed_base_url, unconfirmed_origins
 from app.registration.input_models import LimitsInput, OptionsInput
@@ -26,18 +26,18 @@ from app.registration.model import (
     RegistrationSource,
     RejectedEntry,
 )
-from app.registration.persist import HIDDEN, opened_body
+from app.registration.persist import HIDDEN_OPTIONS, open_source_body
 from app.registration.repository import credentials_of, overrides_of, source_of, tools_of
 from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import Registry
-from app.schemas import Closed, ProviderName, ShortText, Text, UrlText
+from app.schemas import ProviderName, ShortText, StrictModel, Text, UrlText
 from app.security.principal import Principal
-from app.text import pointer, refuse_unstorable
+from app.text import pointer, reject_unstorable
 
 FORMAT: Final = "utcp-gateway/1"
 
 
-class ExportedOverride(Closed):
+class ExportedOverride(StrictModel):
     """A person's changes to an imported tool."""
 
     description: Text | None = None
@@ -45,7 +45,7 @@ class ExportedOverride(Closed):
     enabled: bool | None = None
 
 
-class ExportedProvider(Closed):
+class ExportedProvider(StrictModel):
     """A provider in an export: `document` is its OpenAPI source as text (or in base64), `tools` are the tools
     that did not come from it.
     """
@@ -78,7 +78,7 @@ class ExportedProvider(Closed):
     )
 
 
-class ExportDocument(Closed):
+class ExportDocument(StrictModel):
     """The document that `GET /export` returns and `POST /import` accepts."""
 
     format: Literal["utcp-gateway/1"]
@@ -142,7 +142,7 @@ class Exporter:
         if unconfirmed := unconfirmed_origins(row):
             form["unconfirmed_origins"] = sorted(unconfirmed)
         if source is not None and source.format == "openapi":
-            body = opened_body(source, vault=self.registry.vault)
+            body = open_source_body(source, vault=self.registry.vault)
             form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
             form |= {"root": source.root, "overlay": source.overlay, "follow_references": source.follows}
             tools = [tool for tool in tools if tool.revision_id is None]
@@ -160,10 +160,12 @@ def read_export(raw: Any) -> RegistrationBatch:
     entries = raw.get("providers") if isinstance(raw, Mapping) else None
     unknown = sorted(raw.keys() - {"format", "providers"}) if isinstance(raw, Mapping) else []
     if unknown:
-        errors = [Fault(pointer("", key), "Unknown property.") for key in unknown[:10]]
+        errors = [FieldError(pointer("", key), "Unknown property.") for key in unknown[:10]]
         raise InvalidInput("The document is not an export.", errors=errors)
     if not isinstance(entries, list) or raw.get("format") != FORMAT or len(entries) > MAX_ENTRIES:
-        error = Fault("", f"Send the response of GET /export, with at most {MAX_ENTRIES} providers.", FORMAT)
+        error = FieldError(
+            "", f"Send the response of GET /export, with at most {MAX_ENTRIES} providers.", FORMAT
+        )
         raise InvalidInput("The document is not an export.", errors=[error])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
@@ -172,7 +174,7 @@ def read_export(raw: Any) -> RegistrationBatch:
 
 
 def _registration(entry: Any, at: str) -> RegistrationRequest:
-    refuse_unstorable(entry, at=at)
+    reject_unstorable(entry, at=at)
     body = validated(ExportedProvider, entry, at=at)
     return RegistrationRequest(
         name=body.name,
@@ -194,7 +196,7 @@ def _options(stored: Mapping[str, Any]) -> Json:
     """Return the options without the registry's internal ones, and without a base URL that is not confirmed:
     a key with `credentials:write` would confirm it by importing it.
     """
-    shown = {key: value for key, value in stored.items() if key not in HIDDEN}
+    shown = {key: value for key, value in stored.items() if key not in HIDDEN_OPTIONS}
     confirmed = confirmed_base_url(stored)
     if confirmed != (shown.get("base_url") or None):
         shown.pop("base_url", None)
@@ -212,7 +214,7 @@ def _source(body: ExportedProvider, at: str) -> RegistrationSource:
         try:
             raw = base64.b64decode(body.document_base64, validate=True)
         except ValueError:
-            error = Fault(pointer(at, "document_base64"), "The value is not base64.")
+            error = FieldError(pointer(at, "document_base64"), "The value is not base64.")
             raise InvalidInput("The document cannot be read.", errors=[error]) from None
     options = DocumentOptions(body.root, body.overlay, body.follow_references)
     return RegistrationSource(
@@ -246,7 +248,7 @@ def _tool(provider: str, tool: Tool) -> Json:
         "tags": tool.tags,
         "call_template": tool.call_template,
         "security": tool.security,
-        "hand_made": tool.revision_id is None,
+        "custom": tool.revision_id is None,
     }
 
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from app.access import requires
 from app.credentials.input_models import SLOT, VARIABLE_NAME
-from app.registration.input_models import CanonicalRegistration, Described, ReadingInput
+from app.registration.input_models import DocumentOptionsInput, RegistrationFields, RegistrationInput
 from app.schemas import PROVIDER_NAME
 from app.security.principal import Principal
 
@@ -118,12 +118,12 @@ _DOCUMENT: Final[dict[str, Any]] = {
 
 def registration_body() -> dict[str, Any]:
     """Return the OpenAPI request body of a registration: every form that the gateway recognises."""
-    form = inlined(Described)["properties"] | inlined(ReadingInput)["properties"]
+    form = inlined(RegistrationFields)["properties"] | inlined(DocumentOptionsInput)["properties"]
     parts = {
         "file": {"type": "string", "format": "binary"},
         "name": {"type": "string", "pattern": PROVIDER_NAME},
     }
-    kinds = {"anyOf": [inlined(CanonicalRegistration), _TEMPLATE, *_LISTS, _DOCUMENT]}
+    kinds = {"anyOf": [inlined(RegistrationInput), _TEMPLATE, *_LISTS, _DOCUMENT]}
     content = {
         "application/json": {"schema": kinds, "example": _EXAMPLE},
         "application/yaml": {"schema": kinds},

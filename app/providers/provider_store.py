@@ -8,17 +8,17 @@ from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.catalog.loader import VariableFinder, stored_form
+from app.catalog.loader import VariableFinder, sealed_credential
 from app.credentials.model import EGRESS_SLOT, CredentialDraft, Json
-from app.credentials.permissions import Reach, reach_of
-from app.credentials.sealing import fill_credential, new_credential
+from app.credentials.permissions import RegistrationPermissions, permissions_of
+from app.credentials.sealing import new_credential, seal_into_credential_row
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
-from app.pagination import fits
+from app.pagination import etag_matches
 from app.registration.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
-from app.registration.egress_check import refuse_unusable
+from app.registration.egress_check import reject_unusable_egress
 from app.registration.input_models import OptionsInput, ProviderPatch
-from app.registration.persist import DEFINITION, touched
+from app.registration.persist import DEFINITION_OPTION, update_provider
 from app.registration.plan import egress_credential
 from app.registration.repository import (
     credentials_of,
@@ -83,16 +83,16 @@ class ProviderStore:
         async with registry.database.writing() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             require_version(provider.version, if_match)
-            reach = reach_of(principal)
+            reach = permissions_of(principal)
             if body.options is not None:
                 await _permit_options(session, provider, body.options, reach=reach)
             values = _values(body, provider, reach=reach)
-            touched(provider, values)
+            update_provider(provider, values)
             if body.options is not None:
                 await self._write_egress(session, provider, body.options)
             facts = await _full_details(session, provider)
             detail = {"changed": sorted(values)}
-            await registry.recorded(session, provider, "changed", actor=principal.key_id, detail=detail)
+            await registry.record_action(session, provider, "changed", actor=principal.key_id, detail=detail)
         await registry.feed.catch_up()
         return facts
 
@@ -107,9 +107,9 @@ class ProviderStore:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             require_version(provider.version, if_match)
             if await holds_secrets(session, provider):
-                reach_of(principal).permit_deleting(provider.name)
+                permissions_of(principal).require_deletion(provider.name)
             await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
-            await registry.recorded(session, provider, "deleted", actor=principal.key_id)
+            await registry.record_action(session, provider, "deleted", actor=principal.key_id)
         await registry.feed.catch_up()
 
     async def _write_egress(self, session: AsyncSession, provider: Provider, given: OptionsInput) -> None:
@@ -122,10 +122,10 @@ class ProviderStore:
         row = rows.get(EGRESS_SLOT)
         finder = VariableFinder(provider.name, (), {})
         vault = self.registry.vault
-        old = open_credential(stored_form(row, finder=finder), vault=vault) if row is not None else {}
+        old = open_credential(sealed_credential(row, finder=finder), vault=vault) if row is not None else {}
         merged = {key: value for key, value in old.items() if key not in named} | given.secrets()
         if named & _EGRESS:
-            await refuse_unusable(provider.options, merged, at="/options")
+            await reject_unusable_egress(provider.options, merged, at="/options")
         if row is None:
             if merged:
                 session.add(new_credential(provider.id, EGRESS_SLOT, _given(merged), vault=vault))
@@ -133,7 +133,7 @@ class ProviderStore:
             await session.delete(row)
         else:
             row.version += 1
-            fill_credential(row, _given(merged), vault=vault)
+            seal_into_credential_row(row, _given(merged), vault=vault)
         await session.flush()
 
 
@@ -144,31 +144,35 @@ def require_version(current: int | None, if_match: str | None) -> None:
     """
     if if_match is None:
         return
-    if current is None or not fits(if_match, f'"{current}"'):
+    if current is None or not etag_matches(if_match, f'"{current}"'):
         raise PreconditionFailed(
             "The resource has changed since it was read: read it again before changing it."
         )
 
 
 async def _permit_options(
-    session: AsyncSession, provider: Provider, options: OptionsInput, *, reach: Reach
+    session: AsyncSession, provider: Provider, options: OptionsInput, *, reach: RegistrationPermissions
 ) -> None:
     """Raise Forbidden for options that only a key with `credentials:write` may change on this provider."""
     given = {name: getattr(options, name) for name in options.model_fields_set - _SECRETS}
-    reach.permit_options(given, stored=provider.options, at="/options")
+    reach.require_options_write(given, stored=provider.options, at="/options")
     if options.model_fields_set & _SECRETS:
-        reach.permit_sealing()
-    if "base_url" not in given or reach.seals or not moves_base_url(provider.options, options.base_url):
+        reach.require_credentials_write()
+    if (
+        "base_url" not in given
+        or reach.may_write_credentials
+        or not moves_base_url(provider.options, options.base_url)
+    ):
         return
     if await holds_secrets(session, provider):
-        reach.permit_destination("/options/base_url")
+        reach.require_destination_write("/options/base_url")
 
 
 def _given(secrets: Mapping[str, Any]) -> CredentialDraft:
     return egress_credential(secrets)
 
 
-def _values(body: ProviderPatch, provider: Provider, *, reach: Reach) -> dict[str, Any]:
+def _values(body: ProviderPatch, provider: Provider, *, reach: RegistrationPermissions) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if body.description is not None:
         values["description"] = body.description
@@ -184,9 +188,9 @@ def _values(body: ProviderPatch, provider: Provider, *, reach: Reach) -> dict[st
         merged = {**provider.options, **named}
         if "base_url" in named:
             merged.pop(CONFIRMED_BASE_URL, None)
-            merged |= with_base_url(provider.options, named["base_url"], reach=reach)
+            merged |= with_base_url(provider.options, named["base_url"], permissions=reach)
         values["options"] = {key: value for key, value in merged.items() if value is not None}
-        values["options"].setdefault(DEFINITION, "")
+        values["options"].setdefault(DEFINITION_OPTION, "")
     return values
 
 

@@ -15,7 +15,7 @@ from app.errors import GatewayError
 from app.providers.schemas import BatchCounts, BatchEntry, BatchResult, ImportView, RefreshedProvider
 from app.providers.views import consents_of, preview_of, refreshed_of, registered_of, report_of
 from app.registration.batch import EntryVerdict, register_all
-from app.registration.jobs import ImportJobs, Work, problem_of
+from app.registration.jobs import ImportJobs, Work, problem_json
 from app.registration.model import RegistrationBatch, RegistrationResult, RejectedEntry
 from app.registration.repository import source_facts
 from app.registration.service import Registry
@@ -180,4 +180,4 @@ def _entry(one: EntryVerdict) -> BatchEntry:
 
 
 def _problem(error: GatewayError | None) -> Any:
-    return None if error is None else problem_of(error)
+    return None if error is None else problem_json(error)

@@ -5,9 +5,9 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from app.credentials.permissions import reach_of
+from app.credentials.permissions import permissions_of
 from app.dependencies import UsesSettings
-from app.pagination import Cursor, IfMatch, Limit, cursor_behind, name_before
+from app.pagination import Cursor, IfMatch, Limit, decode_cursor, encode_cursor
 from app.providers.dependencies import UsesApprovals, UsesJobs, UsesProviders, UsesRegistry
 from app.providers.parameters import (
     ETAG,
@@ -34,7 +34,7 @@ from app.providers.schemas import (
 from app.providers.views import summary_of, view_of
 from app.registration.input_models import ProviderPatch
 from app.registration.request_parser import read_request
-from app.schemas import problems
+from app.schemas import problem_responses
 
 router = APIRouter(tags=["providers"])
 
@@ -51,7 +51,7 @@ _READING = (400, 409, 413, 415, 502, 504)
         200: {"model": BatchResult, "description": "Results of a list: every entry succeeded"},
         207: {"model": BatchResult, "description": "Results of a list: at least one entry failed"},
         202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
-        **problems(*_READING),
+        **problem_responses(*_READING),
     },
     openapi_extra=registration_body(),
 )
@@ -85,7 +85,7 @@ async def register_provider(
         200: {"model": Preview | BatchResult},
         207: {"model": BatchResult, "description": "Results of a list: at least one entry failed"},
         202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
-        **problems(*_READING),
+        **problem_responses(*_READING),
     },
     openapi_extra=registration_body(),
 )
@@ -107,17 +107,17 @@ async def preview_provider(
     )
 
 
-@router.get("/providers", operation_id="listProviders", responses=problems())
+@router.get("/providers", operation_id="listProviders", responses=problem_responses())
 async def list_providers(
     principal: ReadsProviders, providers: UsesProviders, *, limit: Limit = 50, cursor: Cursor = None
 ) -> ProviderPage:
     """List the providers that this key may see, by name."""
-    rows, following = await providers.page(principal=principal, after=name_before(cursor), limit=limit)
-    return ProviderPage(items=[summary_of(one) for one in rows], next_cursor=cursor_behind(following))
+    rows, following = await providers.page(principal=principal, after=decode_cursor(cursor), limit=limit)
+    return ProviderPage(items=[summary_of(one) for one in rows], next_cursor=encode_cursor(following))
 
 
 @router.get(
-    "/providers/{name}", operation_id="getProvider", responses={200: ETAG, **problems(404)},
+    "/providers/{name}", operation_id="getProvider", responses={200: ETAG, **problem_responses(404)},
     response_model=ProviderView,
 )  # fmt: skip
 async def get_provider(name: ProviderPath, principal: ReadsProviders, providers: UsesProviders) -> Response:
@@ -129,7 +129,7 @@ async def get_provider(name: ProviderPath, principal: ReadsProviders, providers:
     "/providers/{name}",
     operation_id="updateProvider",
     response_model=ProviderView,
-    responses={200: ETAG, **problems(400, 404, 412, 413, 415)},
+    responses={200: ETAG, **problem_responses(400, 404, 412, 413, 415)},
 )
 async def update_provider(
     name: ProviderPath,
@@ -143,7 +143,7 @@ async def update_provider(
     default.
     """
     if patch.options is not None and patch.options.model_fields_set & {"proxy_url", "client_key"}:
-        reach_of(principal).permit_sealing()
+        permissions_of(principal).require_credentials_write()
     return await _shown(await providers.patch(name, patch, if_match=if_match, principal=principal))
 
 
@@ -151,7 +151,7 @@ async def update_provider(
     "/providers/{name}",
     operation_id="deleteProvider",
     status_code=204,
-    responses=problems(404, 412),
+    responses=problem_responses(404, 412),
 )
 async def delete_provider(
     name: ProviderPath, principal: WritesProviders, providers: UsesProviders, *, if_match: IfMatch = None
@@ -167,7 +167,7 @@ async def delete_provider(
     responses={
         200: {"model": RefreshedProvider, **ETAG},
         202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
-        **problems(404, 409, 413, 502, 504),
+        **problem_responses(404, 409, 413, 502, 504),
     },
 )
 async def refresh_provider(
@@ -192,7 +192,7 @@ async def refresh_provider(
     "/providers/{name}/approve",
     operation_id="approveProvider",
     response_model=ProviderView,
-    responses={200: ETAG, **problems(404, 409, 412)},
+    responses={200: ETAG, **problem_responses(404, 409, 412)},
 )
 async def approve_provider(
     name: ProviderPath, principal: WritesCredentials, approvals: UsesApprovals, *, if_match: IfMatch = None

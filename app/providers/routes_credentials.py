@@ -9,12 +9,12 @@ from app.providers.parameters import ETAG, ProviderPath, ReadsProviders, SlotPat
 from app.providers.responses import model_response
 from app.providers.schemas import CredentialList, CredentialView, DestinationView
 from app.providers.views import credential_of
-from app.schemas import problems
+from app.schemas import problem_responses
 
 router = APIRouter(tags=["providers"])
 
 
-@router.get("/providers/{name}/credentials", operation_id="listCredentials", responses=problems(404))
+@router.get("/providers/{name}/credentials", operation_id="listCredentials", responses=problem_responses(404))
 async def list_credentials(
     name: ProviderPath, principal: ReadsProviders, credentials: UsesCredentials
 ) -> CredentialList:
@@ -35,7 +35,7 @@ async def list_credentials(
     responses={
         200: {"description": "Replaced", **ETAG},
         201: {"model": CredentialView, "description": "Stored for the first time", **ETAG},
-        **problems(400, 404, 412, 413, 415),
+        **problem_responses(400, 404, 412, 413, 415),
     },
 )
 async def put_credential(
@@ -59,7 +59,7 @@ async def put_credential(
     "/providers/{name}/credentials/{slot}",
     operation_id="deleteCredential",
     status_code=204,
-    responses=problems(404, 412),
+    responses=problem_responses(404, 412),
 )
 async def delete_credential(
     name: ProviderPath,

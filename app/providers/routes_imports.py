@@ -15,12 +15,12 @@ from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesPro
 from app.providers.responses import ImportRunner, import_response, import_view
 from app.providers.schemas import BatchResult, ImportView
 from app.registration.request_parser import read_json
-from app.schemas import problems
+from app.schemas import problem_responses
 
 router = APIRouter(tags=["providers"])
 
 
-@router.get("/imports/{import_id}", operation_id="getImport", responses=problems(404))
+@router.get("/imports/{import_id}", operation_id="getImport", responses=problem_responses(404))
 async def get_import(
     import_id: Annotated[UUID, Path(description="Id of an import, from its 202 response.")],
     principal: ReadsProviders,
@@ -30,7 +30,9 @@ async def get_import(
     return import_view(await jobs.get(import_id, principal=principal))
 
 
-@router.get("/export", operation_id="exportProviders", response_model=ExportDocument, responses=problems())
+@router.get(
+    "/export", operation_id="exportProviders", response_model=ExportDocument, responses=problem_responses()
+)
 async def export_providers(principal: ReadsProviders, exporter: UsesExporter) -> Response:
     """Export the definitions of all providers that this key may see, without secrets, for `POST /import`."""
     return JSONResponse(await exporter.export(principal=principal))
@@ -44,7 +46,7 @@ async def export_providers(principal: ReadsProviders, exporter: UsesExporter) ->
         200: {"model": BatchResult, "description": "Every provider was imported"},
         207: {"model": BatchResult, "description": "At least one provider was not imported"},
         202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
-        **problems(400, 413, 415),
+        **problem_responses(400, 413, 415),
     },
     openapi_extra=import_body(),
 )

@@ -6,8 +6,8 @@ from app.providers.dependencies import UsesCustomTools
 from app.providers.parameters import ETAG, WritesProviders
 from app.providers.responses import model_response
 from app.providers.schemas import CustomTool
-from app.registration.input_models import HandToolInput
-from app.schemas import problems
+from app.registration.input_models import CustomToolInput
+from app.schemas import problem_responses
 
 router = APIRouter(tags=["tools"])
 
@@ -17,9 +17,9 @@ router = APIRouter(tags=["tools"])
     operation_id="createTool",
     status_code=201,
     response_model=CustomTool,
-    responses={201: ETAG, **problems(400, 409, 413, 415)},
+    responses={201: ETAG, **problem_responses(400, 409, 413, 415)},
 )
-async def create_tool(body: HandToolInput, principal: WritesProviders, tools: UsesCustomTools) -> Response:
+async def create_tool(body: CustomToolInput, principal: WritesProviders, tools: UsesCustomTools) -> Response:
     """Create a custom tool from a UTCP call template of any protocol, and its provider where there is
     none.
     """

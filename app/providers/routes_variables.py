@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from app.credentials.model import VariableDraft
 from app.dependencies import UsesSettings
 from app.errors import BadRequest, UnsupportedMediaType
-from app.pagination import Cursor, Limit, cursor_behind, name_before
+from app.pagination import Cursor, Limit, decode_cursor, encode_cursor
 from app.providers.dependencies import UsesVariables
 from app.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
 from app.providers.responses import model_response
@@ -16,7 +16,7 @@ from app.providers.variable_store import VariableStore
 from app.providers.views import variable_of
 from app.registration.input_models import VariableInput
 from app.registration.request_parser import read_body, variable_draft
-from app.schemas import problems
+from app.schemas import problem_responses
 from app.security.principal import Principal
 from app.utcp.variables import parse_dotenv
 
@@ -28,7 +28,7 @@ _PUT: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/variables", operation_id="listVariables", responses=problems())
+@router.get("/variables", operation_id="listVariables", responses=problem_responses())
 async def list_variables(
     principal: ReadsProviders, variables: UsesVariables, *, limit: Limit = 50, cursor: Cursor = None
 ) -> VariablePage:
@@ -40,7 +40,7 @@ async def list_variables(
     "/variables/{variable}",
     operation_id="putVariable",
     response_model=VariableView,
-    responses={**_PUT, **problems(400, 413, 415)},
+    responses={**_PUT, **problem_responses(400, 413, 415)},
 )
 async def put_variable(
     variable: VariablePath, body: VariableInput, principal: WritesCredentials, variables: UsesVariables
@@ -50,7 +50,7 @@ async def put_variable(
 
 
 @router.delete(
-    "/variables/{variable}", operation_id="deleteVariable", status_code=204, responses=problems(404)
+    "/variables/{variable}", operation_id="deleteVariable", status_code=204, responses=problem_responses(404)
 )
 async def delete_variable(
     variable: VariablePath, principal: WritesCredentials, variables: UsesVariables
@@ -62,7 +62,7 @@ async def delete_variable(
 @router.post(
     "/variables/import",
     operation_id="importVariables",
-    responses=problems(400, 413, 415),
+    responses=problem_responses(400, 413, 415),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -91,7 +91,9 @@ async def import_variables(
     return VariablesImported(stored=[row.name for row in rows], created=created)
 
 
-@router.get("/providers/{name}/variables", operation_id="listProviderVariables", responses=problems(404))
+@router.get(
+    "/providers/{name}/variables", operation_id="listProviderVariables", responses=problem_responses(404)
+)
 async def list_provider_variables(
     name: ProviderPath,
     principal: ReadsProviders,
@@ -108,7 +110,7 @@ async def list_provider_variables(
     "/providers/{name}/variables/{variable}",
     operation_id="putProviderVariable",
     response_model=VariableView,
-    responses={**_PUT, **problems(400, 404, 413, 415)},
+    responses={**_PUT, **problem_responses(400, 404, 413, 415)},
 )
 async def put_provider_variable(
     name: ProviderPath,
@@ -125,7 +127,7 @@ async def put_provider_variable(
     "/providers/{name}/variables/{variable}",
     operation_id="deleteProviderVariable",
     status_code=204,
-    responses=problems(404, 409),
+    responses=problem_responses(404, 409),
 )
 async def delete_provider_variable(
     name: ProviderPath, variable: VariablePath, principal: WritesCredentials, variables: UsesVariables
@@ -137,9 +139,9 @@ async def delete_provider_variable(
 async def _page(
     variables: VariableStore, provider: str | None, principal: Principal, cursor: str | None, limit: int
 ) -> VariablePage:
-    after = name_before(cursor)
+    after = decode_cursor(cursor)
     rows, following = await variables.page(provider, principal=principal, after=after, limit=limit)
-    return VariablePage(items=[variable_of(row) for row in rows], next_cursor=cursor_behind(following))
+    return VariablePage(items=[variable_of(row) for row in rows], next_cursor=encode_cursor(following))
 
 
 async def _put(

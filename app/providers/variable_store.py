@@ -12,8 +12,8 @@ from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import provider_filter
 from app.credentials.model import VariableDraft
-from app.credentials.permissions import reach_of
-from app.credentials.sealing import fill_variable, new_variable
+from app.credentials.permissions import permissions_of
+from app.credentials.sealing import new_variable, seal_into_variable_row
 from app.errors import Conflict, Forbidden, NotFound
 from app.models import TENANT, Provider, Variable, now
 from app.protocols.registry import PROTOCOLS
@@ -64,7 +64,7 @@ class VariableStore:
                 else:
                     row.version += 1
                     row.updated_at = now()
-                    fill_variable(row, value, vault=registry.vault)
+                    seal_into_variable_row(row, value, vault=registry.vault)
                 rows.append(row)
             await session.flush()
             for row in rows:
@@ -115,7 +115,7 @@ class VariableStore:
         whoever wrote the text that names it may not use shared variables.
         """
         provider = await session.get_one(Provider, owner)
-        within_reach = reach_of(principal).shared and not _is_fetched_manual(provider)
+        within_reach = permissions_of(principal).may_use_shared_secrets and not _is_fetched_manual(provider)
         if not within_reach and name in await names_in_use(session, provider):
             raise Conflict(
                 f"A tool or credential of {provider.name!r} names {name}: replace its value instead."

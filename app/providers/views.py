@@ -20,7 +20,7 @@ from app.providers.schemas import (
     VariableView,
 )
 from app.registration.model import RegistrationResult
-from app.registration.persist import HIDDEN
+from app.registration.persist import HIDDEN_OPTIONS
 
 
 def summary_of(facts: ProviderDetails) -> ProviderSummary:
@@ -143,7 +143,7 @@ def _view(provider: Provider, tool_count: int, credentials: list[Credential]) ->
     return {
         **_summary(provider, tool_count),
         "limits": provider.limits,
-        "options": {key: value for key, value in provider.options.items() if key not in HIDDEN},
+        "options": {key: value for key, value in provider.options.items() if key not in HIDDEN_OPTIONS},
         "call_template": provider.call_template,
         "slots": [_slot(slot, {row.slot for row in credentials}) for slot in provider.slots],
         "credentials": shown,

@@ -69,7 +69,7 @@ async def _one(
     act: Callable[..., Awaitable[RegistrationResult]] = registry.preview if preview else registry.register
     try:
         async with permits:
-            registry.permit(entry, principal=principal)
+            registry.require_permission(entry, principal=principal)
             same = await registry.is_unchanged(entry, principal=principal)
             if same is not None:
                 return EntryVerdict(entry.name, "unchanged", 200)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from app.catalog.loader import VariableFinder
 from app.credentials.model import DEFAULT_SLOT, CredentialDraft, CredentialSlot
-from app.credentials.permissions import Reach
+from app.credentials.permissions import RegistrationPermissions
 from app.credentials.variable_scope import VariableScope, scope_of
 from app.models import Credential, Variable
 
@@ -25,7 +25,7 @@ class ImportContext:
     variables: Sequence[Variable]
     environment: Mapping[str, str]
     options: Mapping[str, Any]
-    reach: Reach
+    permissions: RegistrationPermissions
     option_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, CredentialDraft] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class ImportContext:
     @property
     def scope(self) -> VariableScope:
         """The variables that its templates may name."""
-        return scope_of(self.name, self.variables, environment=self.environment, reach=self.reach)
+        return scope_of(self.name, self.variables, environment=self.environment, permissions=self.permissions)
 
     @property
     def finder(self) -> VariableFinder:

@@ -21,8 +21,8 @@ class Converter:
         self._document = DocumentLimits(size=settings.max_document_bytes)
         self._limits = ChildLimits(
             memory=settings.conversion_memory_bytes,
-            cpu_seconds=max(1, round(settings.conversion_seconds)),
-            wall_seconds=settings.conversion_seconds,
+            cpu_seconds=max(1, round(settings.conversion_timeout)),
+            wall_seconds=settings.conversion_timeout,
         )
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -42,7 +42,7 @@ class Converter:
             media_type=source.media_type or None,
             root=source.options.root,
             overlay=source.options.overlay,
-            gathers=gathers,
+            list_missing=gathers,
             limits=self._document,
         )
         async with self._processes:

@@ -15,7 +15,7 @@ from sqlmodel import col
 from app.catalog.loader import UNCONFIRMED_ORIGINS
 from app.credentials.model import Json
 from app.credentials.origins import named_origins, origin_of, origin_of_template, origins_of
-from app.credentials.permissions import Reach
+from app.credentials.permissions import RegistrationPermissions
 from app.credentials.slots import Binding
 from app.credentials.variable_scope import VariableScope
 from app.models import Credential, Provider, Tool, Variable
@@ -106,10 +106,12 @@ def moves_base_url(options: Mapping[str, Any], given: str | None) -> bool:
     return origin_of(str(options.get("base_url") or "")) != origin_of(given or "")
 
 
-def with_base_url(options: Mapping[str, Any], given: str | None, *, reach: Reach) -> Json:
+def with_base_url(
+    options: Mapping[str, Any], given: str | None, *, permissions: RegistrationPermissions
+) -> Json:
     """Return the members of the options that are not the client's, once `base_url` is `given`."""
     own = {key: options[key] for key in (CONFIRMED_BASE_URL,) if key in options}
-    if reach.seals:
+    if permissions.may_write_credentials:
         return {}
     if moves_base_url(options, given):
         own.setdefault(CONFIRMED_BASE_URL, options.get("base_url") or "")
@@ -127,9 +129,9 @@ def confirmed_origins(provider: Provider) -> list[str]:
     return [origin for origin in provider.origins if origin not in unconfirmed]
 
 
-def with_tool_origin(provider: Provider, origin: str, *, reach: Reach) -> Json:
+def with_tool_origin(provider: Provider, origin: str, *, permissions: RegistrationPermissions) -> Json:
     """Return the options of a provider that gets one more custom tool, at this origin."""
-    if reach.seals:
+    if permissions.may_write_credentials:
         return with_confirmed(provider.options, {origin})
     if not origin or origin in provider.origins:
         return provider.options

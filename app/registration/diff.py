@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.credentials.model import CredentialSlot, Json, compile_needs, slot_names
-from app.openapi.compare import MOST_PAIRS
-from app.openapi.difference import Difference, changed_slots, compare_tools, is_held
+from app.credentials.model import CredentialSlot, Json, compile_security, slot_names
+from app.openapi.compare import MAX_PAIRS
+from app.openapi.difference import ToolDifference, changed_slots, compare_tools, is_held
 from app.protocols.origins import destination
 from app.registration.model import SourceDiff, ToolChange, ToolDraft
 
@@ -31,7 +31,7 @@ def compare(
     columns = {draft.source_key: draft.columns() for draft in drafts}
     changed = changed_slots(before, after)
     differing = sum(existing.get(key) != new for key, new in columns.items())
-    most_pairs = min(MOST_PAIRS, max(_MIN_PAIRS_OF_A_TOOL, _MAX_PAIRS // max(1, differing)))
+    most_pairs = min(MAX_PAIRS, max(_MIN_PAIRS_OF_A_TOOL, _MAX_PAIRS // max(1, differing)))
     keys: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "held": []}
     changes: list[ToolChange] = []
     for draft in drafts:
@@ -39,7 +39,7 @@ def compare(
         if old is None:
             change: ToolChange | None = _added(draft, changed, origins)
         else:
-            found = compare_tools(old, new, old_slots=before, new_slots=after, most_pairs=most_pairs)
+            found = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=most_pairs)
             found += _destination(old["call_template"], draft.call_template)
             change = _changed(key, found) if found else None
         if change is not None:
@@ -62,17 +62,17 @@ def compare(
 
 
 def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) -> ToolChange:
-    details: list[Difference] = []
+    details: list[ToolDifference] = []
     if draft.origin and draft.origin not in origins:
         detail = f"Calls would go to {draft.origin}, where none went before."
-        details.append(Difference("server", "changed", breaking=False, detail=detail))
+        details.append(ToolDifference("server", "changed", breaking=False, detail=detail))
     for slot in sorted(slot_names(draft.security) & changed):
         detail = f"It needs slot {slot}, which means something else now."
-        details.append(Difference("auth", "changed", breaking=False, detail=detail))
+        details.append(ToolDifference("auth", "changed", breaking=False, detail=detail))
     return ToolChange(draft.source_key, "added", False, held=bool(details), differences=tuple(details))
 
 
-def _destination(old: Json, new: Json) -> list[Difference]:
+def _destination(old: Json, new: Json) -> list[ToolDifference]:
     """Return a difference where a tool whose protocol has no URL to compare gets another destination."""
     if "url" in old or "url" in new:
         return []
@@ -80,10 +80,10 @@ def _destination(old: Json, new: Json) -> list[Difference]:
     if before == after:
         return []
     detail = f"Calls would go to {after} instead of {before}."
-    return [Difference("server", "changed", breaking=True, detail=detail)]
+    return [ToolDifference("server", "changed", breaking=True, detail=detail)]
 
 
-def _changed(source_key: str, found: Sequence[Difference]) -> ToolChange:
+def _changed(source_key: str, found: Sequence[ToolDifference]) -> ToolChange:
     is_breaking = any(one.breaking for one in found)
     return ToolChange(source_key, "changed", is_breaking, held=is_held(found), differences=tuple(found))
 
@@ -100,6 +100,6 @@ def pending_form(drafts: Sequence[ToolDraft], *, slots: Sequence[CredentialSlot]
 def pending_drafts(stored: Mapping[str, Any]) -> list[ToolDraft]:
     """Return the tools of a pending revision."""
     return [
-        ToolDraft(**{**form, "tags": tuple(form["tags"]), "security": compile_needs(form["security"])})
+        ToolDraft(**{**form, "tags": tuple(form["tags"]), "security": compile_security(form["security"])})
         for form in stored["tools"]
     ]

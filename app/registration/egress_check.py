@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.outbound.egress import EgressSettings, tls_context
 from app.security.secret import Secret
 from app.text import pointer
@@ -13,7 +13,7 @@ from app.text import pointer
 _NOTHING: Final = EgressSettings()
 
 
-async def refuse_unusable(options: Mapping[str, Any], secrets: Mapping[str, str], *, at: str) -> None:
+async def reject_unusable_egress(options: Mapping[str, Any], secrets: Mapping[str, str], *, at: str) -> None:
     """Raise InvalidInput, pointing below `at`, for settings with which no connection can be made."""
     await asyncio.to_thread(_try_each, options, secrets, at)
 
@@ -28,11 +28,11 @@ def _try_each(options: Mapping[str, Any], secrets: Mapping[str, str], at: str) -
         key = Secret(secrets["client_key"]) if secrets.get("client_key") else None
         certificate = options["client_certificate"]
         tried["client_certificate"] = replace(_NOTHING, client_certificate=certificate, client_key=key)
-    faults: list[Fault] = []
+    faults: list[FieldError] = []
     for name, settings in tried.items():
         try:
             tls_context(settings)
         except InvalidInput as error:
-            faults.append(Fault(pointer(at, name), error.detail))
+            faults.append(FieldError(pointer(at, name), error.detail))
     if faults:
         raise InvalidInput("The upstream cannot be reached with these options.", errors=faults)

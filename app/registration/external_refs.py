@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from app.errors import GatewayError, TooLarge
 from app.openapi.archive import is_archive, may_be_packed, pack
 from app.openapi.model import Conversion
-from app.openapi.read import root_of
+from app.openapi.source import root_path
 from app.protocols.base import Discovered
 from app.registration.report import SourceWarning
 
@@ -47,18 +47,18 @@ async def follow(
     conversion = await convert(body, None, True)
     if is_archive(body):
         return CompleteDocument(body, conversion)
-    fetched = _Files(url, fetch, max_bytes - len(body) - _ENTRY, {root_of(url): body})
+    fetched = _Files(url, fetch, max_bytes - len(body) - _ENTRY, {root_path(url): body})
     try:
         async with asyncio.timeout(MAX_SECONDS):
             while missing := [path for path in conversion.missing if path not in fetched.requested]:
                 await fetched.add(missing)
                 body = await asyncio.to_thread(pack, fetched.files)
-                conversion = await convert(body, root_of(url), False)
+                conversion = await convert(body, root_path(url), False)
     except TimeoutError:
         raise TooLarge(f"Following the references takes more than {MAX_SECONDS:g} seconds") from None
-    root = root_of(url) if len(fetched.files) > 1 else None
+    root = root_path(url) if len(fetched.files) > 1 else None
     return CompleteDocument(
-        body if root else fetched.files[root_of(url)], conversion, root, tuple(fetched.warnings)
+        body if root else fetched.files[root_path(url)], conversion, root, tuple(fetched.warnings)
     )
 
 

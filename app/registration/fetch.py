@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from app.errors import Fault, InvalidInput, UpstreamError, UpstreamRejected, UpstreamUnauthorized
+from app.errors import FieldError, InvalidInput, UpstreamError, UpstreamRejected, UpstreamUnauthorized
 from app.models import new_id
-from app.outbound.credentials import CredentialResolver, Need
+from app.outbound.credentials import CredentialResolver, SlotRequirement
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter, Call, Discovered
@@ -47,7 +47,7 @@ class Fetcher:
         await self.adapters.ready(protocol_of(template))
         adapter = self.adapter(template)
         target = adapter.prepare(template)
-        needs = (tuple(Need(slot) for slot in credentials),) if credentials else ()
+        needs = (tuple(SlotRequirement(slot) for slot in credentials),) if credentials else ()
         # Requesting a token counts against the time limit of the fetch.
         deadline = asyncio.get_running_loop().time() + limits.total
         wired = await self.resolver.resolve(
@@ -72,8 +72,8 @@ class Fetcher:
             raise _masked_error(error, wired.masker) from None
         # A short password may be the name of a tool or a value of an enumeration.
         secrets = wired.masker.values if wired.masker is not None else ()
-        masker = ResponseMasker.of(value for value in secrets if len(value) >= MIN_NEEDLE)
-        if masker is None or not masker.finds(found.raw):
+        masker = ResponseMasker.for_values(value for value in secrets if len(value) >= MIN_NEEDLE)
+        if masker is None or not masker.contains_secret(found.raw):
             return found
         return replace(found, raw=await asyncio.to_thread(_masked, found.raw, masker))
 
@@ -82,7 +82,7 @@ class Fetcher:
         protocol = protocol_of(template)
         if protocol not in self.adapters:
             sentence = f"The protocol {protocol} is not served by this gateway."
-            fault = Fault("/call_template_type", sentence, expected=sorted(self.adapters))
+            fault = FieldError("/call_template_type", sentence, expected=sorted(self.adapters))
             raise InvalidInput(sentence, errors=[fault])
         return self.adapters[protocol]
 
@@ -134,8 +134,8 @@ def _with_templates(masked: Any, tool: Any) -> Any:
 
 
 def _source_error(error: UpstreamError) -> UpstreamError:
-    status = error.answer.status if error.answer is not None else 0
-    failure = UpstreamError(f"The source could not be read: {error.detail}", answer=error.answer)
+    status = error.response.status if error.response is not None else 0
+    failure = UpstreamError(f"The source could not be read: {error.detail}", response=error.response)
     if status == 401:
         failure.detail += " Give `auth` for the discovery."
     return failure

@@ -6,37 +6,37 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.credentials.input_models import SlotName, Tags
-from app.credentials.model import CredentialSlot, Json, Need
+from app.credentials.model import CredentialSlot, Json, SlotRequirement
 from app.credentials.template_secrets import holds_secrets_in_the_open
 from app.credentials.validation_errors import validated
 from app.credentials.variable_scope import VariableScope
-from app.errors import Fault, InvalidInput
-from app.json_schema.normalize import normalise_inputs, normalise_schema
+from app.errors import FieldError, InvalidInput
+from app.json_schema.normalize import normalize_inputs, normalize_schema
 from app.protocols.call_templates import read_template
 from app.protocols.origins import template_origin
 from app.protocols.registry import DEFAULT
 from app.protocols.variables import variables_of, with_variables
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
 from app.registration.report import SourceReport, SourceWarning, ToolVerdict
-from app.schemas import Closed, ShortText, Text
+from app.schemas import ShortText, StrictModel, Text
 from app.text import pointer
 
 
-class NeedForm(Closed):
+class NeedForm(StrictModel):
     """One slot of a tool's security."""
 
     slot: SlotName
     scopes: Annotated[list[ShortText], Field(max_length=200)] = Field(default_factory=list)
 
 
-class PlaceForm(Closed):
+class ValueLocationForm(StrictModel):
     """A value of a slot of kind `static`: where it belongs."""
 
     location: Annotated[str, Field(pattern="^(header|query|userinfo|field)$")]
     name: Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class SlotForm(Closed):
+class SlotForm(StrictModel):
     """A slot of a provider."""
 
     slot: SlotName
@@ -48,10 +48,10 @@ class SlotForm(Closed):
     scopes: Annotated[list[ShortText], Field(max_length=1000)] | None = None
     description: Text | None = None
     fallback: bool | None = None
-    values: Annotated[list[PlaceForm], Field(max_length=1000)] | None = None
+    values: Annotated[list[ValueLocationForm], Field(max_length=1000)] | None = None
 
 
-class ToolForm(Closed):
+class ToolForm(StrictModel):
     """A tool of an export."""
 
     source_key: Annotated[str, Field(min_length=1, max_length=2000)]
@@ -62,7 +62,7 @@ class ToolForm(Closed):
     tags: Tags = Field(default_factory=list)
     call_template: dict[str, Any]
     security: Annotated[list[list[NeedForm]], Field(max_length=100)] = Field(default_factory=list)
-    hand_made: bool = False
+    custom: bool = False
 
 
 def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
@@ -78,7 +78,9 @@ def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
     tools = [_draft(tool, scope=scope, at=pointer(at, "tools", n)) for n, tool in enumerate(value["tools"])]
     keys = {tool.source_key for tool in tools}
     if len(keys) < len(tools):
-        raise InvalidInput("Two tools have one key.", errors=[Fault(pointer(at, "tools"), "Give each once.")])
+        raise InvalidInput(
+            "Two tools have one key.", errors=[FieldError(pointer(at, "tools"), "Give each once.")]
+        )
     unset = {tool.source_key: _unset(tool.call_template, scope) for tool in tools}
     verdicts = (
         ToolVerdict.of(tool.source_key, tool.name, pointer="", notes=unset[tool.source_key]) for tool in tools
@@ -98,7 +100,7 @@ def open_fields(raw: Any, *, at: str) -> Json:
     """Return a template that holds no secret as it is stored; raise InvalidInput for any other."""
     template = read_template(raw, at=at).model
     if holds_secrets_in_the_open(template):
-        fault = Fault(at, "Register it instead, or store its secrets as credentials.")
+        fault = FieldError(at, "Register it instead, or store its secrets as credentials.")
         raise InvalidInput(
             "A template of an export holds no auth, no headers but plain ones and no environment.",
             errors=[fault],
@@ -114,8 +116,8 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
     fields = _spelled(fields, scope=scope, at=place)
     resolved = scope.resolved(fields)
     origin = "" if variables_of(resolved) else _origin(resolved, place)
-    inputs, _ = normalise_inputs(form.inputs, at=pointer(at, "inputs"))
-    outputs, _ = normalise_schema(form.outputs, at=pointer(at, "outputs"))
+    inputs, _ = normalize_inputs(form.inputs, at=pointer(at, "inputs"))
+    outputs, _ = normalize_schema(form.outputs, at=pointer(at, "outputs"))
     return ToolDraft(
         source_key=form.source_key,
         name=form.name,
@@ -125,11 +127,11 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
         tags=tuple(form.tags),
         call_template=fields,
         security=tuple(
-            tuple(Need(need.slot, tuple(need.scopes)) for need in alternative)
+            tuple(SlotRequirement(need.slot, tuple(need.scopes)) for need in alternative)
             for alternative in form.security
         ),
         origin=origin,
-        is_custom=form.hand_made,
+        is_custom=form.custom,
         source_name=form.name,
     )
 

@@ -10,8 +10,8 @@ from app.credentials.model import (
     CredentialDraft,
     CredentialSlot,
     Json,
-    Need,
-    Needs,
+    SecurityRequirements,
+    SlotRequirement,
     slot_names,
 )
 from app.credentials.slots import SlotAllocator
@@ -68,7 +68,7 @@ def from_manual(manual: Manual, *, raw: Any, rules: ManualRules, source: Registr
     drafts: dict[str, ToolDraft] = {}
     verdicts = [
         ToolVerdict.of(fault.name or fault.pointer, pointer=fault.pointer, reason=fault.detail)
-        for fault in manual.faults
+        for fault in manual.rejected_tools
     ]
     unset: list[UnsetVariable] = []
     names: set[str] = set()
@@ -80,7 +80,7 @@ def from_manual(manual: Manual, *, raw: Any, rules: ManualRules, source: Registr
             unset.append(error)
             continue
         except InvalidInput as error:
-            if isinstance(error, MisplacedSecret) and not rules.scope.fetched:
+            if isinstance(error, MisplacedSecret) and not rules.scope.is_fetched:
                 raise
             at = error.errors[0].pointer.removeprefix(rules.at) if error.errors else tool.pointer
             verdicts.append(ToolVerdict.of(tool.name, pointer=at, reason=error.detail, notes=tool.notes))
@@ -140,15 +140,15 @@ def tool_security(
     allocator: SlotAllocator,
     fallback: str | None,
     optional: bool = False,
-) -> Needs:
+) -> SecurityRequirements:
     """Return what a tool needs: its own auth, else the fallback slot; always its template's own values."""
-    static = () if split.static is None else (Need(allocator.assign(split.static, origin=origin)),)
+    static = () if split.static is None else (SlotRequirement(allocator.assign(split.static, origin=origin)),)
     if split.auth is not None:
-        return ((*static, Need(allocator.assign(split.auth, origin=origin))),)
+        return ((*static, SlotRequirement(allocator.assign(split.auth, origin=origin))),)
     if fallback is None:
         return (static,) if static else ()
     # The alternative with the credential stands first, because the first one that is stored is taken.
-    return ((*static, Need(fallback)), *((static,) if optional else ()))
+    return ((*static, SlotRequirement(fallback)), *((static,) if optional else ()))
 
 
 def closed_inputs(inputs: Json, template: Template) -> Json:
@@ -207,7 +207,7 @@ def _draft(
     at = rules.at + _template_pointer(raw, tool.pointer)
     _check_protocol(tool.template, rules)
     # The manual's own template is the registrar's text, wherever its tools come from.
-    scope = replace(rules.scope, fetched=False) if tool.inherited else rules.scope
+    scope = replace(rules.scope, is_fetched=False) if tool.inherited else rules.scope
     template = tool.template
     if template.model.passed_gateways:
         template, uses_discovery = _of_gateway(template, rules)
@@ -269,8 +269,8 @@ def _of_gateway(template: Template, rules: ManualRules) -> tuple[Template, bool]
     return replace(template, model=changed), uses_discovery
 
 
-def _with_shared(security: Needs, shared: tuple[str, ...]) -> Needs:
+def _with_shared(security: SecurityRequirements, shared: tuple[str, ...]) -> SecurityRequirements:
     if not shared:
         return security
-    needs = tuple(Need(slot) for slot in shared)
+    needs = tuple(SlotRequirement(slot) for slot in shared)
     return tuple((*needs, *alternative) for alternative in security or ((),))

@@ -6,10 +6,10 @@ from app.credentials.model import (
     DEFAULT_SLOT,
     CredentialDraft,
     CredentialSlot,
-    Need,
-    Needs,
+    SecurityRequirements,
     SlotAssignment,
-    compile_needs,
+    SlotRequirement,
+    compile_security,
 )
 from app.credentials.origins import origin_of_template
 from app.credentials.slots import matching_slots
@@ -17,7 +17,7 @@ from app.openapi.model import Conversion, ConvertedTool
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
 from app.registration.report import SourceReport, SourceWarning
 
-_OPTIONAL_DEFAULT: Needs = ((Need(DEFAULT_SLOT),), ())
+_OPTIONAL_DEFAULT: SecurityRequirements = ((SlotRequirement(DEFAULT_SLOT),), ())
 
 
 def from_conversion(conversion: Conversion, *, source: RegistrationSource) -> ParsedSource:
@@ -53,7 +53,7 @@ def with_auth_tools(parsed: ParsedSource, auth: CredentialDraft | None) -> Parse
     return replace(parsed, report=parsed.report.with_warnings(warning))
 
 
-def _draft(tool: ConvertedTool, security: Needs | None) -> ToolDraft:
+def _draft(tool: ConvertedTool, security: SecurityRequirements | None) -> ToolDraft:
     return ToolDraft(
         source_key=tool.source_key,
         name=tool.name,
@@ -62,7 +62,7 @@ def _draft(tool: ConvertedTool, security: Needs | None) -> ToolDraft:
         outputs=tool.outputs,
         tags=tool.tags,
         call_template=tool.call_template,
-        security=compile_needs(tool.security) if security is None else security,
+        security=compile_security(tool.security) if security is None else security,
         origin=origin_of_template(tool.call_template) or "",
         deprecated=tool.deprecated,
         shown=tool.shown,

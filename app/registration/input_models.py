@@ -16,13 +16,23 @@ from app.credentials.input_models import (
     secret_text,
 )
 from app.credentials.origins import origin_of
-from app.schemas import WHOLE, Closed, Number, ProviderName, RateInput, ShortText, Text, ToolName, UrlText
+from app.schemas import (
+    ACCEPT_INTEGRAL_FLOAT,
+    Number,
+    ProviderName,
+    RateLimitInput,
+    ShortText,
+    StrictModel,
+    Text,
+    ToolName,
+    UrlText,
+)
 
 # What upstreams call such a header (Idempotency-Key, PayPal-Request-Id); never one of HTTP itself.
 HEADER_NAME = r"^[A-Za-z0-9-]{0,30}([Ii]dempotency|[Rr]equest)[A-Za-z0-9-]{0,30}$"
 
 
-class VariableInput(Closed):
+class VariableInput(StrictModel):
     """The value of `${NAME}`; a secret one can be replaced but never read."""
 
     value: Annotated[
@@ -33,13 +43,13 @@ class VariableInput(Closed):
     secret: bool = Field(default=True, strict=True)
 
 
-class CacheInput(Closed):
+class CacheInput(StrictModel):
     """How responses are cached, within what the upstream allows by Cache-Control and Expires."""
 
     seconds: Annotated[Number, Field(gt=0, le=604_800)] = Field(
         description="Longest time for which a cached response is used without a request to the upstream."
     )
-    assumed: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
+    default_seconds: Annotated[Number, Field(ge=0, le=604_800)] | None = Field(
         None,
         description="The same for responses without a lifetime from the upstream; without it each use is "
         "validated with the upstream.",
@@ -52,7 +62,7 @@ class CacheInput(Closed):
     )
 
 
-class LimitsInput(Closed):
+class LimitsInput(StrictModel):
     """Overrides of the gateway's limits for calls of one provider; times in seconds.
 
     The last four hold per origin and worker: see "Upstreams that fail" in docs/operations.md.
@@ -62,21 +72,21 @@ class LimitsInput(Closed):
     first_byte: Annotated[Number, Field(gt=0, le=3600)] | None = None
     idle: Annotated[Number, Field(gt=0, le=3600)] | None = None
     total: Annotated[Number, Field(gt=0, le=3600)] | None = None
-    response_bytes: Annotated[int, Field(ge=1, le=1 << 40, strict=True), WHOLE] | None = None
-    concurrency: Annotated[int, Field(ge=1, le=10_000, strict=True), WHOLE] | None = Field(
+    response_bytes: Annotated[int, Field(ge=1, le=1 << 40, strict=True), ACCEPT_INTEGRAL_FLOAT] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=10_000, strict=True), ACCEPT_INTEGRAL_FLOAT] | None = Field(
         default=None, description="Calls of one origin that run at once."
     )
-    breaker_failures: Annotated[int, Field(ge=0, le=1000, strict=True), WHOLE] | None = Field(
+    breaker_failures: Annotated[int, Field(ge=0, le=1000, strict=True), ACCEPT_INTEGRAL_FLOAT] | None = Field(
         default=None, description="Failures in a row that pause calls; 0 turns the breaker off."
     )
-    attempts: Annotated[int, Field(ge=1, le=3, strict=True), WHOLE] | None = Field(
+    attempts: Annotated[int, Field(ge=1, le=3, strict=True), ACCEPT_INTEGRAL_FLOAT] | None = Field(
         default=None, description="How often one call is sent at most; 1 turns retries off."
     )
     retry_idempotent: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
         description="PUT and DELETE may be sent again where nobody knows their outcome.",
     )
-    rate: RateInput | None = Field(
+    rate: RateLimitInput | None = Field(
         None, description="How often its tools may be called, by all clients together."
     )
     cache: CacheInput | None = Field(
@@ -97,7 +107,7 @@ class LimitsInput(Closed):
         return self.model_dump(exclude_none=True)
 
 
-class OptionsInput(Closed):
+class OptionsInput(StrictModel):
     """How a provider's source is read, and how its upstream is reached."""
 
     base_url: UrlText | None = Field(
@@ -149,7 +159,7 @@ class OptionsInput(Closed):
         return {name: secret.get_secret_value() for name, secret in pairs if secret is not None}
 
 
-class Described(Closed):
+class RegistrationFields(StrictModel):
     """What every registration may say besides its source."""
 
     description: Text | None = None
@@ -164,7 +174,7 @@ class Described(Closed):
     ] = Field(default_factory=dict)
 
 
-class ReadingInput(Closed):
+class DocumentOptionsInput(StrictModel):
     """How an uploaded OpenAPI document is read."""
 
     root: Annotated[ShortText, Field(min_length=1)] | None = Field(
@@ -175,7 +185,7 @@ class ReadingInput(Closed):
     )
 
 
-class SourceInput(Closed):
+class SourceInput(StrictModel):
     """Exactly one of url, document, manual and call_template; `headers` and `auth` go with a url, `root`,
     `overlay` and `follow_references` with an OpenAPI document.
     """
@@ -200,14 +210,14 @@ class SourceInput(Closed):
     )
 
 
-class CanonicalRegistration(Described):
+class RegistrationInput(RegistrationFields):
     """The canonical registration."""
 
     name: ProviderName | None = None
     source: SourceInput
 
 
-class ProviderPatch(Closed):
+class ProviderPatch(StrictModel):
     """What can be changed on a provider; what is left out stays."""
 
     description: Text | None = None
@@ -217,7 +227,7 @@ class ProviderPatch(Closed):
     enabled: Annotated[bool, Field(strict=True)] | None = None
 
 
-class HandToolInput(Closed):
+class CustomToolInput(StrictModel):
     """A custom tool. Its call template is of protocol http unless it says otherwise."""
 
     provider: ProviderName

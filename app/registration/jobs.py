@@ -19,7 +19,7 @@ from sqlmodel import col
 
 from app.database import Database
 from app.errors import GatewayError, NotFound, Unavailable
-from app.models import Import, new_id, now
+from app.models import ImportJobRow, new_id, now
 from app.registration.converter import Converter
 from app.security.principal import Principal
 
@@ -39,31 +39,33 @@ class ImportJobs:
     database: Database
     converter: Converter
 
-    async def start(self, work: Work, *, principal: Principal) -> Import:
+    async def start(self, work: Work, *, principal: Principal) -> ImportJobRow:
         """Run the work, which returns a status and a body, in the background; return its row."""
-        row = Import(owner=f"{_WORKER}/{principal.key_id}", result={"beat": now().isoformat()})
+        row = ImportJobRow(owner=f"{_WORKER}/{principal.key_id}", result={"beat": now().isoformat()})
         async with self.database.writing() as session:
-            await session.execute(delete(Import).where(col(Import.created_at) < now() - _RETENTION))
+            await session.execute(
+                delete(ImportJobRow).where(col(ImportJobRow.created_at) < now() - _RETENTION)
+            )
             session.add(row)
         self.converter.spawn(self._run(row.id, work))
         return row
 
-    async def get(self, import_id: UUID, *, principal: Principal) -> Import:
+    async def get(self, import_id: UUID, *, principal: Principal) -> ImportJobRow:
         """Return an import that this API key started, or any one for an admin without limits.
 
         Raises NotFound. An import without a heartbeat is marked as failed.
         """
         async with self.database.reading() as session:
-            row = await session.get(Import, import_id)
+            row = await session.get(ImportJobRow, import_id)
         is_own = row is not None and row.owner.rpartition("/")[2] == principal.key_id
         unlimited = principal.providers is None and principal.tags is None
-        if row is None or not (is_own or (unlimited and principal.has("admin"))):
+        if row is None or not (is_own or (unlimited and principal.has_scope("admin"))):
             raise NotFound(f"There is no import {import_id}.")
         if row.state == "running" and self._is_dead(row):
             died = Unavailable("The worker that ran this import has ended. Ask for it again.")
-            await self._finish(row.id, "failed", died.status, problem_of(died))
+            await self._finish(row.id, "failed", died.status, problem_json(died))
             async with self.database.reading() as session:
-                row = await session.get(Import, import_id) or row
+                row = await session.get(ImportJobRow, import_id) or row
         return row
 
     async def _run(self, import_id: UUID, work: Work) -> None:
@@ -74,10 +76,10 @@ class ImportJobs:
             status, body = await work()
             state = "done"
         except GatewayError as error:
-            status, body = error.status, problem_of(error)
+            status, body = error.status, problem_json(error)
         except Exception:  # noqa: BLE001 - a background task: whatever it was, the row must say that it failed.
             _log.exception("import failed", import_id=str(import_id))
-            body = problem_of(GatewayError())
+            body = problem_json(GatewayError())
         finally:
             heartbeat.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -91,19 +93,21 @@ class ImportJobs:
             with contextlib.suppress(Unavailable):
                 async with self.database.writing() as session:
                     beat = {"beat": now().isoformat()}
-                    await session.execute(update(Import).where(*_running(import_id)).values(result=beat))
+                    await session.execute(
+                        update(ImportJobRow).where(*_running(import_id)).values(result=beat)
+                    )
 
     async def _finish(self, import_id: UUID, state: str, status: int, body: dict[str, Any]) -> None:
         values = {"state": state, "result": {"status": status, "body": body}, "finished_at": now()}
         async with self.database.writing() as session:
-            await session.execute(update(Import).where(*_running(import_id)).values(**values))
+            await session.execute(update(ImportJobRow).where(*_running(import_id)).values(**values))
 
-    def _is_dead(self, row: Import) -> bool:
+    def _is_dead(self, row: ImportJobRow) -> bool:
         beat = str((row.result or {}).get("beat") or row.created_at.isoformat())
         return beat < (now() - timedelta(seconds=HEARTBEAT_TIMEOUT_SECONDS)).isoformat()
 
 
-def problem_of(error: GatewayError) -> dict[str, Any]:
+def problem_json(error: GatewayError) -> dict[str, Any]:
     """Return the error as the problem details (RFC 9457) that a waiting client would have got."""
     problem: dict[str, Any] = {
         **error.extra,
@@ -118,4 +122,4 @@ def problem_of(error: GatewayError) -> dict[str, Any]:
 
 
 def _running(import_id: UUID) -> tuple[Any, ...]:
-    return (col(Import.id) == import_id, col(Import.state) == "running")
+    return (col(ImportJobRow.id) == import_id, col(ImportJobRow.state) == "running")

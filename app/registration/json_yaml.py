@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import orjson
 
-from app.errors import BadRequest, Fault, InvalidDocument, InvalidInput, TooLarge
+from app.errors import BadRequest, FieldError, InvalidDocument, InvalidInput, TooLarge
 from app.openapi.archive import is_archive
 from app.openapi.load import is_openapi, sniff
 from app.openapi.model import DocumentLimits
 from app.openapi.yaml_load import load_yaml
-from app.text import refuse_unstorable
+from app.text import reject_unstorable
 
 MAX_BYTES_PARSED: Final = 1 << 20
 """Up to this many bytes are parsed to see what they are (some 5 ms); of others the beginning is looked at."""
@@ -79,7 +79,7 @@ def reject_too_deep(raw: Any) -> None:
         ]
         if not level:
             return
-    fault = Fault("", f"At most {_MAX_DEPTH} levels.")
+    fault = FieldError("", f"At most {_MAX_DEPTH} levels.")
     raise InvalidDocument("The value is nested too deeply.", errors=[fault])
 
 
@@ -99,7 +99,7 @@ def _parse(body: bytes, media_type: str) -> Any:
     else:
         raw = _yaml(text)
     reject_too_deep(raw)
-    refuse_unstorable(raw)
+    reject_unstorable(raw)
     return raw
 
 

@@ -15,14 +15,14 @@ from app.credentials.model import (
     CredentialSlot,
     Json,
     MissingConsent,
-    Needs,
+    SecurityRequirements,
     SlotAssignment,
     VariableDraft,
     security_json,
 )
 from app.errors import GatewayError
 from app.models import Credential, Provider, Revision
-from app.openapi.difference import Difference
+from app.openapi.difference import ToolDifference
 from app.protocols.registry import DEFAULT
 from app.registration.report import SourceReport
 
@@ -125,7 +125,7 @@ class ToolDraft:
     outputs: Json
     tags: tuple[str, ...]
     call_template: Json
-    security: Needs
+    security: SecurityRequirements
     origin: str
     deprecated: bool = False
     average_response_size: int | None = None
@@ -234,7 +234,7 @@ class ToolChange:
     change: Literal["added", "changed", "removed"]
     is_breaking: bool
     held: bool
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ToolDifference, ...] = ()
 
     def to_json(self) -> Json:
         """Return the change as it is stored and shown."""

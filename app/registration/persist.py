@@ -14,7 +14,7 @@ from app.catalog.loader import UNCONFIRMED_ORIGINS
 from app.credentials.model import Json
 from app.credentials.origins import origin_of_template
 from app.credentials.sealing import new_credential
-from app.models import Provider, Revision, Source, new_id, now
+from app.models import Provider, Revision, SourceRow, new_id, now
 from app.openapi.difference import slots_in
 from app.registration import converter
 from app.registration.context import ImportContext
@@ -42,9 +42,9 @@ from app.registration.repository import (
 )
 from app.security.vault import Vault
 
-DEFINITION = "definition"
+DEFINITION_OPTION = "definition"
 """The member of a provider's options that says which registration it came from; never shown."""
-HIDDEN = frozenset({DEFINITION, UNCONFIRMED_ORIGINS, CONFIRMED_BASE_URL})
+HIDDEN_OPTIONS = frozenset({DEFINITION_OPTION, UNCONFIRMED_ORIGINS, CONFIRMED_BASE_URL})
 """The members of a provider's options that are the registry's own."""
 
 
@@ -80,7 +80,7 @@ async def write_provider(
     provider = planned_provider(request, plan)
     provider.id = context.id
     provider.call_template = plan.parsed.call_template
-    provider.options = {**request.options, DEFINITION: definition}
+    provider.options = {**request.options, DEFINITION_OPTION: definition}
     provider.limits = dict(request.limits)
     provider.enabled = request.enabled
     session.add(provider)
@@ -202,14 +202,14 @@ async def refreshed_columns(
     }
 
 
-def opened_body(source: Source, *, vault: Vault) -> bytes:
+def open_source_body(source: SourceRow, *, vault: Vault) -> bytes:
     """Return the bytes of a stored source; those of a manual are sealed, because manuals hold secrets."""
     if source.format != "manual":
         return source.body
     return vault.open(source.body, context=("source", str(source.id)))
 
 
-def touched(provider: Provider, values: Mapping[str, Any]) -> None:
+def update_provider(provider: Provider, values: Mapping[str, Any]) -> None:
     """Set columns of a provider, and increase its version."""
     for name, value in values.items():
         setattr(provider, name, value)
@@ -217,7 +217,7 @@ def touched(provider: Provider, values: Mapping[str, Any]) -> None:
     provider.updated_at = now()
 
 
-def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> Source:
+def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> SourceRow:
     key, source = new_id(), parsed.source
     if parsed.format == "manual":
         body = vault.seal(source.body, context=("source", str(key)))
@@ -225,7 +225,7 @@ def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> Sou
         digest = vault.digest("source", source.body)
     else:
         body, digest = source.body, hashlib.sha256(source.body).digest()
-    return Source(
+    return SourceRow(
         id=key,
         provider_id=provider_id,
         format=parsed.format,

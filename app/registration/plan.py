@@ -10,9 +10,9 @@ from app.credentials.model import (
     SlotAssignment,
 )
 from app.credentials.origins import origin_of
-from app.credentials.sealing import spelled_as_stored, variables_in
+from app.credentials.sealing import variables_in, with_stored_spellings
 from app.credentials.slots import Binding, complete, missing_consents, tool_origins
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.models import Credential
 from app.registration.context import ImportContext
 from app.registration.model import ParsedSource, RegistrationPlan
@@ -36,10 +36,10 @@ def plan_registration(
         if name in DISCOVERY_SLOTS and name in credentials:
             continue
         if name not in slots:
-            fault = Fault(at, "The source asks for no credential of this name.", expected=sorted(slots))
+            fault = FieldError(at, "The source asks for no credential of this name.", expected=sorted(slots))
             raise InvalidInput("A credential does not belong here.", errors=[fault])
         binding = reader.binding(source.named_origins, tool_origins(source.tools, name))
-        spelled = spelled_as_stored(given, scope=context.scope, at=at)
+        spelled = with_stored_spellings(given, scope=context.scope, at=at)
         credentials[name] = complete(spelled, slot=slots[name], binding=binding, at=at)
     unsent: dict[str, MissingConsent] = {}
     for inline in source.inline:
@@ -54,8 +54,8 @@ def plan_registration(
         else:
             credentials[inline.slot] = bound
     if credentials:
-        context.reach.permit_sealing()
-    stored = {slot: stored_destination(row) for slot, row in context.stored.items()}
+        context.permissions.require_credentials_write()
+    stored = {slot: destination_of_row(row) for slot, row in context.stored.items()}
     lacking = missing_consents(
         source.tools,
         slots=source.slots,
@@ -66,7 +66,7 @@ def plan_registration(
     return RegistrationPlan(source, credentials, needs_consent)
 
 
-def stored_destination(row: Credential) -> CredentialDraft:
+def destination_of_row(row: Credential) -> CredentialDraft:
     """Return a stored credential as far as its destination goes, without its secrets."""
     return CredentialDraft(row.kind, row.public, {}, tuple(row.allowed_origins))  # type: ignore[arg-type]
 

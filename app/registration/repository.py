@@ -15,15 +15,15 @@ from sqlmodel import col
 
 from app.catalog.tools import provider_filter
 from app.credentials.model import Json
-from app.database import each_that_can
+from app.database import store_valid_rows
 from app.models import (
     TENANT,
     Credential,
-    KeptOverride,
     Override,
     Provider,
+    RetainedOverride,
     Revision,
-    Source,
+    SourceRow,
     Tool,
     Variable,
     new_id,
@@ -95,21 +95,21 @@ async def names_in_use(session: AsyncSession, provider: Provider) -> set[str]:
     return named.union(*(row.variable_names for row in await credentials_of(session, [provider.id])))
 
 
-async def source_of(session: AsyncSession, provider_id: UUID) -> Source | None:
+async def source_of(session: AsyncSession, provider_id: UUID) -> SourceRow | None:
     """Return the newest source of a provider, if it has one."""
-    query = select(Source).where(col(Source.provider_id) == provider_id)
-    return (await session.execute(query.order_by(col(Source.id).desc()).limit(1))).scalar_one_or_none()
+    query = select(SourceRow).where(col(SourceRow.provider_id) == provider_id)
+    return (await session.execute(query.order_by(col(SourceRow.id).desc()).limit(1))).scalar_one_or_none()
 
 
 async def source_facts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, Json]:
     """Return what may be shown of the sources of providers, by provider and without their bytes."""
-    size = func.length(col(Source.body))
-    overlay = func.encode(func.sha256(func.convert_to(col(Source.overlay), "UTF8")), "hex")
+    size = func.length(col(SourceRow.body))
+    overlay = func.encode(func.sha256(func.convert_to(col(SourceRow.overlay), "UTF8")), "hex")
     columns = (
-        col(Source.provider_id), Source.format, Source.url, Source.media_type, Source.sha256, size,
-        Source.root, overlay, Source.follows,
+        col(SourceRow.provider_id), SourceRow.format, SourceRow.url, SourceRow.media_type, SourceRow.sha256,
+        size, SourceRow.root, overlay, SourceRow.follows,
     )  # fmt: skip
-    query = select(*columns).where(col(Source.provider_id).in_(ids)).order_by(col(Source.id))  # type: ignore[call-overload]
+    query = select(*columns).where(col(SourceRow.provider_id).in_(ids)).order_by(col(SourceRow.id))  # type: ignore[call-overload]
     keys = ("format", "url", "media_type", "sha256", "bytes", "root", "overlay_sha256", "follow_references")
     return {row[0]: dict(zip(keys, row[1:], strict=True)) for row in await session.execute(query)}
 
@@ -189,7 +189,7 @@ async def insert_tools(
             taken.add(alias)
             revision = None if draft.is_custom else revision_id
             rows.append(_row(draft, provider, revision, name=f"{provider.name}.{local}", alias=alias))
-        rejected += [row["source_key"] for row in await each_that_can(session, rows, store)]
+        rejected += [row["source_key"] for row in await store_valid_rows(session, rows, store)]
     return {key: f"{provider.name}.{local}" for key, local in names.items() if key not in rejected}, rejected
 
 
@@ -208,7 +208,7 @@ async def update_tools(
             statement = update(Tool).where(col(Tool.id) == tool.id).values(**changed)
             await session.execute(statement, execution_options=_UNSYNCHRONIZED)
 
-    rejected = [await each_that_can(session, chunk, store) for chunk in _chunks(drafts)]
+    rejected = [await store_valid_rows(session, chunk, store) for chunk in _chunks(drafts)]
     return [draft.source_key for part in rejected for draft in part]
 
 
@@ -219,11 +219,11 @@ async def delete_tools(session: AsyncSession, tools: Iterable[Tool]) -> None:
         await session.execute(delete(Tool).where(col(Tool.id).in_(ids[start : start + _ID_CHUNK])))
 
 
-async def activate(session: AsyncSession, provider: Provider, source: Source, *, report: Json) -> Revision:
+async def activate(session: AsyncSession, provider: Provider, source: SourceRow, *, report: Json) -> Revision:
     """Store a source and an active revision of it, which supersedes earlier ones, and delete their bytes."""
     older = (col(Revision.provider_id) == provider.id,)
     await session.execute(update(Revision).where(*older).values(state="superseded", source_id=None))
-    await session.execute(delete(Source).where(col(Source.provider_id) == provider.id))
+    await session.execute(delete(SourceRow).where(col(SourceRow.provider_id) == provider.id))
     session.add(source)
     await session.flush()
     revision = Revision(provider_id=provider.id, source_id=source.id, report=report)
@@ -296,9 +296,9 @@ async def overrides_of(session: AsyncSession, provider: Provider) -> dict[str, J
         .join(Override, col(Override.tool_id) == col(Tool.id))
         .where(col(Tool.provider_id) == provider.id)
     )
-    retained = select(col(KeptOverride.source_key), *_overridden(KeptOverride))
+    retained = select(col(RetainedOverride.source_key), *_overridden(RetainedOverride))
     found: dict[str, Json] = {}
-    for query in (retained.where(col(KeptOverride.provider_id) == provider.id), applied):
+    for query in (retained.where(col(RetainedOverride.provider_id) == provider.id), applied):
         for key, *values in await session.execute(query):
             found[key] = dict(zip(_OVERRIDDEN, values, strict=True))
     return dict(sorted(found.items()))
@@ -325,7 +325,7 @@ async def write_overrides(
     if applied:
         await session.execute(insert(Override), applied)
     if retained:
-        await session.execute(insert(KeptOverride), retained)
+        await session.execute(insert(RetainedOverride), retained)
 
 
 async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None:
@@ -343,7 +343,7 @@ async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None
             .join(Override, col(Override.tool_id) == col(Tool.id))
             .where(col(Tool.id).in_(ids[start : start + _ID_CHUNK]))
         )
-        into = upsert(KeptOverride).from_select(
+        into = upsert(RetainedOverride).from_select(
             ["provider_id", "source_key", "tenant_id", *_OVERRIDDEN], found, include_defaults=False
         )
         fresh = {name: into.excluded[name] for name in _OVERRIDDEN}
@@ -355,15 +355,15 @@ async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None
 async def restore_overrides(session: AsyncSession, provider: Provider) -> None:
     """Restore the retained overrides of tools that exist again."""
     same = (
-        col(KeptOverride.provider_id) == provider.id,
-        col(Tool.provider_id) == col(KeptOverride.provider_id),
-        col(Tool.source_key) == col(KeptOverride.source_key),
+        col(RetainedOverride.provider_id) == provider.id,
+        col(Tool.provider_id) == col(RetainedOverride.provider_id),
+        col(Tool.source_key) == col(RetainedOverride.source_key),
     )
-    found = select(col(Tool.id), col(KeptOverride.tenant_id), *_overridden(KeptOverride)).where(*same)
+    found = select(col(Tool.id), col(RetainedOverride.tenant_id), *_overridden(RetainedOverride)).where(*same)
     into = upsert(Override).from_select(["tool_id", "tenant_id", *_OVERRIDDEN], found, include_defaults=False)
     await session.execute(into.on_conflict_do_nothing())
-    await session.execute(delete(KeptOverride).where(same[0], exists().where(*same[1:])))
+    await session.execute(delete(RetainedOverride).where(same[0], exists().where(*same[1:])))
 
 
-def _overridden(table: type[Override] | type[KeptOverride]) -> list[Any]:
+def _overridden(table: type[Override] | type[RetainedOverride]) -> list[Any]:
     return [getattr(table, name) for name in _OVERRIDDEN]

@@ -19,14 +19,14 @@ from app.credentials.input_models import VARIABLE_NAME
 from app.credentials.model import VariableDraft
 from app.credentials.origins import origin_of
 from app.credentials.validation_errors import validated
-from app.errors import BadRequest, Fault, InvalidInput, TooLarge, UnsupportedMediaType
+from app.errors import BadRequest, FieldError, InvalidInput, TooLarge, UnsupportedMediaType
 from app.openapi.load import decoded, sniff
-from app.protocols.manuals import detect
+from app.protocols.manuals import detect_kind
 from app.protocols.registry import DEFAULT
 from app.registration.input_models import (
-    CanonicalRegistration,
-    Described,
-    ReadingInput,
+    DocumentOptionsInput,
+    RegistrationFields,
+    RegistrationInput,
     SourceInput,
     VariableInput,
 )
@@ -141,10 +141,12 @@ async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> R
 async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> RegistrationRequest:
     file = form.get("file")
     if not isinstance(file, UploadFile):
-        raise InvalidInput("There is no file.", errors=[Fault("/file", "Give the document as a file part.")])
+        raise InvalidInput(
+            "There is no file.", errors=[FieldError("/file", "Give the document as a file part.")]
+        )
     unknown = sorted(set(form) - {"file", *_READING, *_FIELDS})
     if unknown:
-        faults = [Fault(f"/{field[:100]}", "This field is not known.") for field in unknown]
+        faults = [FieldError(f"/{field[:100]}", "This field is not known.") for field in unknown]
         raise InvalidInput("The form has unknown fields.", errors=faults)
     body = await file.read()
     if len(body) > max_bytes:
@@ -152,7 +154,7 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
     fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
     own = fields.pop("name", None)
     if own is not None and not isinstance(own, str):
-        raise InvalidInput("The name is not text.", errors=[Fault("/name", "Give text.")])
+        raise InvalidInput("The name is not text.", errors=[FieldError("/name", "Give text.")])
     media_type = file.content_type or ""
     source = RegistrationSource(
         "document", body, media_type, at="/file", options=await _document_options(form)
@@ -161,7 +163,7 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         source = RegistrationSource(
             "manual", value=await parse_document(body, media_type=media_type), at="/file"
         )
-    return request_from_fields(validated(Described, fields), name=named(own, name), source=source)
+    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
 
 
 async def _document_options(form: FormData) -> DocumentOptions:
@@ -170,14 +172,14 @@ async def _document_options(form: FormData) -> DocumentOptions:
     for field in _READING:
         parts = form.getlist(field)
         if len(parts) > 1:
-            fault = Fault(f"/{field}", "Give it once.")
+            fault = FieldError(f"/{field}", "Give it once.")
             raise InvalidInput("A field is twice in the form.", errors=[fault])
         for part in parts:
             text = part if isinstance(part, str) else decoded(await part.read())
             if isinstance(part, UploadFile) and field != "overlay":
-                raise InvalidInput("A field is a file.", errors=[Fault(f"/{field}", "Give text.")])
+                raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
             given[field] = text
-    read = validated(ReadingInput, given)
+    read = validated(DocumentOptionsInput, given)
     return document_options(read.model_dump(exclude_none=True))
 
 
@@ -185,17 +187,17 @@ def _field(field: str, parts: list[Any]) -> Any:
     """Return a field's value: JSON, but for texts; tags may also come as one part each."""
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) < len(parts):
-        raise InvalidInput("A field is a file.", errors=[Fault(f"/{field}", "Give text.")])
+        raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
     if field == "tags" and not (len(texts) == 1 and texts[0].lstrip().startswith("[")):
         return texts
     if len(texts) > 1:
-        raise InvalidInput("A field is twice in the form.", errors=[Fault(f"/{field}", "Give it once.")])
+        raise InvalidInput("A field is twice in the form.", errors=[FieldError(f"/{field}", "Give it once.")])
     if field in _TEXT_FIELDS:
         return texts[0]
     try:
         return orjson.loads(texts[0])
     except orjson.JSONDecodeError:
-        raise InvalidInput("A field is not JSON.", errors=[Fault(f"/{field}", "Give JSON.")]) from None
+        raise InvalidInput("A field is not JSON.", errors=[FieldError(f"/{field}", "Give JSON.")]) from None
 
 
 def read_registrations(
@@ -207,7 +209,7 @@ def read_registrations(
     """
     if isinstance(raw, Mapping) and "source" in raw and not {"openapi", "swagger", "paths"} & raw.keys():
         return RegistrationBatch((read_canonical(raw, name=name),))
-    kind = detect(raw)
+    kind = detect_kind(raw)
     if kind == "providers_list":
         return _many(raw, at="", variables={})
     if kind == "manual_call_templates":
@@ -221,13 +223,13 @@ def read_registrations(
         return _single(name, source)
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
         return _single(name, RegistrationSource("manual", value=raw))
-    fault = Fault("", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS)
+    fault = FieldError("", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS)
     raise InvalidInput("It cannot be told what is to be registered.", errors=[fault])
 
 
 def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:
     """Read `{name, source, options?, credentials?, variables?, tags?, limits?, description?}`."""
-    body = validated(CanonicalRegistration, dict(raw), at=at)
+    body = validated(RegistrationInput, dict(raw), at=at)
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
@@ -237,7 +239,7 @@ def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") ->
 
 
 def request_from_fields(
-    body: Described, *, name: str, source: RegistrationSource, at: str = ""
+    body: RegistrationFields, *, name: str, source: RegistrationSource, at: str = ""
 ) -> RegistrationRequest:
     """Return a registration from its validated parts."""
     return RegistrationRequest(
@@ -291,10 +293,10 @@ def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
     """Return the provider's name: its own, else `?name=`; raise InvalidInput where neither fits."""
     chosen = own or fallback
     if chosen is None:
-        fault = Fault(at, "Give a name in the body, or ?name= where the body has no place for one.")
+        fault = FieldError(at, "Give a name in the body, or ?name= where the body has no place for one.")
         raise InvalidInput("The provider has no name.", errors=[fault])
     if not re.fullmatch(PROVIDER_NAME, chosen):
-        fault = Fault(at, "The name does not fit.", expected=PROVIDER_NAME)
+        fault = FieldError(at, "The name does not fit.", expected=PROVIDER_NAME)
         raise InvalidInput("The provider's name cannot be used.", errors=[fault])
     return chosen
 
@@ -309,10 +311,10 @@ def _source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     options = document_options(given)
     source = _plain_source(given, at=at)
     if options != PLAIN and source.kind == "manual":
-        fault = Fault(at, "root, overlay and follow_references go with an OpenAPI document.")
+        fault = FieldError(at, "root, overlay and follow_references go with an OpenAPI document.")
         raise InvalidInput("The source is a manual, which has none of these.", errors=[fault])
     if options.follow_references and source.kind == "document":
-        fault = Fault(pointer(at, "follow_references"), "This goes with a url or a call_template.")
+        fault = FieldError(pointer(at, "follow_references"), "This goes with a url or a call_template.")
         raise InvalidInput("The source holds what it cannot use.", errors=[fault])
     return replace(source, options=options)
 
@@ -327,7 +329,7 @@ def document_options(given: Mapping[str, Any]) -> DocumentOptions:
 def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     kinds = [key for key in ("url", "document", "manual", "call_template") if key in given]
     if len(kinds) != 1:
-        fault = Fault(at, "Give exactly one of url, document, manual and call_template.")
+        fault = FieldError(at, "Give exactly one of url, document, manual and call_template.")
         raise InvalidInput("The source is not clear.", errors=[fault])
     kind = kinds[0]
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
@@ -336,7 +338,7 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
         return RegistrationSource("template", value=template, at=at)
     if beside:
         place = next(iter(beside))
-        fault = Fault(pointer(at, place), "This goes with a url only; a call_template holds its own.")
+        fault = FieldError(pointer(at, place), "This goes with a url only; a call_template holds its own.")
         raise InvalidInput("The source holds what it cannot use.", errors=[fault])
     if kind == "call_template":
         return RegistrationSource("template", value=given[kind], at=pointer(at, kind))
@@ -345,7 +347,7 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     document = given[kind]
     if isinstance(document, str):
         return RegistrationSource("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
-    if detect(document) in {"manual_v0", "manual_v1"}:
+    if detect_kind(document) in {"manual_v0", "manual_v1"}:
         return RegistrationSource("manual", value=document, at=pointer(at, kind))
     return RegistrationSource(
         "document", body=orjson.dumps(document), media_type="application/json", at=pointer(at, kind)
@@ -354,7 +356,7 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
 
 def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBatch:
     if not entries or len(entries) > MAX_ENTRIES:
-        fault = Fault(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
+        fault = FieldError(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
         raise InvalidInput("The list has no entries, or too many.", errors=[fault])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
@@ -377,7 +379,7 @@ def read_or_reject(
 
 def _entry(entry: Any, at: str, variables: Any) -> RegistrationRequest:
     if not isinstance(entry, Mapping):
-        fault = Fault(at, "Give an object.", expected="object")
+        fault = FieldError(at, "Give an object.", expected="object")
         raise InvalidInput("An entry must be a provider or a call template.", errors=[fault])
     if "source" in entry:
         return read_canonical(entry, name=None, at=at)

@@ -13,17 +13,16 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.events import record_event
-from app.catalog.feed import Feed, record_change
-from app.catalog.loader import stored_form
+from app.catalog.feed import ChangeFeed, record_change
+from app.catalog.loader import sealed_credential
 from app.credentials.model import EGRESS_SLOT, CredentialSlot, Json
-from app.credentials.permissions import Reach, reach_of
-from app.credentials.sealing import new_variable, overlaid
+from app.credentials.permissions import RegistrationPermissions, permissions_of
+from app.credentials.sealing import merged_variables, new_variable
 from app.database import Database
 from app.errors import Conflict, Forbidden, NotFound
-from app.models import Credential, Provider, Tool, Variable, new_id
-from app.models import Source as SourceRow
+from app.models import Credential, Provider, SourceRow, Tool, Variable, new_id
 from app.registration.context import ImportContext
-from app.registration.egress_check import refuse_unusable
+from app.registration.egress_check import reject_unusable_egress
 from app.registration.model import (
     DocumentOptions,
     ParsedSource,
@@ -34,13 +33,13 @@ from app.registration.model import (
     SourceDiff,
 )
 from app.registration.persist import (
-    DEFINITION,
+    DEFINITION_OPTION,
     definition_of,
     diff_of,
-    opened_body,
+    open_source_body,
     planned_provider,
     refreshed_columns,
-    touched,
+    update_provider,
     write_credentials,
     write_provider,
     write_tools,
@@ -73,7 +72,7 @@ class Registry:
     settings: Settings
     database: Database
     vault: Vault
-    feed: Feed
+    feed: ChangeFeed
     reader: SourceReader
 
     @property
@@ -87,7 +86,7 @@ class Registry:
         Raises Conflict where the name is taken, Forbidden where it lies outside the limits of the API key,
         and what reading the source raises; then nothing is stored.
         """
-        self.permit(request, principal=principal)
+        self.require_permission(request, principal=principal)
         async with self.database.reading() as session:
             if await provider_named(session, request.name) is not None:
                 raise name_taken(request.name)
@@ -104,7 +103,7 @@ class Registry:
                 provider = result.provider
                 credentials = await credentials_of(session, [provider.id])
                 detail = {"kind": provider.kind, "tools": len(result.names), "origins": provider.origins}
-                await self.recorded(session, provider, "created", actor=principal.key_id, detail=detail)
+                await self.record_action(session, provider, "created", actor=principal.key_id, detail=detail)
         except IntegrityError:
             raise name_taken(request.name) from None
         await self.feed.catch_up()
@@ -112,7 +111,7 @@ class Registry:
 
     async def preview(self, request: RegistrationRequest, *, principal: Principal) -> RegistrationResult:
         """Return what `register` would store, or would change where the name exists; store nothing."""
-        self.permit(request, principal=principal)
+        self.require_permission(request, principal=principal)
         _, plan = await self.plan(request, principal=principal)
         async with self.database.reading() as session:
             provider = await provider_named(session, request.name)
@@ -136,7 +135,7 @@ class Registry:
             used = await names_in_use(session, provider)
         if source is None or (source.format == "export" and not provider.call_template):
             raise Conflict(f"All tools of {name!r} are custom tools: there is no source to read again.")
-        reach = reach_of(principal).using(used)
+        reach = permissions_of(principal).with_used_variables(used)
         context = self._stored_context(provider, rows, variables, reach=reach)
         parsed = await self._read_again(provider, source, context)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
@@ -147,12 +146,12 @@ class Registry:
                 raise not_found(name)
             await write_credentials(session, current, plan, vault=self.vault)
             result = await write_tools(session, current, plan, vault=self.vault)
-            touched(current, await refreshed_columns(session, current, plan, result.diff))
+            update_provider(current, await refreshed_columns(session, current, plan, result.diff))
             pending = await pending_of(session, current.id)
             credentials = await credentials_of(session, [current.id])
             counts = {change: len(keys) for change, keys in result.diff.keys().items()}
             tool_count = (await tool_counts(session, [current.id])).get(current.id, 0)
-            await self.recorded(session, current, "refreshed", actor=principal.key_id, detail=counts)
+            await self.record_action(session, current, "refreshed", actor=principal.key_id, detail=counts)
         await self.feed.catch_up()
         return replace(result, credentials=tuple(credentials), tool_count=tool_count, pending=pending)
 
@@ -164,7 +163,7 @@ class Registry:
         Holds no database connection while something else is awaited. Raises what reading the source raises.
         """
         at = pointer(request.at, "options")
-        await refuse_unusable(request.options, request.option_secrets, at=at)
+        await reject_unusable_egress(request.options, request.option_secrets, at=at)
         provider_id = new_id()
         async with self.database.reading() as session:
             stored = await variables_for(session, None)
@@ -175,10 +174,10 @@ class Registry:
         context = ImportContext(
             id=provider_id,
             name=request.name,
-            variables=overlaid(stored, given),
+            variables=merged_variables(stored, given),
             environment=self.environment,
             options=request.options,
-            reach=reach_of(principal),
+            permissions=permissions_of(principal),
             option_secrets=request.option_secrets,
             limits=request.limits,
             given=request.credentials,
@@ -187,16 +186,16 @@ class Registry:
         parsed = await self.reader.read(request.source, context)
         return context, await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
 
-    def permit(self, request: RegistrationRequest, *, principal: Principal) -> None:
+    def require_permission(self, request: RegistrationRequest, *, principal: Principal) -> None:
         """Raise Forbidden for what lies outside of the API key's limits, or has secrets beyond its scopes."""
         if not principal.may_use(request.name, request.tags):
             raise Forbidden(
                 "The API key is limited to certain providers or tags; this registration is outside of them."
             )
-        reach = reach_of(principal)
-        reach.permit_options(request.options, at=pointer(request.at, "options"))
+        reach = permissions_of(principal)
+        reach.require_options_write(request.options, at=pointer(request.at, "options"))
         if request.credentials or request.variables or request.option_secrets:
-            reach.permit_sealing()
+            reach.require_credentials_write()
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
@@ -207,7 +206,7 @@ class Registry:
             raise not_found(name)
         return provider
 
-    async def recorded(
+    async def record_action(
         self,
         session: AsyncSession,
         provider: Provider,
@@ -233,7 +232,7 @@ class Registry:
             provider = await provider_named(session, request.name)
         if provider is None or not principal.may_use(provider.name, provider.tags):
             return None
-        same = provider.options.get(DEFINITION) == await definition_of(request, vault=self.vault)
+        same = provider.options.get(DEFINITION_OPTION) == await definition_of(request, vault=self.vault)
         return provider if same else None
 
     async def _read_again(
@@ -242,12 +241,17 @@ class Registry:
         options = DocumentOptions(source.root, source.overlay, source.follows)
         if provider.call_template:
             return await self.reader.rediscover(provider.call_template, context, options=options)
-        body = opened_body(source, vault=self.vault)
+        body = open_source_body(source, vault=self.vault)
         stored = RegistrationSource("document", body, source.media_type, url=source.url, options=options)
         return await self.reader.read(stored, context)
 
     def _stored_context(
-        self, provider: Provider, rows: list[Credential], variables: list[Variable], *, reach: Reach
+        self,
+        provider: Provider,
+        rows: list[Credential],
+        variables: list[Variable],
+        *,
+        reach: RegistrationPermissions,
     ) -> ImportContext:
         context = ImportContext(
             id=provider.id,
@@ -255,7 +259,7 @@ class Registry:
             variables=variables,
             environment=self.environment,
             options=provider.options,
-            reach=reach,
+            permissions=reach,
             limits=provider.limits,
             stored={row.slot: row for row in rows},
             slots=[CredentialSlot.from_json(slot) for slot in provider.slots],
@@ -263,7 +267,7 @@ class Registry:
         egress = context.stored.get(EGRESS_SLOT)
         if egress is None:
             return context
-        secrets = open_credential(stored_form(egress, finder=context.finder), vault=self.vault)
+        secrets = open_credential(sealed_credential(egress, finder=context.finder), vault=self.vault)
         return replace(context, option_secrets=secrets)
 
 

@@ -8,21 +8,21 @@ from typing import Any
 import orjson
 
 from app.catalog.limits import limits_of
-from app.catalog.loader import stored_form
+from app.catalog.loader import sealed_credential
 from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, CredentialDraft, Json
 from app.credentials.origins import named_origins, origins_of
-from app.credentials.sealing import fingerprint, sealed_credential
+from app.credentials.sealing import fingerprint, seal_draft
 from app.credentials.slots import Binding, SlotAllocator, complete
 from app.credentials.template_secrets import draft_from_auth, split_template, with_origins
-from app.errors import Fault, InvalidDocument, InvalidInput
+from app.errors import FieldError, InvalidDocument, InvalidInput
 from app.models import TENANT
 from app.openapi.archive import is_archive
 from app.openapi.model import Conversion
-from app.outbound.egress import egress_from
+from app.outbound.egress import build_egress_settings
 from app.outbound.scope import connection_scope
 from app.protocols.base import Discovered
 from app.protocols.call_templates import protocol_of, read_template
-from app.protocols.manuals import detect, read_manual
+from app.protocols.manuals import detect_kind, read_manual
 from app.protocols.origins import parts_of
 from app.protocols.registry import PROTOCOLS
 from app.protocols.variables import variables_of
@@ -38,7 +38,7 @@ from app.registration.json_yaml import looks_like_openapi, parse_document
 from app.registration.model import PLAIN, DocumentOptions, ParsedSource, RegistrationSource
 from app.registration.tool_checks import judged_source, only_callable
 from app.security.credentials import SealedCredential
-from app.security.identity import identity_of
+from app.security.loop_detection import gateway_identity
 from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
@@ -113,7 +113,7 @@ class SourceReader:
     ) -> ParsedSource:
         """Fetch again with the stored template and the stored credentials for that; raise as `read` does."""
         credentials = {
-            slot: stored_form(row, finder=context.finder)
+            slot: sealed_credential(row, finder=context.finder)
             for slot, row in context.stored.items()
             if slot in DISCOVERY_SLOTS
         }
@@ -145,7 +145,7 @@ class SourceReader:
             self._check(part, at=source.at)
         origins = named_origins(resolved)
         if split.auth or split.auth_tools or split.static:
-            context.reach.permit_sealing()
+            context.permissions.require_credentials_write()
         discovery: dict[str, CredentialDraft] = {}
         static = split.static or context.given.get(DISCOVERY_STATIC)
         if static is not None:
@@ -155,7 +155,7 @@ class SourceReader:
             binding = self.binding(origins)
             discovery["discovery"] = complete(auth, slot=None, binding=binding, at=pointer(source.at, "auth"))
         sealed = {
-            slot: sealed_credential(
+            slot: seal_draft(
                 draft, provider_id=context.id, slot=slot, vault=self.vault, finder=context.finder
             )
             for slot, draft in discovery.items()
@@ -182,7 +182,7 @@ class SourceReader:
         return replace(read, named_origins=_base_origin(context))
 
     def _auth_tools(self, auth: Auth, source: RegistrationSource, context: ImportContext) -> CredentialDraft:
-        context.reach.permit_sealing()
+        context.permissions.require_credentials_write()
         return draft_from_auth(auth, scope=context.scope, at=pointer(source.at, "auth_tools"))
 
     async def _fetched(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
@@ -242,7 +242,7 @@ class SourceReader:
             template,
             credentials=request.credentials,
             limits=limits_of(context.limits, self.settings),
-            egress=egress_from(context.options, context.option_secrets),
+            egress=build_egress_settings(context.options, context.option_secrets),
             scope=connection_scope(TENANT, context.id, request.credentials.values(), purpose="discovery"),
             reuse=context.options.get("reuse") is not False,
         )
@@ -256,11 +256,11 @@ class SourceReader:
         if await looks_like_openapi(source.body, media_type=source.media_type):
             return await self._openapi(source, origin, context)
         raw = await parse_document(source.body, media_type=source.media_type)
-        if detect(raw) == "openapi":
+        if detect_kind(raw) == "openapi":
             return await self._openapi(source, origin, context)
         if not (isinstance(raw, dict) and isinstance(raw.get("tools"), list)):
             detail = "This is neither a UTCP manual nor an OpenAPI document."
-            raise InvalidDocument(detail, errors=[Fault(source.at, detail)])
+            raise InvalidDocument(detail, errors=[FieldError(source.at, detail)])
         return await self._manual(raw, source, origin, context)
 
     async def _openapi(
@@ -304,7 +304,7 @@ class SourceReader:
     ) -> ParsedSource:
         """Read a parsed manual, the bytes of which are those of `source`."""
         if source.options != PLAIN:
-            fault = Fault(source.at, "root, overlay and follow_references go with an OpenAPI document.")
+            fault = FieldError(source.at, "root, overlay and follow_references go with an OpenAPI document.")
             raise InvalidInput("The source is a manual, which has none of these.", errors=[fault])
         template = origin.template
         rules = ManualRules(
@@ -323,7 +323,7 @@ class SourceReader:
             allows_local=template is None or _allows_local(template),
             shared_slots=origin.shared_slots,
             inherited_slots=origin.inherited_slots,
-            identity=identity_of(self.vault),
+            identity=gateway_identity(self.vault),
             has_discovery_credential=origin.has_discovery_credential,
         )
         own = template if template is not None and protocol_of(template) in PROTOCOLS.inheriting else None

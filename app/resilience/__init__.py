@@ -7,21 +7,21 @@
 Nothing here depends on a protocol, a plan or a request; no state is shared between workers.
 """
 
-from app.resilience.breaker import Breaker, BreakerState
-from app.resilience.budget import Budget
+from app.resilience.breaker import BreakerState, CircuitBreaker
+from app.resilience.budget import RetryBudget
 from app.resilience.bulkhead import Bulkhead
 from app.resilience.origin import Origin, Origins
-from app.resilience.policy import Policy
-from app.resilience.verdicts import Verdict, judge
+from app.resilience.policy import OriginPolicy
+from app.resilience.verdicts import AttemptVerdict, classify_error
 
 __all__ = [
-    "Breaker",
+    "AttemptVerdict",
     "BreakerState",
-    "Budget",
     "Bulkhead",
+    "CircuitBreaker",
     "Origin",
+    "OriginPolicy",
     "Origins",
-    "Policy",
-    "Verdict",
-    "judge",
+    "RetryBudget",
+    "classify_error",
 ]

@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable
 from enum import StrEnum
 
-from app.resilience.policy import Policy
-from app.resilience.verdicts import Verdict
+from app.resilience.policy import OriginPolicy
+from app.resilience.verdicts import AttemptVerdict
 
 # Random variation, so that the replicas do not all probe at once.
 _JITTER = 0.2
@@ -29,7 +29,7 @@ class BreakerState(StrEnum):
     HALF_OPEN = "half_open"
 
 
-class Breaker:
+class CircuitBreaker:
     """The breaker of one origin. `now` returns seconds; `on_change` is called with each new state.
 
     While `is_tripped` is False, calls may be made with the permit `epoch`; while it is True, `admit` decides.
@@ -48,21 +48,21 @@ class Breaker:
         "_responded",
         "_window_end",
         "epoch",
-        "shut",
+        "is_tripped",
     )  # fmt: skip
 
     def __init__(
         self,
-        policy: Policy,
+        policy: OriginPolicy,
         *,
         now: Callable[[], float],
-        changed: Callable[[BreakerState], None] = lambda _state: None,
+        on_change: Callable[[BreakerState], None] = lambda _state: None,
     ) -> None:
         self._policy = policy
         self._now = now
-        self._on_change = changed
+        self._on_change = on_change
         self.epoch = 1
-        self.shut = False
+        self.is_tripped = False
         self._probing = False
         self._consecutive_failures = 0
         self._responded = 0
@@ -70,12 +70,12 @@ class Breaker:
         self._window_end = 0.0
         self._open_until = 0.0
         self._backoff_level = 0
-        self._closed_at = -policy.open_most
+        self._closed_at = -policy.open_max
 
     @property
     def state(self) -> BreakerState:
         """The state; an open breaker is half open while a probe is in progress."""
-        if not self.shut:
+        if not self.is_tripped:
             return BreakerState.CLOSED
         return BreakerState.HALF_OPEN if self._probing else BreakerState.OPEN
 
@@ -83,7 +83,7 @@ class Breaker:
         """Return a permit, or 0 for a call that must not be made. A call admitted while open is the only
         probe.
         """
-        if not self.shut:
+        if not self.is_tripped:
             return self.epoch
         if not self.can_probe():
             return 0
@@ -96,11 +96,11 @@ class Breaker:
         """Return whether an open breaker would let a probe pass."""
         return not self._probing and self._now() >= self._open_until
 
-    def seconds_left(self) -> float:
+    def retry_after(self) -> float:
         """Return the seconds until the next probe, at least 1: for Retry-After."""
         return max(self._open_until - self._now(), _MIN_RETRY_SECONDS)
 
-    def answered(self, permit: int) -> None:
+    def record_success(self, permit: int) -> None:
         """Record that the upstream responded; close the breaker where this call was the probe."""
         if permit != self.epoch:
             return
@@ -110,9 +110,9 @@ class Breaker:
         if self._probing:
             self._close()
 
-    def failed(self, permit: int, verdict: Verdict) -> None:
+    def record_failure(self, permit: int, verdict: AttemptVerdict) -> None:
         """Record a failure or a server error; open the breaker where its thresholds are reached."""
-        if permit != self.epoch or not self._policy.failures:
+        if permit != self.epoch or not self._policy.failure_threshold:
             return
         if self._probing:
             self._open()
@@ -120,17 +120,19 @@ class Breaker:
         now = self._now()
         if now >= self._window_end:
             # A window begins with a failure, so that successes need not read the clock.
-            self._window_end = now + self._policy.window
+            self._window_end = now + self._policy.window_seconds
             self._responded = self._failed = 0
         self._failed += 1
-        if verdict is Verdict.FAILURE:
+        if verdict is AttemptVerdict.FAILURE:
             self._consecutive_failures += 1
         calls = self._responded + self._failed
-        is_ratio_reached = calls >= self._policy.volume and self._failed >= self._policy.ratio * calls
-        if is_ratio_reached or self._consecutive_failures >= self._policy.failures:
+        is_ratio_reached = (
+            calls >= self._policy.min_calls and self._failed >= self._policy.failure_ratio * calls
+        )
+        if is_ratio_reached or self._consecutive_failures >= self._policy.failure_threshold:
             self._open()
 
-    def give_back(self, permit: int) -> None:
+    def release(self, permit: int) -> None:
         """Release the permit of a call that has ended; a probe without a verdict lets another one follow."""
         if self._probing and permit == self.epoch:
             self._probing = False
@@ -139,15 +141,15 @@ class Breaker:
 
     def _open(self) -> None:
         policy, now = self._policy, self._now()
-        is_repeated = self.shut or now < self._closed_at + policy.open_most
+        is_repeated = self.is_tripped or now < self._closed_at + policy.open_max
         self._backoff_level = self._backoff_level + 1 if is_repeated else 0
-        seconds = min(policy.open_seconds * 2.0 ** min(self._backoff_level, 30), policy.open_most)
+        seconds = min(policy.open_seconds * 2.0 ** min(self._backoff_level, 30), policy.open_max)
         self._open_until = now + seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  Not a secret.
-        self.shut = True
+        self.is_tripped = True
         self._change_state(BreakerState.OPEN)
 
     def _close(self) -> None:
-        self.shut = False
+        self.is_tripped = False
         self._closed_at = self._now()
         self._change_state(BreakerState.CLOSED)
 

@@ -8,7 +8,7 @@ Google's SRE book, "Handling Overload": at most three attempts per call, and ret
 _MAX_BALANCE = 10.0
 
 
-class Budget:
+class RetryBudget:
     """Retries for `share` of the calls. The first retry is granted in advance of the calls that earn it.
 
     `calls` is incremented by whoever makes the calls; a successful call costs nothing else.
@@ -23,7 +23,7 @@ class Budget:
         self.calls = 0
         self.spent = 0
 
-    def spend(self) -> bool:
+    def try_spend(self) -> bool:
         """Spend one retry; return False, without spending, where the budget is exhausted."""
         self._balance = min(self._balance + (self.calls - self._seen) * self._share, _MAX_BALANCE)
         self._seen = self.calls

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from app.deadlines import Bound, Timers
+from app.deadlines import Deadline, TimerQueue
 
 
 class Bulkhead:
@@ -13,36 +13,36 @@ class Bulkhead:
     `running` by itself.
     """
 
-    __slots__ = ("_queue", "_timers", "most", "running", "waiting")
+    __slots__ = ("_queue", "_timers", "max_running", "running", "waiting")
 
-    def __init__(self, clock: Timers, *, most: int, queue: int) -> None:
+    def __init__(self, clock: TimerQueue, *, max_running: int, max_waiting: int) -> None:
         self._timers = clock
-        self._queue = queue
-        self.most = most
+        self._queue = max_waiting
+        self.max_running = max_running
         self.running = 0
         self.waiting: deque[asyncio.Future[bool]] = deque()
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take a permit; return False where none is free, or others wait for one."""
-        if self.running >= self.most or self.waiting:
+        if self.running >= self.max_running or self.waiting:
             return False
         self.running += 1
         return True
 
-    async def wait(self, until: float) -> bool:
+    async def acquire(self, until: float) -> bool:
         """Wait for a permit until `until` (`loop.time()`); return False on timeout, a full queue or
         rejection.
 
         A cancelled waiter leaves the queue, and releases a permit that it has just been granted.
         """
-        if self.take():
+        if self.try_acquire():
             return True
         if len(self.waiting) >= self._queue:
             return False
         permit: asyncio.Future[bool] = self._timers.loop.create_future()
         self.waiting.append(permit)
         try:
-            with Bound(self._timers, until):
+            with Deadline(self._timers, until):
                 return await permit
         except TimeoutError:
             self._withdraw(permit)
@@ -51,7 +51,7 @@ class Bulkhead:
             self._withdraw(permit)
             raise
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release a permit: it goes to the call that has waited longest, if any."""
         while self.waiting:
             permit = self.waiting.popleft()
@@ -70,6 +70,6 @@ class Bulkhead:
     def _withdraw(self, permit: "asyncio.Future[bool]") -> None:
         if permit.done() and not permit.cancelled():
             if permit.result():
-                self.leave()
+                self.release()
         elif permit in self.waiting:
             self.waiting.remove(permit)

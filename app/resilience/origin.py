@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from app.deadlines import Timers
+from app.deadlines import TimerQueue
 from app.errors import CircuitOpen, OriginBusy
-from app.resilience.breaker import Breaker, BreakerState
-from app.resilience.budget import Budget
+from app.resilience.breaker import BreakerState, CircuitBreaker
+from app.resilience.budget import RetryBudget
 from app.resilience.bulkhead import Bulkhead
-from app.resilience.policy import Policy
-from app.resilience.verdicts import Verdict
+from app.resilience.policy import OriginPolicy
+from app.resilience.verdicts import AttemptVerdict
 
 BreakerListener = Callable[["Origin", BreakerState], None]
 
@@ -31,89 +31,101 @@ class Origin:
     """
 
     __slots__ = (
-        "__weakref__", "_timers", "breaker", "budget", "bulkhead", "busy", "now", "open", "policy",
+        "__weakref__",
+        "_timers",
+        "breaker",
+        "budget",
+        "bulkhead",
+        "now",
+        "policy",
         "providers",
+        "rejected_busy",
+        "rejected_open",
     )  # fmt: skip
 
-    def __init__(self, policy: Policy, timers: Timers, *, changed: BreakerListener | None = None) -> None:
+    def __init__(
+        self, policy: OriginPolicy, timers: TimerQueue, *, on_breaker_change: BreakerListener | None = None
+    ) -> None:
         self.policy = policy
         self.providers: set[str] = set()
-        self.breaker = Breaker(
-            policy, now=timers.loop.time, changed=lambda state: self._breaker_changed(state, changed)
+        self.breaker = CircuitBreaker(
+            policy,
+            now=timers.loop.time,
+            on_change=lambda state: self._breaker_changed(state, on_breaker_change),
         )
-        self.bulkhead = Bulkhead(timers, most=policy.concurrency, queue=policy.queue)
-        self.budget = Budget(policy.budget)
-        self.busy = 0
-        self.open = 0
+        self.bulkhead = Bulkhead(timers, max_running=policy.concurrency, max_waiting=policy.max_queued)
+        self.budget = RetryBudget(policy.retry_budget)
+        self.rejected_busy = 0
+        self.rejected_open = 0
         self.now = timers.loop.time
         self._timers = timers
 
-    def enter(self) -> int:
+    def try_acquire(self) -> int:
         """Return a permit, which is never 0, if one is free at once and the breaker is closed; else 0."""
         bulkhead = self.bulkhead
-        if self.breaker.shut or bulkhead.waiting or bulkhead.running >= bulkhead.most:
+        if self.breaker.is_tripped or bulkhead.waiting or bulkhead.running >= bulkhead.max_running:
             return 0
         bulkhead.running += 1
         self.budget.calls += 1
         return self.breaker.epoch
 
-    async def wait(self, deadline: float) -> int:
+    async def acquire(self, deadline: float) -> int:
         """Return a permit, waiting for one until `deadline` (`loop.time()`) or the timeout of the queue.
 
         Raise CircuitOpen at once while the breaker is open, and OriginBusy where no permit became free.
         """
         breaker, bulkhead = self.breaker, self.bulkhead
-        if breaker.shut:
+        if breaker.is_tripped:
             # Calls do not queue to be the probe.
-            has_permit = breaker.can_probe() and bulkhead.take()
+            has_permit = breaker.can_probe() and bulkhead.try_acquire()
         else:
-            until = min(deadline, self.now() + self.policy.queue_seconds)
-            has_permit = await bulkhead.wait(until)
+            until = min(deadline, self.now() + self.policy.queue_timeout)
+            has_permit = await bulkhead.acquire(until)
         if not has_permit:
-            if breaker.shut:
+            if breaker.is_tripped:
                 raise self._circuit_open()
-            self.busy += 1
+            self.rejected_busy += 1
             raise OriginBusy(
                 f"{self.policy.concurrency} calls to this upstream are in progress, and none ended in time."
             )
         permit = breaker.admit()
         if not permit:
-            bulkhead.leave()
+            bulkhead.release()
             raise self._circuit_open()
         self.budget.calls += 1
         return permit
 
-    def answered(self, permit: int) -> None:
+    def record_success(self, permit: int) -> None:
         """Record an attempt with a response; a 4xx counts as a success here."""
-        self.breaker.answered(permit)
+        self.breaker.record_success(permit)
 
-    def begun(self, permit: int) -> None:
+    def record_response_head(self, permit: int) -> None:
         """Record that a response has begun: a probe is complete, though the body may take long."""
-        if self.breaker.shut:
-            self.breaker.answered(permit)
+        if self.breaker.is_tripped:
+            self.breaker.record_success(permit)
 
-    def failed(self, permit: int, verdict: Verdict) -> None:
+    def record_failure(self, permit: int, verdict: AttemptVerdict) -> None:
         """Record an attempt by its verdict: a failure, a server error, or a response as with a success."""
-        if verdict is Verdict.ANSWERED:
-            self.breaker.answered(permit)
+        if verdict is AttemptVerdict.RESPONDED:
+            self.breaker.record_success(permit)
         else:
-            self.breaker.failed(permit, verdict)
+            self.breaker.record_failure(permit, verdict)
 
-    def leave(self, permit: int) -> None:
+    def release(self, permit: int) -> None:
         """Release the permit of a call that has ended, whatever its outcome."""
         bulkhead = self.bulkhead
         if bulkhead.waiting:
-            bulkhead.leave()
+            bulkhead.release()
         else:
             bulkhead.running -= 1
-        if self.breaker.shut:
-            self.breaker.give_back(permit)
+        if self.breaker.is_tripped:
+            self.breaker.release(permit)
 
     def _circuit_open(self) -> CircuitOpen:
-        self.open += 1
+        self.rejected_open += 1
         return CircuitOpen(
             "Calls to this upstream are paused, because it has failed repeatedly.",
-            retry_after=math.ceil(self.breaker.seconds_left()),
+            retry_after=math.ceil(self.breaker.retry_after()),
         )
 
     def _breaker_changed(self, state: BreakerState, changed: BreakerListener | None) -> None:
@@ -132,13 +144,15 @@ class Origins:
     """
 
     def __init__(
-        self, timers: Timers, *, capacity: int = 4096, changed: BreakerListener | None = None
+        self, timers: TimerQueue, *, capacity: int = 4096, on_breaker_change: BreakerListener | None = None
     ) -> None:
         self._timers = timers
         self._capacity = capacity
-        self._changed = changed
-        self._known: WeakValueDictionary[tuple[UUID, str, bytes, Policy], Origin] = WeakValueDictionary()
-        self._recent: OrderedDict[tuple[UUID, str, bytes, Policy], Origin] = OrderedDict()
+        self._changed = on_breaker_change
+        self._known: WeakValueDictionary[tuple[UUID, str, bytes, OriginPolicy], Origin] = (
+            WeakValueDictionary()
+        )
+        self._recent: OrderedDict[tuple[UUID, str, bytes, OriginPolicy], Origin] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -147,7 +161,7 @@ class Origins:
         """Return an iterator over all origins, for metrics."""
         return iter(list(self._known.values()))
 
-    def of(self, tenant: UUID, origin: str, egress: bytes, policy: Policy) -> Origin:
+    def get(self, tenant: UUID, origin: str, egress: bytes, policy: OriginPolicy) -> Origin:
         """Return the origin for the text of `Adapter.origin`; create it at first use.
 
         `egress` is the `EgressSettings.key` of its egress route, b"" for a direct connection.
@@ -155,7 +169,7 @@ class Origins:
         key = (tenant, origin, egress, policy)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Origin(policy, self._timers, changed=self._changed)
+            found = self._known[key] = Origin(policy, self._timers, on_breaker_change=self._changed)
         self._recent[key] = found
         self._recent.move_to_end(key)
         while len(self._recent) > self._capacity:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class OriginPolicy:
     """Limits and thresholds; times are in seconds. A changed policy has a state of its own for its origins.
 
     Bulkhead: `concurrency` calls run at once, `max_queued` more may wait, each for at most `queue_timeout`.
@@ -18,13 +18,13 @@ class Policy:
     """
 
     concurrency: int = 128
-    queue: int = 128
-    queue_seconds: float = 1.0
-    failures: int = 5
-    ratio: float = 0.5
-    volume: int = 20
-    window: float = 10.0
+    max_queued: int = 128
+    queue_timeout: float = 1.0
+    failure_threshold: int = 5
+    failure_ratio: float = 0.5
+    min_calls: int = 20
+    window_seconds: float = 10.0
     open_seconds: float = 5.0
-    open_most: float = 60.0
-    attempts: int = 3
-    budget: float = 0.1
+    open_max: float = 60.0
+    max_attempts: int = 3
+    retry_budget: float = 0.1

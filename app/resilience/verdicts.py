@@ -15,28 +15,28 @@ from app.errors import (
 _UNAVAILABLE_STATUSES = frozenset({502, 503, 504})
 
 
-class Verdict(IntEnum):
+class AttemptVerdict(IntEnum):
     """The verdict of one attempt: a response, a server error, or a failure (no response, or 502 to 504).
 
     A server error counts for the failure ratio only, so that a few calls whose arguments cause a 500 cannot
     open the breaker for all clients.
     """
 
-    ANSWERED = 0
-    FAULT = 1
+    RESPONDED = 0
+    SERVER_ERROR = 1
     FAILURE = 2
 
 
-def judge(error: UpstreamError) -> Verdict:
+def classify_error(error: UpstreamError) -> AttemptVerdict:
     """Return the verdict for an error that an adapter raised; a 4xx is a response like any other."""
     if isinstance(error, (UpstreamTimeout, UpstreamUnreachable)):
-        return Verdict.FAILURE
+        return AttemptVerdict.FAILURE
     if isinstance(error, UpstreamMalformed):
-        return Verdict.FAULT
-    if isinstance(error, UpstreamRejected) and error.answer is not None:
-        status = error.answer.status
+        return AttemptVerdict.SERVER_ERROR
+    if isinstance(error, UpstreamRejected) and error.response is not None:
+        status = error.response.status
         if status in _UNAVAILABLE_STATUSES:
-            return Verdict.FAILURE
+            return AttemptVerdict.FAILURE
         if status >= 500:
-            return Verdict.FAULT
-    return Verdict.ANSWERED
+            return AttemptVerdict.SERVER_ERROR
+    return AttemptVerdict.RESPONDED

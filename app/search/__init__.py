@@ -16,8 +16,8 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.background import end_tasks
-from app.catalog.feed import Change
+from app.background import cancel_tasks
+from app.catalog.feed import ChangeNotice
 from app.catalog.tools import (
     ToolView,
     Viewer,
@@ -59,9 +59,9 @@ class SearchIndex:
         self._lock = asyncio.Lock()
         self._loaded = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._postponed: list[Change] = []
+        self._postponed: list[ChangeNotice] = []
         self._closed = False
-        self.written = 0
+        self.documents_indexed = 0
         """Number of documents indexed so far."""
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class SearchIndex:
     async def aclose(self) -> None:
         """End the loading and the index's threads; later changes are ignored."""
         self._closed = True
-        await end_tasks(self._tasks)
+        await cancel_tasks(self._tasks)
         async with self._lock:
             await asyncio.to_thread(self._index.close)
 
@@ -110,7 +110,7 @@ class SearchIndex:
             self._index.search, text, viewer=principal, filters=filters or Filters(), limit=limit
         )
 
-    async def on_changes(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Index again what the changes affect; a subscriber of the feed."""
         relevant = [change for change in changes if change.kind in ("all", "provider", "tool")]
         if self._closed:
@@ -125,7 +125,7 @@ class SearchIndex:
         backoff = 0.5
         while True:
             try:
-                await self._apply([Change("all")])
+                await self._apply([ChangeNotice("all")])
                 while self._postponed:
                     postponed, self._postponed = self._postponed, []
                     await self._apply(postponed)
@@ -140,7 +140,7 @@ class SearchIndex:
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, 10.0)
 
-    async def _apply(self, changes: Sequence[Change]) -> None:
+    async def _apply(self, changes: Sequence[ChangeNotice]) -> None:
         everything = any(change.kind == "all" or change.provider_id is None for change in changes)
         tools = {change.tool_id: change.provider_id for change in changes if change.tool_id}
         providers = {change.provider_id for change in changes if change.provider_id and not change.tool_id}
@@ -234,7 +234,7 @@ class SearchIndex:
             chosen = [row for row in rows if row.id not in unchanged]
             for row in chosen:
                 added.setdefault(row.provider_id, {})[row.id] = row.stamp
-            self.written += len(chosen)
+            self.documents_indexed += len(chosen)
             await _run_to_completion(self._add, chosen)
         return added
 

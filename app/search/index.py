@@ -9,7 +9,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from app.catalog.tools import Viewer
-from app.search.words import (
+from app.search.text_analysis import (
     analyzer,
     exact_form,
     exact_forms,

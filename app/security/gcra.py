@@ -11,13 +11,13 @@ from typing import Final
 
 from app.security.rate_limit import RateLimit
 
-MICROS: Final = 1_000_000.0
+MICROSECONDS: Final = 1_000_000.0
 
 # KEYS: one per limit. ARGV: their number; interval and tolerance of each. Where a worker also registers
 # itself: the set of workers as one more key, its name, and for how many seconds the registration holds. All
 # limits are checked before any of them is advanced, so that a call which one limit rejects does not count for
 # the others. `%.3f` because Lua writes numbers with 14 digits, and the microseconds since 1970 have 16.
-SCRIPT: Final = """
+GCRA_SCRIPT: Final = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local number = tonumber(ARGV[1])
@@ -59,37 +59,37 @@ class Bucket:
         self.name = name
         self.kind = kind
         self.limit = limit
-        self.interval = limit.per_seconds * MICROS / limit.requests
+        self.interval = limit.per_seconds * MICROSECONDS / limit.requests
         self.tolerance = self.interval * limit.burst
         self.policy = f'"{kind}";q={limit.requests};w={limit.per_seconds}'
         self.tat = 0.0
         """In microseconds of this process's monotonic clock; see the module."""
 
 
-class Standing:
+class RateLimitState:
     """The state of a call's limits after the call was admitted or not.
 
     `process_count` is the number of processes among which each limit is divided: 1 where Redis enforces it.
     """
 
-    __slots__ = ("admitted", "aheads", "buckets", "share")
+    __slots__ = ("admitted", "buckets", "process_count", "tat_offsets")
 
     def __init__(
-        self, buckets: tuple[Bucket, ...], aheads: list[float], *, admitted: bool, share: int = 1
+        self, buckets: tuple[Bucket, ...], tat_offsets: list[float], *, admitted: bool, process_count: int = 1
     ) -> None:
         self.buckets = buckets
-        self.aheads = aheads
+        self.tat_offsets = tat_offsets
         self.admitted = admitted
-        self.share = share
+        self.process_count = process_count
 
-    def refusing(self) -> Bucket:
+    def longest_wait_bucket(self) -> Bucket:
         """Return the limit that has the longest wait."""
         waits = list(self._waits())
         return self.buckets[waits.index(max(waits))]
 
     def retry_after(self) -> int:
         """Return the whole seconds, at least 1, until all limits would admit a call."""
-        return max(1, math.ceil(max(self._waits()) / MICROS))
+        return max(1, math.ceil(max(self._waits()) / MICROSECONDS))
 
     def headers(self) -> dict[str, str]:
         """Return the response headers: `RateLimit-Policy` and `RateLimit` for every limit
@@ -98,10 +98,10 @@ class Standing:
         """
         policies, states = [], []
         least: tuple[int, int, RateLimit] | None = None
-        for bucket, ahead in zip(self.buckets, self.aheads, strict=True):
-            interval, tolerance = shared(bucket, self.share)
+        for bucket, ahead in zip(self.buckets, self.tat_offsets, strict=True):
+            interval, tolerance = per_process(bucket, self.process_count)
             left = max(int((tolerance - ahead + 1) // interval), 0)
-            reset = math.ceil(ahead / MICROS)
+            reset = math.ceil(ahead / MICROSECONDS)
             policies.append(bucket.policy)
             states.append(f'"{bucket.kind}";r={left};t={reset}')
             if least is None or left < least[0]:
@@ -115,35 +115,35 @@ class Standing:
 
     def _waits(self) -> list[float]:
         waits = []
-        for bucket, ahead in zip(self.buckets, self.aheads, strict=True):
-            interval, tolerance = shared(bucket, self.share)
+        for bucket, ahead in zip(self.buckets, self.tat_offsets, strict=True):
+            interval, tolerance = per_process(bucket, self.process_count)
             waits.append(ahead + interval - tolerance)
         return waits
 
 
-def shared(bucket: Bucket, share: int) -> tuple[float, float]:
+def per_process(bucket: Bucket, process_count: int) -> tuple[float, float]:
     """Return interval and tolerance (microseconds) for one of `process_count` processes.
 
     Each admits calls at 1/`process_count` of the rate, with the same tolerance: 1/`process_count` of the
     burst takes as long.
     """
-    interval = bucket.interval * share
+    interval = bucket.interval * process_count
     return interval, max(bucket.tolerance, interval)
 
 
-def admit(buckets: tuple[Bucket, ...], now: float, *, share: int) -> Standing:
+def admit(buckets: tuple[Bucket, ...], now: float, *, process_count: int) -> RateLimitState:
     """Do what the script does with the state of this process: admit a call or not, and return the state.
 
     `now` is this process's monotonic clock in microseconds.
     """
     aheads, admitted = [], True
     for bucket in buckets:
-        interval, tolerance = shared(bucket, share)
+        interval, tolerance = per_process(bucket, process_count)
         ahead = min(max(bucket.tat - now, 0.0), tolerance)
         aheads.append(ahead)
         admitted = admitted and ahead + interval <= tolerance
     if admitted:
         for index, bucket in enumerate(buckets):
-            aheads[index] += bucket.interval * share
+            aheads[index] += bucket.interval * process_count
             bucket.tat = now + aheads[index]
-    return Standing(buckets, aheads, admitted=admitted, share=share)
+    return RateLimitState(buckets, aheads, admitted=admitted, process_count=process_count)

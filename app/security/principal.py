@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from app.security.rate_limit import RateLimit
-from app.security.scopes import ADMIN, missing
+from app.security.scopes import ADMIN, missing_scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Grant:
     tags: frozenset[str] | None = None
     """Tags of which a registrar must have set at least one; tags of an imported document do not count."""
     expires_at: datetime | None = None
-    rate: RateLimit | None = None
+    rate_limit: RateLimit | None = None
     """How often tools may be called; None is the gateway's default."""
 
 
@@ -38,9 +38,9 @@ class Principal:
     tags: frozenset[str] | None = None
     anonymous: bool = False
     expires_at: datetime | None = None
-    rate: RateLimit | None = None
+    rate_limit: RateLimit | None = None
 
-    def has(self, scope: str) -> bool:
+    def has_scope(self, scope: str) -> bool:
         """Return whether the scope is held; `admin` holds all."""
         return scope in self.scopes or ADMIN in self.scopes
 
@@ -52,11 +52,11 @@ class Principal:
             return False
         return self.tags is None or not self.tags.isdisjoint(registrar_tags)
 
-    def limits_cover(self, grant: Grant) -> bool:
+    def covers_restrictions(self, grant: Grant) -> bool:
         """Return whether the grant is within this principal's own restrictions to providers and tags."""
         return _narrower(grant.providers, self.providers) and _narrower(grant.tags, self.tags)
 
-    def outlives(self, grant: Grant) -> bool:
+    def covers_expiry(self, grant: Grant) -> bool:
         """Return whether the grant expires no later than this principal's own key."""
         if self.expires_at is None:
             return True
@@ -64,11 +64,13 @@ class Principal:
 
     def covers_rate_limit(self, grant: Grant) -> bool:
         """Return whether the grant's rate limit is within that of this principal's own key, if it has one."""
-        return self.rate is None or not self.rate.own or self.rate.covers(grant.rate)
+        return (
+            self.rate_limit is None or not self.rate_limit.is_own or self.rate_limit.covers(grant.rate_limit)
+        )
 
-    def lacks(self, grant: Grant) -> tuple[str, ...]:
+    def missing_scopes(self, grant: Grant) -> tuple[str, ...]:
         """Return the scopes of the grant that this principal does not have, sorted."""
-        return missing(grant.scopes, held=self.scopes)
+        return missing_scopes(grant.scopes, held=self.scopes)
 
 
 def _narrower(requested: frozenset[str] | None, own: frozenset[str] | None) -> bool:

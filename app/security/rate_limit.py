@@ -18,11 +18,11 @@ class RateLimit:
     requests: int
     per_seconds: int
     burst: int
-    own: bool = True
+    is_own: bool = True
     """False where it is the gateway's default and not the key's own."""
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any] | None) -> Self | None:
+    def from_stored(cls, stored: Mapping[str, Any] | None) -> Self | None:
         """Return the limit of its stored form `{"requests", "per_seconds", "burst"?}`, None for no value.
 
         Without a burst, all requests may be made at once.
@@ -33,16 +33,16 @@ class RateLimit:
         return cls(requests, int(stored["per_seconds"]), int(stored.get("burst") or requests))
 
     @classmethod
-    def parse(cls, text: str, *, own: bool = True) -> Self:
+    def parse(cls, text: str, *, is_own: bool = True) -> Self:
         """Return the limit of `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; else raise ValueError."""
         found = _TEXT.fullmatch(text.strip())
         numbers = [int(number) for number in found.groups() if number] if found else []
         if not numbers or not all(numbers) or max(numbers) > MAX_REQUESTS or numbers[1] > MAX_PERIOD_SECONDS:
             msg = "must be REQUESTS/SECONDS or REQUESTS/SECONDS:BURST, e.g. 600/60 or 600/60:50"
             raise ValueError(msg)
-        return cls(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else numbers[0], own)
+        return cls(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else numbers[0], is_own)
 
-    def stored(self) -> dict[str, int]:
+    def to_stored(self) -> dict[str, int]:
         """Return the form that is stored and shown: `{"requests", "per_seconds", "burst"}`."""
         return {"requests": self.requests, "per_seconds": self.per_seconds, "burst": self.burst}
 

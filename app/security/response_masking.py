@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 import orjson
 
-from app.errors import Fault, GatewayError, UpstreamError
+from app.errors import FieldError, GatewayError, UpstreamError
 from app.security.masking import MASK, MIN_SECRET, secret_forms
 
 MIN_NEEDLE: Final = 12
@@ -30,7 +30,7 @@ _ANCHOR: Final = re.compile(r"[A-Za-z0-9_.~-]{8,}")
 # Forms that could be a number in JSON: these get a mask with which the JSON remains valid.
 _NUMBER: Final = re.compile(r"[0-9.eE+-]*")
 # What follows `\u00` for printable ASCII, which JSON encoders need not escape.
-_ODD: Final = re.compile(rb"[2-7][0-9a-fA-F]")
+_PRINTABLE_ESCAPE: Final = re.compile(rb"[2-7][0-9a-fA-F]")
 # Without a declared byte order, text may have either.
 _BYTE_ORDERS: Final = {"utf-16": ("utf-16-le", "utf-16-be"), "utf-32": ("utf-32-le", "utf-32-be")}
 # Possessive quantifiers: no backtracking, so the time is linear also without a closing quote.
@@ -95,12 +95,12 @@ class ResponseMasker:
         self._combined: dict[ResponseMasker, ResponseMasker] = {}
 
     @classmethod
-    def of(cls, values: Iterable[str]) -> Self | None:
+    def for_values(cls, values: Iterable[str]) -> Self | None:
         """Return a masker of these values, or None where there is nothing to be masked."""
         known = [value for value in values if len(value) >= MIN_SECRET]
         return cls(known) if known else None
 
-    def joined(self, other: "ResponseMasker | None") -> "ResponseMasker":
+    def combined_with(self, other: "ResponseMasker | None") -> "ResponseMasker":
         """Return a masker for the values of both; `other` caches it, so it lives no longer than `other`."""
         if other is None or other is self:
             return self
@@ -165,7 +165,11 @@ class ResponseMasker:
         """
         # An escaped backslash begins no other escape, and is in none of these parts.
         plain = body.replace(b"\\\\", b"\x00") if b"\\\\" in body else body
-        codes = [code for code in {rest[:2] for rest in plain.split(b"\\u00")[1:]} if _ODD.fullmatch(code)]
+        codes = [
+            code
+            for code in {rest[:2] for rest in plain.split(b"\\u00")[1:]}
+            if _PRINTABLE_ESCAPE.fullmatch(code)
+        ]
         if not codes or not self._invariant:
             return bool(codes)
         for code in codes:
@@ -216,11 +220,11 @@ class ResponseMasker:
             return MASK if text in self.values else value
         return value
 
-    def finds(self, body: bytes) -> bool:
+    def contains_secret(self, body: bytes) -> bool:
         """Return whether the body contains a secret."""
         return self.mask(body) is not body
 
-    def stream(self) -> "StreamMasker":
+    def stream_masker(self) -> "StreamMasker":
         """Return a masker for a body that arrives in pieces."""
         return StreamMasker(self)
 
@@ -321,12 +325,12 @@ class StreamMasker:
     only where the end of a piece may be the beginning of a secret.
     """
 
-    __slots__ = ("_held", "_masker", "found")
+    __slots__ = ("_held", "_masker", "has_masked")
 
     def __init__(self, masker: ResponseMasker) -> None:
         self._masker = masker
         self._held = b""
-        self.found = False
+        self.has_masked = False
         """Whether something was masked."""
 
     def feed(self, piece: bytes) -> bytes:
@@ -334,14 +338,14 @@ class StreamMasker:
         if self._held:
             piece = self._held + piece
         passed, self._held, found = self._masker.advance(piece)
-        self.found = self.found or found
+        self.has_masked = self.has_masked or found
         return passed
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         """Return what was held back, masked; nothing is fed after that."""
         held, self._held = self._held, b""
         masked = self._masker.mask_part(held) if held else held
-        self.found = self.found or masked is not held
+        self.has_masked = self.has_masked or masked is not held
         return masked
 
 
@@ -352,14 +356,14 @@ def mask_error(error: GatewayError, masker: ResponseMasker) -> None:
     error.headers = {name: masker.mask_text(value) for name, value in error.headers.items()}
     error.extra = masker.mask_value(error.extra)
     error.errors = tuple(
-        Fault(
+        FieldError(
             masker.mask_text(fault.pointer), masker.mask_text(fault.detail), masker.mask_value(fault.expected)
         )
         for fault in error.errors
     )
-    if isinstance(error, UpstreamError) and error.answer is not None:
-        headers = {name: masker.mask_text(value) for name, value in error.answer.headers.items()}
-        error.answer = replace(error.answer, body=masker.mask_value(error.answer.body), headers=headers)
+    if isinstance(error, UpstreamError) and error.response is not None:
+        headers = {name: masker.mask_text(value) for name, value in error.response.headers.items()}
+        error.response = replace(error.response, body=masker.mask_value(error.response.body), headers=headers)
 
 
 def _mask_of(form: str) -> str:

@@ -20,7 +20,7 @@ ADMIN: Scope = "admin"
 """Includes every scope, also those of later releases."""
 
 
-def missing(required: Iterable[str], *, held: frozenset[str]) -> tuple[str, ...]:
+def missing_scopes(required: Iterable[str], *, held: frozenset[str]) -> tuple[str, ...]:
     """Return the required scopes that `held` does not include, sorted."""
     if ADMIN in held:
         return ()

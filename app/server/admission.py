@@ -43,38 +43,38 @@ class Admission:
         "_loop",
         "_max_lag",
         "_next",
-        "fewest",
-        "most",
+        "max_running",
+        "min_running",
         "pressure",
-        "refused",
+        "rejected",
         "running",
         "unverified",
     )
 
-    def __init__(self, *, most: int, lag: float, fewest: int = 64) -> None:
-        self.most = most
-        self.fewest = fewest
+    def __init__(self, *, max_running: int, max_lag: float, min_running: int = 64) -> None:
+        self.max_running = max_running
+        self.min_running = min_running
         self.running = 0
-        self.refused = 0
+        self.rejected = 0
         self.pressure = 0.0
         self.unverified: Callable[[], int] = _zero
-        self._max_lag = lag
+        self._max_lag = max_lag
         self._late = [0.0] * _SAMPLES
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._next = 0.0
 
-    def refuses(self) -> bool:
+    def rejects(self) -> bool:
         """Return whether a new call must be rejected; count it if so."""
         running = self.running
-        if running < self.most and not (self.pressure and running >= self.fewest):
+        if running < self.max_running and not (self.pressure and running >= self.min_running):
             return False
         running -= self.unverified()
-        if running < self.most and not (
-            self.pressure and running >= self.fewest and random.random() < self.pressure  # noqa: S311
+        if running < self.max_running and not (
+            self.pressure and running >= self.min_running and random.random() < self.pressure  # noqa: S311
         ):
             return False
-        self.refused += 1
+        self.rejected += 1
         return True
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class Admission:
         """Record how late (seconds) a timer was, and adapt the pressure."""
         self._late = [*self._late[1:], late]
         if min(self._late) > self._max_lag:
-            if not self.pressure and self.running >= self.fewest:
+            if not self.pressure and self.running >= self.min_running:
                 log.warning("calls are being rejected: the event loop is late", seconds=round(late, 3))
             self.pressure = min(self.pressure + _RISE * (1 - self.pressure), _MAX_PRESSURE)
         elif self.pressure:

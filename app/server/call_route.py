@@ -16,9 +16,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import AnswerCut, CallerStalled
+from app.errors import ClientTimeout, ResponseTruncated
 from app.server.admission import Admission
-from app.server.middleware import bounded, observe
+from app.server.middleware import limit_body, record_request
 from app.telemetry.metrics import Metrics
 
 
@@ -95,7 +95,7 @@ class CallShortcut:
         """Serve a call as the app's own layers would: a response or a problem, counted under the route."""
         began = time.perf_counter()
         status = 500
-        request = Request(scope, bounded(scope, receive, self._body_bytes), send)
+        request = Request(scope, limit_body(scope, receive, self._body_bytes), send)
         try:
             try:
                 response: StatusResponse = await self.endpoint(request)
@@ -106,15 +106,15 @@ class CallShortcut:
                 await response(scope, request.receive, send)
             except Exception as error:  # noqa: BLE001
                 self._cut(error)
-                if isinstance(error, CallerStalled):
-                    abandon(send)
+                if isinstance(error, ClientTimeout):
+                    abort_connection(send)
                 # Only an error makes the server cut the connection: nobody must take the response for whole.
-                raise AnswerCut from None
+                raise ResponseTruncated from None
         finally:
-            observe(self._metrics, self.route.path, scope["method"], status, began)
+            record_request(self._metrics, self.route.path, scope["method"], status, began)
 
 
-def abandon(send: Send) -> None:
+def abort_connection(send: Send) -> None:
     """Drop the connection behind `send` with all that waits in it.
 
     The server closes one once it is empty, and for a client that reads nothing that is never.
@@ -154,7 +154,7 @@ class GatewayApp(FastAPI):
             await super().__call__(scope, receive, send)
             return
         admission = self.admission
-        if admission.refuses():
+        if admission.rejects():
             await shortcut.reject(scope, receive, send)
             return
         admission.running += 1

@@ -23,9 +23,9 @@ from app.server.rejections import (
     CONNECTION_LIMIT,
     EVICTED,
     HEAD_TIMEOUT,
+    NO_REQUEST,
     REASONS,
     RESPONSE_TIMEOUT,
-    SILENT,
     Rejection,
 )
 from app.settings import Settings
@@ -56,7 +56,7 @@ _BODY_SLACK: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeLimits:
+class ServerLimits:
     """The limits of one worker; see `settings.http_server`. Times are in seconds, sizes in bytes."""
 
     head_bytes: int = 64 << 10
@@ -70,7 +70,7 @@ class EdgeLimits:
     forwarded_allow_ips: str = "127.0.0.1"
 
     @classmethod
-    def of(cls, settings: Settings) -> "EdgeLimits":
+    def from_settings(cls, settings: Settings) -> "ServerLimits":
         """Return the limits of the settings, with at most half of RLIMIT_NOFILE as connections."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         connections = settings.max_connections
@@ -82,7 +82,7 @@ class EdgeLimits:
             header_fields=settings.max_header_fields,
             head_timeout=settings.head_timeout,
             keep_alive_timeout=settings.keep_alive_timeout,
-            stall_timeout=settings.caller_idle_timeout,
+            stall_timeout=settings.client_idle_timeout,
             connections=connections,
             per_address=settings.max_connections_per_address,
             pipelined=settings.max_pipelined_requests,
@@ -90,7 +90,7 @@ class EdgeLimits:
         )
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """A connection as the table of connections uses it."""
 
     group: str | None
@@ -101,35 +101,35 @@ class Connection(Protocol):
     def reject(self, rejection: Rejection) -> None:
         """Send the rejection's response, if it has one and none was started, and close the connection."""
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Abort the connection at once."""
 
-    def stalls(self, now: float, seconds: float) -> bool:
+    def is_body_stalled(self, now: float, seconds: float) -> bool:
         """Return whether the client has sent less than 64 KiB of its body in `seconds`, though it could."""
 
-    def blocks(self, now: float, seconds: float) -> bool:
+    def is_response_stalled(self, now: float, seconds: float) -> bool:
         """Return whether the client has read less than 64 KiB of its response in `seconds`."""
 
 
-class Connections:
+class ConnectionTable:
     """The table of one worker's client connections; not thread-safe."""
 
-    def __init__(self, limits: EdgeLimits | None = None) -> None:
-        self.limits = limits or EdgeLimits()
+    def __init__(self, limits: ServerLimits | None = None) -> None:
+        self.limits = limits or ServerLimits()
         self.open = 0
         self.rejected = dict.fromkeys(REASONS, 0)
         """The number of rejected requests and closed connections by reason, since the start."""
-        self.fresh: dict[Connection, float] = {}
+        self.fresh: dict[ClientConnection, float] = {}
         """Connections that have sent nothing yet, with the time of their start."""
-        self.heads: dict[Connection, float] = {}
+        self.heads: dict[ClientConnection, float] = {}
         """Connections with an incomplete request head, with the time of its first byte."""
-        self.idle: dict[Connection, float] = {}
+        self.idle: dict[ClientConnection, float] = {}
         """Connections between two requests, with the time since when."""
-        self.lingering: dict[Connection, float] = {}
+        self.lingering: dict[ClientConnection, float] = {}
         """Connections that still send a body after their response, with the time since when."""
-        self.bodies: set[Connection] = set()
+        self.bodies: set[ClientConnection] = set()
         """Connections with an incomplete request body."""
-        self.blocked: set[Connection] = set()
+        self.blocked: set[ClientConnection] = set()
         """Connections that do not read their response as fast as it is written."""
         self._head_cost = 0
         self._addresses: dict[str, int] = {}
@@ -142,7 +142,7 @@ class Connections:
         """Return whether the peer is a proxy whose X-Forwarded-For is trusted; None is a Unix socket."""
         return host is None or host in self._trusted
 
-    def admit(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> Rejection | None:
+    def admit(self, connection: ClientConnection, loop: asyncio.AbstractEventLoop) -> Rejection | None:
         """Add a new connection; return why it is rejected, or None. Without a `group` it has no address
         limit.
         """
@@ -160,7 +160,7 @@ class Connections:
             self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep)
         return None
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: ClientConnection) -> None:
         """Remove a connection that was closed; do nothing for one that was removed before."""
         self.fresh.pop(connection, None)
         self.idle.pop(connection, None)
@@ -206,7 +206,7 @@ class Connections:
         self.rejected[rejection.reason] += 1
         return rejection
 
-    def head_grows(self, connection: Connection, cost: int, now: float) -> None:
+    def head_grows(self, connection: ClientConnection, cost: int, now: float) -> None:
         """Record that an incomplete head takes `cost` bytes; reject the oldest heads beyond the memory for
         them.
         """
@@ -220,7 +220,7 @@ class Connections:
             self.head_ended(oldest)
             oldest.reject(HEAD_TIMEOUT)
 
-    def head_ended(self, connection: Connection) -> None:
+    def head_ended(self, connection: ClientConnection) -> None:
         """Record that a head is complete, or its connection was closed."""
         self.heads.pop(connection, None)
         self._head_cost -= connection.head_cost
@@ -234,7 +234,7 @@ class Connections:
                     break
                 self.count(EVICTED)
                 self.release(connection)
-                connection.drop()
+                connection.abort()
                 return True
         return False
 
@@ -251,26 +251,30 @@ class Connections:
         heads = _expired(self.heads, now - limits.head_timeout)
         idle = _expired(self.idle, now - limits.keep_alive_timeout)
         lingering = _expired(self.lingering, now - _LINGER_SECONDS)
-        bodies = list(islice((one for one in self.bodies if one.stalls(now, stall)), MAX_ENDED_AT_ONCE))
-        blocked = list(islice((one for one in self.blocked if one.blocks(now, stall)), MAX_ENDED_AT_ONCE))
+        bodies = list(
+            islice((one for one in self.bodies if one.is_body_stalled(now, stall)), MAX_ENDED_AT_ONCE)
+        )
+        blocked = list(
+            islice((one for one in self.blocked if one.is_response_stalled(now, stall)), MAX_ENDED_AT_ONCE)
+        )
         for connection in fresh:
-            self.count(SILENT)
-            connection.drop()
+            self.count(NO_REQUEST)
+            connection.abort()
         for connection in heads:
             self.head_ended(connection)
             connection.reject(HEAD_TIMEOUT)
         for connection in idle:
-            connection.drop()
+            connection.abort()
         for connection in lingering:
             self.count(BODY_AFTER_RESPONSE)
-            connection.drop()
+            connection.abort()
         for connection in bodies:
             self.bodies.discard(connection)
             connection.reject(BODY_TIMEOUT)
         for connection in blocked:
             self.blocked.discard(connection)
             self.count(RESPONSE_TIMEOUT)
-            connection.drop()
+            connection.abort()
         largest = max(map(len, (fresh, heads, idle, lingering, bodies, blocked)))
         seconds = _SWEEP_SECONDS if largest < MAX_ENDED_AT_ONCE else _NEXT_SWEEP_SECONDS
         self._timer = loop.call_later(seconds, self._sweep)
@@ -285,7 +289,7 @@ class Progress:
         self._since = now
         self._amount = amount
 
-    def stalls(self, now: float, amount: int, seconds: float) -> bool:
+    def is_stalled(self, now: float, amount: int, seconds: float) -> bool:
         """Return whether `amount` has grown by less than 64 KiB for more than `seconds`."""
         if amount - self._amount >= _PROGRESS_BYTES:
             self._since, self._amount = now, amount
@@ -296,9 +300,9 @@ class Progress:
         self._since = now
 
 
-def _expired(queue: dict[Connection, float], before: float) -> list[Connection]:
+def _expired(queue: dict[ClientConnection, float], before: float) -> list[ClientConnection]:
     """Remove and return the first connections of a queue, at most 32, whose time is before `before`."""
-    found: list[Connection] = []
+    found: list[ClientConnection] = []
     for connection, since in queue.items():
         if since > before or len(found) == MAX_ENDED_AT_ONCE:
             break
@@ -312,12 +316,12 @@ async def _no_app(_scope: Any, _receive: Any, _send: Any) -> None:
     """Do nothing: the application of a middleware of which only the list of trusted proxies is used."""
 
 
-_of_servers: "WeakKeyDictionary[ServerState, Connections]" = WeakKeyDictionary()
+_of_servers: "WeakKeyDictionary[ServerState, ConnectionTable]" = WeakKeyDictionary()
 
 
-def connections_of(server_state: "ServerState", app_state: dict[str, Any]) -> Connections:
+def connections_of(server_state: "ServerState", app_state: dict[str, Any]) -> ConnectionTable:
     """Return the table of the application's lifespan, or one with the default limits for each server."""
     found = app_state.get("connections")
-    if isinstance(found, Connections):
+    if isinstance(found, ConnectionTable):
         return found
-    return _of_servers.setdefault(server_state, Connections())
+    return _of_servers.setdefault(server_state, ConnectionTable())

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from app.access.authorise import OPEN, authorise
+from app.access.authorise import PUBLIC, authorise
 
 _ASSETS = Path(fastapi_offline.__file__).parent / "static"
 
@@ -43,7 +43,7 @@ def install(app: FastAPI, *, is_open: bool) -> None:
 
     # Declared public for the test that visits all routes, although a setting may require a key.
     for endpoint in (openapi, docs, home):
-        endpoint.scope = OPEN  # type: ignore[attr-defined]
+        endpoint.scope = PUBLIC  # type: ignore[attr-defined]
     for route in (
         Route("/openapi.json", openapi, include_in_schema=False),
         Route("/docs", docs, include_in_schema=False),

@@ -7,7 +7,7 @@ import gc
 _YOUNG, _MIDDLE, _OLD = 20_000, 20, 50
 
 
-def settle() -> None:
+def freeze_startup_objects() -> None:
     """Exclude all present objects from garbage collection, and make it rarer; call once after the start."""
     gc.collect()
     gc.freeze()

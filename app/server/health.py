@@ -11,18 +11,18 @@ from pydantic import BaseModel
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from app.access import openly, requires
-from app.catalog.tools import providers_seen
+from app.access import public_route, requires
+from app.catalog.tools import visible_providers
 from app.database import Database
 from app.errors import Overloaded, Unavailable
-from app.redis_client import AWAY, PoolBusy
-from app.schemas import problems
+from app.redis_client import REDIS_ERRORS, RedisPoolExhausted
+from app.schemas import problem_responses
 from app.security.principal import Principal
 from app.services import Services
 
 router = APIRouter(tags=["operation"])
 
-Part = Literal["ok", "away"]
+ServerState = Literal["ok", "away"]
 _PROBE_SECONDS: Final = 0.5
 
 
@@ -36,11 +36,11 @@ class Ready(BaseModel):
     """Whether traffic should be sent here. `degraded`: remembered tools still work without PostgreSQL."""
 
     status: Literal["ready", "degraded"]
-    database: Part
-    redis: Part
+    database: ServerState
+    redis: ServerState
 
 
-@router.get("/health/live", operation_id="live", dependencies=[Depends(openly)])
+@router.get("/health/live", operation_id="live", dependencies=[Depends(public_route)])
 async def live() -> Live:
     """Responds as long as the event loop runs."""
     return Live()
@@ -49,8 +49,8 @@ async def live() -> Live:
 @router.get(
     "/health/ready",
     operation_id="ready",
-    dependencies=[Depends(openly)],
-    responses={503: problems()[503]},
+    dependencies=[Depends(public_route)],
+    responses={503: problem_responses()[503]},
 )
 async def ready(request: Request) -> Ready:
     """503 while starting and stopping; afterwards the state of both servers."""
@@ -61,7 +61,7 @@ async def ready(request: Request) -> Ready:
     return Ready(status="ready" if database == "ok" else "degraded", database=database, redis=redis)
 
 
-class Probes:
+class HealthProbes:
     """Whether PostgreSQL and Redis responded when they were last probed: at most twice a second, however many
     clients send requests, since anybody may.
     """
@@ -69,10 +69,10 @@ class Probes:
     def __init__(self, database: Database, redis: "Redis") -> None:
         self._database = database
         self._redis = redis
-        self._probing: asyncio.Task[tuple[Part, Part]] | None = None
+        self._probing: asyncio.Task[tuple[ServerState, ServerState]] | None = None
         self._probed_at = -math.inf
 
-    async def parts(self) -> tuple[Part, Part]:
+    async def states(self) -> tuple[ServerState, ServerState]:
         """Return the state of PostgreSQL and of Redis, as it was within the last half second."""
         probing = self._probing
         # One that is under way is waited for; an old one is repeated.
@@ -80,14 +80,14 @@ class Probes:
             probing = self._probing = asyncio.create_task(self._probe(), name="health-probe")
         return await asyncio.shield(probing)
 
-    async def _probe(self) -> tuple[Part, Part]:
+    async def _probe(self) -> tuple[ServerState, ServerState]:
         try:
             database, redis = await asyncio.gather(self._probe_database(), self._probe_redis())
             return database, redis
         finally:
             self._probed_at = time.monotonic()
 
-    async def _probe_database(self) -> Part:
+    async def _probe_database(self) -> ServerState:
         with contextlib.suppress(Overloaded, TimeoutError):
             try:
                 async with asyncio.timeout(1), self._database.reading() as session:
@@ -98,14 +98,14 @@ class Probes:
                 return "away"
             return "ok"
         # It may be this process that has no connection free.
-        return "ok" if await self._database.answers() else "away"
+        return "ok" if await self._database.responds() else "away"
 
-    async def _probe_redis(self) -> Part:
+    async def _probe_redis(self) -> ServerState:
         try:
             await self._redis.ping()
-        except PoolBusy:
+        except RedisPoolExhausted:
             return "ok"
-        except AWAY:
+        except REDIS_ERRORS:
             return "away"
         return "ok"
 
@@ -115,7 +115,7 @@ class Probes:
     operation_id="metrics",
     response_class=Response,
     responses={
-        **problems(),
+        **problem_responses(),
         200: {
             "description": "Prometheus text format",
             "content": {"text/plain": {"schema": {"type": "string"}}},
@@ -139,7 +139,7 @@ async def _shown(services: Services, principal: Principal) -> frozenset[str] | N
     if principal.tags is None:
         return principal.providers
     async with services.database.reading() as session:
-        return await providers_seen(session, principal)
+        return await visible_providers(session, principal)
 
 
 def install(app: FastAPI) -> None:

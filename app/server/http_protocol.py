@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 
 from app.client_address import address_group
 from app.server import rejections
-from app.server.connections import LINGER_BYTES, Connections, Progress, connections_of
+from app.server.connections import LINGER_BYTES, ConnectionTable, Progress, connections_of
 from app.server.flow_control import LazyFlowControl
 from app.server.rejections import Rejection
 
@@ -110,7 +110,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers = _DISCARDED
         self.pipeline = _NO_PIPELINE
         self.url = b""
-        self._table: Connections = connections_of(server_state, app_state)
+        self._table: ConnectionTable = connections_of(server_state, app_state)
         self._root = self.root_path.encode("ascii")
         self._is_proxy = False
         self._phase = _IDLE
@@ -486,7 +486,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Reject the message being read, after the responses to earlier ones, and close the connection."""
         self._fail(rejection)
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Abort the connection."""
         self._phase = _CLOSING
         self.transport.abort()
@@ -563,11 +563,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._linger -= size
         if self._linger < 0 and not self.transport.is_closing():
             self._table.count(rejections.BODY_AFTER_RESPONSE)
-            self.drop()
+            self.abort()
 
     # Timeouts of clients
 
-    def stalls(self, now: float, seconds: float) -> bool:
+    def is_body_stalled(self, now: float, seconds: float) -> bool:
         """See `connections.ClientConnection`."""
         progress = self._body
         if progress is None:
@@ -575,7 +575,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.flow.read_paused or self._running is not self.cycle:
             progress.restart(now)
             return False
-        return progress.stalls(now, self._received, seconds)
+        return progress.is_stalled(now, self._received, seconds)
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol; from now on the client must read at the least rate."""
@@ -621,10 +621,12 @@ class HttpProtocol(HttpToolsProtocol):
                 self._blocked = Progress(self.loop.time(), -size)
                 self._table.blocked.add(self)
 
-    def blocks(self, now: float, seconds: float) -> bool:
+    def is_response_stalled(self, now: float, seconds: float) -> bool:
         """See `connections.ClientConnection`."""
         progress = self._blocked
-        return progress is not None and progress.stalls(now, -self.transport.get_write_buffer_size(), seconds)
+        return progress is not None and progress.is_stalled(
+            now, -self.transport.get_write_buffer_size(), seconds
+        )
 
 
 def _is_host(value: bytes) -> bool:

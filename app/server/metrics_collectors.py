@@ -9,69 +9,71 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from app.access import KeyVerifier
-from app.call_log.entries import Recorder
-from app.call_log.strict import StrictRecorder
+from app.call_log.entries import CallLog
+from app.call_log.strict import StrictCallLog
 from app.calls import CallServices
 from app.catalog import Catalog
-from app.catalog.feed import Feed
+from app.catalog.feed import ChangeFeed
 from app.database import Database
-from app.database.commits import CommitQueue
-from app.outbound.http1.pool import Pool
+from app.database.group_commit import CommitQueue
+from app.outbound.http1.pool import ConnectionPool
 from app.outbound.tokens import TokenCache
-from app.redis_client import Cache
+from app.redis_client import RedisClient
 from app.resilience import BreakerState, Origins
 from app.server.admission import Admission
-from app.server.connections import Connections
+from app.server.connections import ConnectionTable
 from app.services import Services
 from app.telemetry import families as of
 from app.telemetry.families import Sample
+from app.telemetry.heartbeat import Heartbeat
 from app.telemetry.metrics import Metrics
-from app.telemetry.pulse import Pulse
 
 
-def start(services: Services, admission: Admission, connections: Connections) -> Callable[[], None]:
+def start_collecting(
+    services: Services, admission: Admission, connections: ConnectionTable
+) -> Callable[[], None]:
     """Let the metrics of the services read what these count, and begin to publish; return what ends that."""
     metrics, keys = services.metrics, services.keys
-    metrics.source(lambda: _caches(services.catalog, keys, services.tokens))
-    metrics.source(lambda: _lookups(keys))
-    metrics.source(lambda: _records(services.call_log))
-    metrics.source(lambda: _feed(services.feed))
-    metrics.source(lambda: _database(services.database))
-    metrics.source(lambda: _redis(services.cache))
-    metrics.source(lambda: _connections(services.engine.pool))
-    metrics.source(lambda: _origins(services.origins, metrics))
-    metrics.source(lambda: _calls(services.calls))
+    metrics.add_source(lambda: _caches(services.catalog, keys, services.tokens))
+    metrics.add_source(lambda: _lookups(keys))
+    metrics.add_source(lambda: _records(services.call_log))
+    metrics.add_source(lambda: _feed(services.feed))
+    metrics.add_source(lambda: _database(services.database))
+    metrics.add_source(lambda: _redis(services.cache))
+    metrics.add_source(lambda: _connections(services.engine.pool))
+    metrics.add_source(lambda: _origins(services.origins, metrics))
+    metrics.add_source(lambda: _calls(services.calls))
     if services.tracer is not None:
-        metrics.source(services.tracer.samples)
-    metrics.source(lambda: _admission(admission))
-    metrics.source(lambda: _edge(connections))
-    pulse = Pulse(metrics)
+        metrics.add_source(services.tracer.samples)
+    metrics.add_source(lambda: _admission(admission))
+    metrics.add_source(lambda: _edge(connections))
+    pulse = Heartbeat(metrics)
     pulse.start()
     return pulse.aclose
 
 
 def _admission(admission: Admission) -> Iterator[Sample]:
-    yield of.SHED, (), admission.refused
-    yield of.PRESSURE, (), admission.pressure
+    yield of.ADMISSION_REJECTED, (), admission.rejected
+    yield of.ADMISSION_PRESSURE, (), admission.pressure
 
 
-def _edge(connections: Connections) -> Iterator[Sample]:
+def _edge(connections: ConnectionTable) -> Iterator[Sample]:
     idle = len(connections.idle) + len(connections.fresh)
     yield of.CLIENT_CONNECTIONS, ("idle",), idle
     yield of.CLIENT_CONNECTIONS, ("head",), len(connections.heads)
     yield of.CLIENT_CONNECTIONS, ("busy",), connections.open - idle - len(connections.heads)
     for reason, number in connections.rejected.items():
-        yield of.EDGE_REJECTED, (reason,), number
+        yield of.HTTP_SERVER_REJECTED, (reason,), number
 
 
 def _caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator[Sample]:
-    yield of.PLANS, (), len(catalog)
+    yield of.PLAN_CACHE_ENTRIES, (), len(catalog)
     yield of.PLAN_HITS, (), catalog.hits
     yield of.PLAN_MISSES, (), catalog.misses
-    yield of.KEYS, (), len(keys)
+    yield of.KEY_CACHE_ENTRIES, (), len(keys)
     yield of.KEY_HITS, (), keys.hits
     yield of.KEY_MISSES, (), keys.misses
-    yield of.TOKENS, (), len(tokens)
+    yield of.TOKEN_CACHE_ENTRIES, (), len(tokens)
     yield of.TOKEN_HITS, (), tokens.hits
     yield of.TOKEN_MISSES, (), tokens.misses
     yield of.TOKEN_FETCHES, (), tokens.fetches
@@ -80,8 +82,8 @@ def _caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator
 
 def _lookups(keys: KeyVerifier) -> Iterator[Sample]:
     lookups = keys.lookups
-    yield of.KEY_IDS, (), keys.known_ids
-    for kind, number in lookups.asked.items():
+    yield of.KEY_IDS, (), keys.known_id_count
+    for kind, number in lookups.requested.items():
         yield of.KEY_LOOKUPS, (kind,), number
     yield of.KEY_LOOKUPS, ("rejected_address",), keys.rejected
     yield of.KEY_LOOKUPS, ("rejected_queue",), lookups.rejected
@@ -91,32 +93,32 @@ def _lookups(keys: KeyVerifier) -> Iterator[Sample]:
         yield of.KEY_WAITING, (kind,), number
 
 
-def _records(calls: Recorder) -> Iterator[Sample]:
+def _records(calls: CallLog) -> Iterator[Sample]:
     yield of.RECORDS_WAITING, (), len(calls)
-    yield of.RECORDS_LOST, (), calls.lost
-    if isinstance(calls, StrictRecorder):
+    yield of.RECORDS_DROPPED, (), calls.dropped
+    if isinstance(calls, StrictCallLog):
         yield from _queue("record", calls.queue)
 
 
-def _feed(feed: Feed) -> Iterator[Sample]:
+def _feed(feed: ChangeFeed) -> Iterator[Sample]:
     yield of.FEED_POSITION, (), feed.position
-    yield of.FEED_BEHIND, (), feed.seconds_behind()
+    yield of.FEED_LAG, (), feed.lag_seconds()
 
 
 def _database(database: Database) -> Iterator[Sample]:
-    busy, idle = database.connections()
+    busy, idle = database.connection_counts()
     yield of.DATABASE_CONNECTIONS, ("busy",), busy
     yield of.DATABASE_CONNECTIONS, ("idle",), idle
     yield of.DATABASE_LIMIT, (), database.pool_size
 
 
-def _redis(cache: Cache) -> Iterator[Sample]:
-    yield of.REDIS_UP, (), 0 if cache.away else 1
+def _redis(cache: RedisClient) -> Iterator[Sample]:
+    yield of.REDIS_UP, (), 0 if cache.is_unavailable else 1
     yield of.REDIS_FAILURES, (), cache.failures
-    yield of.REDIS_BUSY, (), cache.busy
+    yield of.REDIS_POOL_TIMEOUTS, (), cache.pool_timeouts
 
 
-def _connections(pool: Pool) -> Iterator[Sample]:
+def _connections(pool: ConnectionPool) -> Iterator[Sample]:
     idle = pool.idle
     yield of.HTTP_CONNECTIONS, ("busy",), pool.open - idle
     yield of.HTTP_CONNECTIONS, ("idle",), idle
@@ -132,17 +134,17 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
     permits: Counter[str] = Counter()
     for origin in origins:
         bulkhead = origin.bulkhead
-        for provider in {metrics.label(name) for name in origin.providers}:
+        for provider in {metrics.provider_label(name) for name in origin.providers}:
             states.update({(provider, state): origin.breaker.state is state for state in BreakerState})
             taken[provider] += bulkhead.running
             waited[provider] += len(bulkhead.waiting)
-            permits[provider] += bulkhead.most
+            permits[provider] += bulkhead.max_running
     for labels, number in states.items():
         yield of.ORIGINS, labels, number
     for provider in permits:
-        yield of.PLACES_TAKEN, (provider,), taken[provider]
-        yield of.PLACES_WAITED, (provider,), waited[provider]
-        yield of.PLACES, (provider,), permits[provider]
+        yield of.BULKHEAD_RUNNING, (provider,), taken[provider]
+        yield of.BULKHEAD_WAITING, (provider,), waited[provider]
+        yield of.BULKHEAD_LIMIT, (provider,), permits[provider]
 
 
 def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
@@ -152,16 +154,16 @@ def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
 
 def _calls(calls: CallServices) -> Iterator[Sample]:
     rates, idempotency, responses = calls.rate_limiter, calls.idempotency, calls.response_cache
-    yield of.RATE_CHECKS, ("admitted",), rates.admitted
-    yield of.RATE_CHECKS, ("rejected",), rates.rejected
-    yield of.RATE_ALONE, (), rates.without_redis
-    yield of.KEPT_OUTCOMES, ("begun",), idempotency.begun
-    yield of.KEPT_OUTCOMES, ("replayed",), idempotency.replayed
-    yield of.KEPT_OUTCOMES, ("rejected",), idempotency.rejected
-    yield of.KEPT_OUTCOMES, ("lost",), idempotency.lost
+    yield of.RATE_LIMIT_CHECKS, ("admitted",), rates.admitted
+    yield of.RATE_LIMIT_CHECKS, ("rejected",), rates.rejected
+    yield of.RATE_LIMIT_FALLBACK, (), rates.without_redis
+    yield of.IDEMPOTENT_CALLS, ("begun",), idempotency.begun
+    yield of.IDEMPOTENT_CALLS, ("replayed",), idempotency.replayed
+    yield of.IDEMPOTENT_CALLS, ("rejected",), idempotency.rejected
+    yield of.IDEMPOTENT_CALLS, ("lost",), idempotency.lost
     table = idempotency.table
     for name, queue in (("begin", table.begins), ("read", table.reads), ("end", table.ends)):
         yield from _queue(f"idempotency-{name}", queue)
     for verdict, number in responses.verdicts.items():
-        yield of.ANSWERS, (verdict,), number
-    yield of.ANSWERS_BYTES, (), responses.bytes
+        yield of.RESPONSE_CACHE_LOOKUPS, (verdict,), number
+    yield of.RESPONSE_CACHE_BYTES, (), responses.bytes

@@ -36,10 +36,10 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         limit = self.large_bytes if scope["path"].startswith(self.large) else self.small_bytes
-        await self.app(scope, bounded(scope, receive, limit), send)
+        await self.app(scope, limit_body(scope, receive, limit), send)
 
 
-def bounded(scope: Scope, receive: Receive, limit: int) -> Receive:
+def limit_body(scope: Scope, receive: Receive, limit: int) -> Receive:
     """Return `receive` for a body of at most `limit` bytes, which raises TooLarge for a larger one."""
     scope["body_limit"] = limit
     length = None
@@ -135,10 +135,10 @@ class RequestMetrics:
         try:
             await self.app(scope, receive, watched)
         finally:
-            observe(self.metrics, route_template(scope), scope["method"], status, began)
+            record_request(self.metrics, route_template(scope), scope["method"], status, began)
 
 
-def observe(metrics: Metrics, route: str, method: str, status: int, began: float) -> None:
+def record_request(metrics: Metrics, route: str, method: str, status: int, began: float) -> None:
     """Count a request that began at `began` (`time.perf_counter()`), and log a failed one."""
     metrics.observe_request(route, method, status, time.perf_counter() - began)
     if status >= 500:

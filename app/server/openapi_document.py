@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.access.authorise import OPEN, declared_scope, every_route
+from app.access.authorise import PUBLIC, declared_scope, iter_routes
 from app.call_api.endpoint import CALL_ROUTE
 from app.call_api.operation import OPERATION_ID, call_operation
 from app.schemas import Problem
@@ -105,10 +105,10 @@ def _drop_null_from_parameters(document: dict[str, Any]) -> None:
 def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
     """Add the scope that each route requires, as `x-required-scopes`: for readers and authorisation tests."""
     operations = dict(_operations(document))
-    for route in every_route(app.routes):
+    for route in iter_routes(app.routes):
         operation = operations.get(getattr(route, "operation_id", None) or "")
         scope = declared_scope(route)
-        if operation is not None and scope not in (None, OPEN):
+        if operation is not None and scope not in (None, PUBLIC):
             operation["x-required-scopes"] = [scope]
     call = operations.get(OPERATION_ID)
     if call is not None:

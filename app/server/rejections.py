@@ -114,7 +114,7 @@ CONNECTION_LIMIT: Final = _rejection(
     retry_after=1,
 )
 # These have no response: there is no request, or the client does not read.
-SILENT: Final = Rejection("silent", 0, b"")
+NO_REQUEST: Final = Rejection("silent", 0, b"")
 EVICTED: Final = Rejection("evicted", 0, b"")
 BODY_AFTER_RESPONSE: Final = Rejection("body_after_response", 0, b"")
 RESPONSE_TIMEOUT: Final = Rejection("response_timeout", 0, b"")

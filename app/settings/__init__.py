@@ -15,7 +15,7 @@ from app.settings.http_server import HttpServerSettings
 from app.settings.operation import OperationSettings
 from app.settings.outbound import OutboundSettings
 from app.settings.programs import ProgramSettings
-from app.settings.word_list import Words
+from app.settings.word_list import WordList
 
 
 class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationSettings):
@@ -52,9 +52,9 @@ class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationS
     forwarded_allow_ips: str = Field(
         "127.0.0.1", description="Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted."
     )
-    allowed_hosts: Words = Field(("*",), description="Accepted values of the Host header.")
-    cors_origins: Words = Field((), description="Origins of web pages that may call the gateway.")
-    docs_open: bool = Field(default=True, description="Whether /docs and /openapi.json need no key.")
+    allowed_hosts: WordList = Field(("*",), description="Accepted values of the Host header.")
+    cors_origins: WordList = Field((), description="Origins of web pages that may call the gateway.")
+    docs_public: bool = Field(default=True, description="Whether /docs and /openapi.json need no key.")
     max_request_bytes: int = Field(8 << 20, ge=1024, description="Largest request body, except documents.")
     max_document_bytes: int = Field(64 << 20, ge=1024, description="Largest OpenAPI document or manual.")
 
@@ -77,10 +77,10 @@ class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationS
     providers_file: Path | None = Field(None, description="A providers.json to import at every start.")
     sample: bool = Field(default=True, description="Embedded mode: serve and register the sample API.")
     sample_port: int = Field(8001, ge=0, le=65535, description="Port of the sample API.")
-    variable_env_names: Words = Field(
+    variable_env_names: WordList = Field(
         (), description="Environment variables that `${NAME}` in a provider may read."
     )
-    conversion_seconds: float = Field(120, gt=0, description="Timeout of the conversion of a document.")
+    conversion_timeout: float = Field(120, gt=0, description="Timeout of the conversion of a document.")
     conversion_memory_bytes: int = Field(4 << 30, ge=256 << 20, description="Memory limit of one conversion.")
     conversion_processes: int = Field(2, ge=1, le=16, description="Concurrent conversions per worker.")
 
@@ -117,11 +117,11 @@ class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationS
             raise ValueError(msg)
         return self
 
-    def usual_rate(self) -> RateLimit | None:
+    def default_key_rate_limit(self) -> RateLimit | None:
         """Return the rate limit of API keys without one of their own; None for no limit."""
-        return None if self.key_rate_limit is None else RateLimit.parse(self.key_rate_limit, own=False)
+        return None if self.key_rate_limit is None else RateLimit.parse(self.key_rate_limit, is_own=False)
 
-    def failure_rate(self) -> RateLimit | None:
+    def key_failure_limit(self) -> RateLimit | None:
         """Return the rate limit of invalid API keys from one client address; None for no limit."""
         return None if self.key_failure_rate_limit is None else RateLimit.parse(self.key_failure_rate_limit)
 
@@ -134,7 +134,7 @@ class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationS
         return f"http://{host}:{self.port}{self.root_path.rstrip('/')}"
 
     @property
-    def grace_seconds(self) -> float:
+    def effective_grace_seconds(self) -> float:
         """Seconds for which the gateway still accepts requests after SIGTERM, while it reports not to be
         ready.
 

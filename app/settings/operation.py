@@ -22,24 +22,24 @@ class OperationSettings(BaseSettings):
     # Operation
     feed_poll_seconds: float = Field(3, gt=0, le=60, description="Interval at which changes are polled.")
     call_retention_days: int = Field(30, ge=1, description="How long call records are retained.")
-    audit_flush_seconds: float = Field(
+    call_log_flush_seconds: float = Field(
         0.5, gt=0, le=60, description="Interval at which call records are stored."
     )
-    audit_mode: Literal["fast", "strict"] = Field(
+    call_log_mode: Literal["fast", "strict"] = Field(
         "fast",
         description="When a call is recorded in PostgreSQL: soon after it (fast), or, if it has effects,"
         " before it is made (strict).",
     )
-    audit_wait_seconds: float = Field(
+    call_log_commit_timeout: float = Field(
         1,
         gt=0,
         le=30,
         description="Longest wait for the record of a call with effects, before it is rejected.",
     )
-    audit_bodies: Literal["off", "errors", "all"] = Field(
+    call_log_bodies: Literal["off", "errors", "all"] = Field(
         "off", description="Calls whose arguments and responses are stored, sealed, with the record."
     )
-    audit_body_bytes: int = Field(
+    call_log_max_body_bytes: int = Field(
         16 << 10, ge=256, le=1 << 20, description="Bytes that are stored of arguments, and of a response."
     )
     shutdown_grace_seconds: float | None = Field(
@@ -49,7 +49,7 @@ class OperationSettings(BaseSettings):
         description="Time after SIGTERM for which requests are still accepted, while /health/ready says 503."
         " Unset: 2, embedded 0.",
     )
-    shutdown_seconds: float = Field(
+    shutdown_timeout: float = Field(
         30, gt=0, le=600, description="Longest wait for the calls in progress after that."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -79,7 +79,7 @@ class OperationSettings(BaseSettings):
     )
     otel_sdk_disabled: bool = Field(default=False, description="Disables traces, whatever else is set.")
 
-    @field_validator("audit_mode", mode="before")
+    @field_validator("call_log_mode", mode="before")
     @classmethod
     def _removed(cls, value: object) -> object:
         if value == "spool":

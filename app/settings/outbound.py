@@ -5,22 +5,22 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from app.settings.word_list import Words
+from app.settings.word_list import WordList
 
 
 class OutboundSettings(BaseSettings):
     """Settings of calls to upstreams. Times are in seconds, sizes in bytes."""
 
     # Protocols that use this machine
-    file_folders: Words = Field(
+    file_folders: WordList = Field(
         (), description="Folders whose files providers and tools of protocol file may read; unset: none."
     )
 
     # Outgoing calls
-    allow_networks: Words = Field(
+    allow_networks: WordList = Field(
         (), description="Private networks that may be called, `CIDR` or `CIDR:port`, e.g. 10.2.0.0/16:443."
     )
-    allow_ports: Words = Field((), description="If set, the only ports that may be called.")
+    allow_ports: WordList = Field((), description="If set, the only ports that may be called.")
     connect_timeout: float = Field(5, gt=0, description="Timeout for a connection to an upstream.")
     first_byte_timeout: float = Field(30, gt=0, description="Timeout for the first byte of a response.")
     idle_timeout: float = Field(30, gt=0, description="Longest pause within an upstream's response.")
@@ -40,14 +40,14 @@ class OutboundSettings(BaseSettings):
     stream_heartbeat_seconds: float = Field(
         15, gt=0, description="Pause in such a response after which a heartbeat is sent."
     )
-    caller_idle_timeout: float = Field(
+    client_idle_timeout: float = Field(
         60, gt=0, description="Longest wait for a client to read 64 KiB of a response, or to send its call."
     )
     plan_cache_size: int = Field(10_000, ge=16, description="Compiled tools cached per worker.")
 
     # Overload, per worker
     max_calls: int = Field(2000, ge=1, description="Concurrent calls; further calls are rejected with 503.")
-    overload_lag: float = Field(
+    overload_max_lag: float = Field(
         0.025, gt=0, le=10, description="Lag of the event loop beyond which calls are rejected, too."
     )
 
@@ -63,18 +63,18 @@ class OutboundSettings(BaseSettings):
         le=1000,
         description="Consecutive failures that open an origin's breaker; 0 disables breakers.",
     )
-    breaker_ratio: float = Field(0.5, gt=0, le=1, description="Ratio of failures that opens it, too.")
-    breaker_volume: int = Field(20, ge=1, description="Least number of calls for that ratio.")
+    breaker_failure_ratio: float = Field(0.5, gt=0, le=1, description="Ratio of failures that opens it, too.")
+    breaker_min_calls: int = Field(20, ge=1, description="Least number of calls for that ratio.")
     breaker_window: float = Field(10, gt=0, le=3600, description="Period over which that ratio is computed.")
     breaker_open_seconds: float = Field(
         5, gt=0, le=3600, description="How long it is open the first time; each further time, twice as long."
     )
-    breaker_open_most: float = Field(60, gt=0, le=3600, description="The longest time for which it is open.")
+    breaker_open_max: float = Field(60, gt=0, le=3600, description="The longest time for which it is open.")
     retry_attempts: int = Field(3, ge=1, le=3, description="Maximum number of attempts of a call.")
     retry_budget: float = Field(
         0.1, ge=0, le=1, description="Share of an origin's calls that may be retried."
     )
-    retry_after_most: float = Field(
+    retry_after_max: float = Field(
         5, ge=0, le=60, description="Longest Retry-After of an upstream that is waited for."
     )
 
@@ -83,10 +83,10 @@ class OutboundSettings(BaseSettings):
         None,
         description="Calls of keys without a limit of their own: REQUESTS/SECONDS or REQUESTS/SECONDS:BURST.",
     )
-    idempotency_seconds: float = Field(
+    idempotency_retention_seconds: float = Field(
         86400, ge=60, le=30 * 86400, description="How long the outcome of an Idempotency-Key is retained."
     )
-    idempotency_bytes: int = Field(
+    idempotency_max_response_bytes: int = Field(
         1 << 20, ge=1024, le=64 << 20, description="Largest response that is stored for an Idempotency-Key."
     )
     response_cache_bytes: int = Field(

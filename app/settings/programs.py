@@ -5,22 +5,22 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings
 
-from app.settings.word_list import Words
+from app.settings.word_list import WordList
 
 
 class ProgramSettings(BaseSettings):
     """Which programs may run, their environment and their limits. Times are in seconds, sizes in bytes."""
 
     # Programs and MCP servers
-    programs: Words = Field(
+    programs: WordList = Field(
         (),
         description="Absolute paths of the programs that providers of protocol cli, and MCP servers of"
         " transport stdio, may run; unset: none.",
     )
-    program_folders: Words = Field(
+    program_folders: WordList = Field(
         (), description="Folders in which, and below which, these programs may run (working_dir, cwd)."
     )
-    program_env_names: Words = Field(
+    program_env_names: WordList = Field(
         (),
         description="Environment variables of the gateway that these programs may inherit. Variables that"
         " determine which code or configuration programs use, where they connect or whom they trust"

@@ -10,5 +10,5 @@ def _split(value: object) -> object:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+WordList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """A list of words, separated by commas or white space."""

@@ -42,7 +42,7 @@ def _metric_family(known: Family) -> CounterMetricFamily | GaugeMetricFamily | H
         "histogram": HistogramMetricFamily,
     }
     made: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
-    made = kinds[known.kind](known.name, known.text, labels=known.labels)
+    made = kinds[known.kind](known.name, known.description, labels=known.labels)
     return made
 
 

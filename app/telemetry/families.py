@@ -28,13 +28,13 @@ class Family:
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
-    text: str
+    description: str
     labels: tuple[str, ...] = ()
     merge: Literal["sum", "max", "min"] = "sum"
     bounds: tuple[float, ...] = ()
 
     @property
-    def outlives(self) -> bool:
+    def is_retained(self) -> bool:
         """Whether the values of a worker are retained after it has ended."""
         return self.kind != "gauge" and WORKER not in self.labels
 
@@ -98,13 +98,13 @@ LOOP_LAG = histogram(
     "event_loop_lag_seconds", "Lag of the event loop, measured ten times per second", bounds=LAG_SECONDS
 )
 SERIES_OVERFLOW = counter(
-    "series_refused", "Observations counted as `other` because the limit of series was reached"
+    "series_overflow", "Observations counted as `other` because the limit of series was reached"
 )
 
-PLANS = gauge("plans", "Compiled tools in the plan cache")
+PLAN_CACHE_ENTRIES = gauge("plan_cache_entries", "Compiled tools in the plan cache")
 PLAN_HITS = counter("plan_cache_hits", "Calls whose tool was in the plan cache")
 PLAN_MISSES = counter("plan_cache_misses", "Tools read from the database and compiled")
-KEYS = gauge("keys_remembered", "API keys in the cache")
+KEY_CACHE_ENTRIES = gauge("key_cache_entries", "API keys in the cache")
 KEY_HITS = counter("key_cache_hits", "Requests whose key was in the cache")
 KEY_MISSES = counter("key_cache_misses", "Requests whose key was not in the cache")
 KEY_IDS = gauge("key_ids", "Ids of API keys that are looked up first", merge="max")
@@ -113,31 +113,33 @@ KEY_LOOKUPS = counter(
 )
 KEY_STATEMENTS = counter("key_lookup_statements", "Statements for these look-ups, each for many keys", "kind")
 KEY_WAITING = gauge("key_lookups_waiting", "API keys that wait for a look-up", "kind")
-TOKENS = gauge("tokens", "OAuth2 tokens in the cache of the process")
+TOKEN_CACHE_ENTRIES = gauge("token_cache_entries", "OAuth2 tokens in the cache of the process")
 TOKEN_HITS = counter("token_cache_hits", "Tokens that were in the cache of the process")
 TOKEN_MISSES = counter("token_cache_misses", "Tokens that were not, and came from Redis or a token endpoint")
 TOKEN_FETCHES = counter("token_fetches", "Requests to token endpoints")
 TOKEN_FAILURES = counter("token_failures", "Requests to token endpoints that returned no token")
 RECORDS_WAITING = gauge("call_records_waiting", "Call records not yet stored")
-RECORDS_LOST = counter("call_records_lost", "Call records that could not be stored")
+RECORDS_DROPPED = counter("call_records_dropped", "Call records that could not be stored")
 FEED_POSITION = gauge("feed_position", "Number of the last change that every worker has read", merge="min")
-FEED_BEHIND = gauge(
-    "feed_behind_seconds", "Time since the changes were last read; the longest of all workers", merge="max"
+FEED_LAG = gauge(
+    "feed_lag_seconds", "Time since the changes were last read; the longest of all workers", merge="max"
 )
 DATABASE_CONNECTIONS = gauge("database_connections", "Connections to PostgreSQL", "state")
 DATABASE_LIMIT = gauge("database_connections_limit", "Maximum number of connections to PostgreSQL")
 REDIS_UP = gauge("redis_up", "1 while every worker uses Redis, 0 while one does not", merge="min")
 REDIS_FAILURES = counter("redis_failures", "Redis commands that failed")
-REDIS_BUSY = counter("redis_busy", "Redis commands not sent, because all connections were in use")
+REDIS_POOL_TIMEOUTS = counter(
+    "redis_pool_timeouts", "Redis commands not sent, because all connections were in use"
+)
 HTTP_CONNECTIONS = gauge("http_connections", "Connections to upstreams", "state")
 HTTP_WAITING = gauge("http_connections_waiting", "Requests that wait for a connection")
 ORIGINS = gauge("origins", "Origins of a provider, by the state of their breaker", "provider", "state")
-PLACES_TAKEN = gauge("bulkhead_running", "Calls that hold a permit of an origin", "provider")
-PLACES_WAITED = gauge("bulkhead_waiting", "Calls that wait for a permit of an origin", "provider")
-PLACES = gauge("bulkhead_limit", "Permits of a provider's origins", "provider")
-RATE_CHECKS = counter("rate_limit_checks", "Calls checked against a rate limit", "outcome")
-RATE_ALONE = counter(
-    "rate_limit_alone", "Calls checked by a worker alone, against its share of the limit, without Redis"
+BULKHEAD_RUNNING = gauge("bulkhead_running", "Calls that hold a permit of an origin", "provider")
+BULKHEAD_WAITING = gauge("bulkhead_waiting", "Calls that wait for a permit of an origin", "provider")
+BULKHEAD_LIMIT = gauge("bulkhead_limit", "Permits of a provider's origins", "provider")
+RATE_LIMIT_CHECKS = counter("rate_limit_checks", "Calls checked against a rate limit", "outcome")
+RATE_LIMIT_FALLBACK = counter(
+    "rate_limit_fallback", "Calls checked by a worker alone, against its share of the limit, without Redis"
 )
 QUEUE_WAITING = gauge(
     "commit_queue_waiting", "Calls that wait for a group commit of PostgreSQL, by what they commit", "queue"
@@ -145,14 +147,22 @@ QUEUE_WAITING = gauge(
 QUEUE_REJECTED = counter(
     "commit_queue_rejected", "Calls rejected because too many wait for a group commit", "queue"
 )
-KEPT_OUTCOMES = counter("idempotency", "Calls with an Idempotency-Key, by outcome", "outcome")
-ANSWERS = counter("response_cache", "Cacheable calls, by the outcome of the cache look-up", "outcome")
-ANSWERS_BYTES = gauge("response_cache_bytes", "Memory of the cached responses")
-SHED = counter("admission_refused", "Calls rejected at once, because the worker was overloaded")
-PRESSURE = gauge("admission_pressure", "Share of new calls that the most loaded worker rejects", merge="max")
+IDEMPOTENT_CALLS = counter("idempotency", "Calls with an Idempotency-Key, by outcome", "outcome")
+RESPONSE_CACHE_LOOKUPS = counter(
+    "response_cache", "Cacheable calls, by the outcome of the cache look-up", "outcome"
+)
+RESPONSE_CACHE_BYTES = gauge("response_cache_bytes", "Memory of the cached responses")
+ADMISSION_REJECTED = counter(
+    "admission_rejected", "Calls rejected at once, because the worker was overloaded"
+)
+ADMISSION_PRESSURE = gauge(
+    "admission_pressure", "Share of new calls that the most loaded worker rejects", merge="max"
+)
 CLIENT_CONNECTIONS = gauge("client_connections", "Connections of clients", "state")
-EDGE_REJECTED = counter(
-    "edge_rejected", "Requests and connections that the HTTP server itself rejected or closed", "reason"
+HTTP_SERVER_REJECTED = counter(
+    "http_server_rejected",
+    "Requests and connections that the HTTP server itself rejected or closed",
+    "reason",
 )
 SPANS = counter("spans", "Spans of traces: ended, exported, or failed to be exported", "outcome")
 

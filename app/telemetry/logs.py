@@ -15,9 +15,9 @@ import structlog
 from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.types import EventDict, ExcInfo, Processor
 
-from app.errors import AnswerCut
+from app.errors import ResponseTruncated
 from app.telemetry.context import CALL_ID, TRACE
-from app.telemetry.redaction import Masks, TextFilter, redact_field, scrub
+from app.telemetry.redaction import TextFilter, TextMasker, redact_field, redact_text
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
@@ -38,7 +38,7 @@ _LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 _PROCESSORS: list[Processor] = []
 
 
-def configure_logging(level: Level, log_format: Format, masker: Masks | None = None) -> None:
+def configure_logging(level: Level, log_format: Format, masker: TextMasker | None = None) -> None:
     """Configure structlog and `logging`; a later call replaces the configuration.
 
     `masker` masks the secret values of this process; it does not exist yet at the first call.
@@ -77,7 +77,7 @@ def configure_logging(level: Level, log_format: Format, masker: Masks | None = N
 
 def _is_not_logged_already(record: logging.LogRecord) -> bool:
     """Return False for a truncated response: its cause is logged already, and the traceback adds nothing."""
-    return not (record.exc_info and isinstance(record.exc_info[1], AnswerCut))
+    return not (record.exc_info and isinstance(record.exc_info[1], ResponseTruncated))
 
 
 class _Stderr:
@@ -113,9 +113,9 @@ class _LibraryHandler(logging.Handler):
         sys.stderr.write(f"a log record of {record.name} could not be written\n")
 
 
-def _text_filter(masker: Masks | None) -> TextFilter:
+def _text_filter(masker: TextMasker | None) -> TextFilter:
     """Return what masks a text: known values first, since redaction by shape might split a value."""
-    return scrub if masker is None else lambda text: scrub(masker.mask(text))
+    return redact_text if masker is None else lambda text: redact_text(masker.mask(text))
 
 
 class _RedactLine:

@@ -24,7 +24,7 @@ from prometheus_client import ProcessCollector
 from app.telemetry import families
 from app.telemetry.exposition import MEDIA_TYPE, expose
 from app.telemetry.families import SECONDS, Number, Sample
-from app.telemetry.sharing import FOLDER, Folder, Merged, Published
+from app.telemetry.worker_metrics import FOLDER_VARIABLE, MergedSamples, MetricsFolder, Published
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAX_PROVIDERS = 1_000
@@ -72,7 +72,7 @@ class Metrics:
         self._providers: set[str] = set()
         self._overflowed = 0
         self._sources: list[Source] = []
-        self._folder: Folder | None = None
+        self._folder: MetricsFolder | None = None
         self._process: list[tuple[families.Family, Number]] = []
         self._process_read = 0.0
 
@@ -105,7 +105,7 @@ class Metrics:
         self.lag[bisect_left(families.LAG_SECONDS, seconds)] += 1
         self.lag_seconds += seconds
 
-    def label(self, provider: str) -> str:
+    def provider_label(self, provider: str) -> str:
         """Return the label value of a provider: its name, or `other` beyond the first thousand providers."""
         if provider in self._providers:
             return provider
@@ -115,14 +115,14 @@ class Metrics:
         self._providers.add(provider)
         return provider
 
-    def source(self, read: Source) -> None:
+    def add_source(self, read: Source) -> None:
         """Add a source, which returns samples whenever metrics are rendered; it must be fast."""
         self._sources.append(read)
 
     def start(self) -> None:
         """Acquire this worker's slot in the shared folder, if PROMETHEUS_MULTIPROC_DIR names one."""
-        folder = os.environ.get(FOLDER)
-        self._folder = Folder(Path(folder)) if folder else None
+        folder = os.environ.get(FOLDER_VARIABLE)
+        self._folder = MetricsFolder(Path(folder)) if folder else None
         self.publish()
 
     def aclose(self) -> None:
@@ -213,7 +213,7 @@ class Metrics:
         return self._requests.setdefault((route, method, status), _Series())
 
     def _new_call_series(self, provider: str, outcome: str) -> _Series:
-        known = self.label(provider)
+        known = self.provider_label(provider)
         if len(self._calls) >= _MAX_SERIES:
             self._overflowed += 1
             known = OTHER
@@ -227,10 +227,10 @@ def _add(times: dict[tuple[str, ...], list[Number]], labels: tuple[str, ...], se
     times[labels] = added if before is None else [a + b for a, b in zip(before, added, strict=True)]
 
 
-def _render(present: Published, folder: Folder | None, providers: Collection[str] | None) -> bytes:
+def _render(present: Published, folder: MetricsFolder | None, providers: Collection[str] | None) -> bytes:
     """Render the metrics of all workers of the folder, or of this one; of all or of some providers."""
     if folder is None:
-        merged = Merged()
+        merged = MergedSamples()
         merged.add(present)
     else:
         merged = folder.gather()

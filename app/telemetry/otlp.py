@@ -40,7 +40,7 @@ from app.telemetry.context import TRACE
 from app.telemetry.families import SPANS, Sample
 from app.telemetry.tracing import Header
 
-_SHUTDOWN_SECONDS = 5.0
+_SHUTDOWN_TIMEOUT = 5.0
 _propagator = TraceContextTextMapPropagator()
 _NO_ATTRIBUTES: Mapping[str, AttributeValue] = {}
 
@@ -158,7 +158,7 @@ class OtlpTracer:
         self._provider.add_span_processor(self._queue)
         self._tracer = self._provider.get_tracer("utcp-gateway", version("utcp-gateway"))
 
-    def begin(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> OtlpCall:
+    def start_trace(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> OtlpCall:
         """See Tracer; log lines of this task have the ids of this trace from now on."""
         span = self._tracer.start_span(
             f"POST {route}",
@@ -189,7 +189,7 @@ class OtlpTracer:
 
         threading.Thread(target=end, name="traces-end", daemon=True).start()
         with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), _SHUTDOWN_SECONDS)
+            await asyncio.wait_for(ended.wait(), _SHUTDOWN_TIMEOUT)
         # Stops the exporter's retries, if any are pending.
         self._exporter.shutdown()
 

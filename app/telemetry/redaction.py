@@ -57,7 +57,7 @@ _SHAPES = re.compile(
 )
 
 
-class Masks(Protocol):
+class TextMasker(Protocol):
     """Masks known secret values in a text: `security.masking.Masker`."""
 
     def mask(self, text: str) -> str:
@@ -104,7 +104,7 @@ def redact_field(name: str, value: Any, *, text: TextFilter, depth: int = 0) -> 
     return redact(value, text=text, depth=depth + 1)
 
 
-def scrub(line: str) -> str:
+def redact_text(line: str) -> str:
     """Return the line with everything that has the shape of a secret replaced by `***`."""
     return _SHAPES.sub(_replacement, line)
 

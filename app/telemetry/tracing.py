@@ -54,7 +54,7 @@ class CallTrace(Protocol):
 class Tracer(Protocol):
     """Starts the traces of calls."""
 
-    def begin(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> CallTrace:
+    def start_trace(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> CallTrace:
         """Continue the trace that a request's headers (in lower case, repeated ones joined by commas) name,
         or begins one where they name none that is valid."""
 

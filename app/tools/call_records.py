@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from app.access.events import record_event
-from app.call_log.bodies import Body, Field, open_body
+from app.call_log.bodies import BodyField, CapturedBody, open_body
 from app.call_log.queries import CallFilters, get_call
 from app.database import Database
 from app.errors import NotFound
@@ -29,7 +29,7 @@ async def get(call_id: UUID, *, principal: Principal, database: Database) -> Cal
 
 async def read_bodies(
     call_id: UUID, *, principal: Principal, database: Database, vault: Vault
-) -> tuple[Body | None, Body | None]:
+) -> tuple[CapturedBody | None, CapturedBody | None]:
     """Return the decrypted arguments and result of a call, each None where it was not recorded.
 
     An event that tells who read them is committed before this returns. Raises NotFound as `get` does, and
@@ -38,10 +38,10 @@ async def read_bodies(
     row = await get(call_id, principal=principal, database=database)
     if row.arguments is None and row.result is None:
         raise NotFound(
-            "The arguments and result of this call were not recorded. AUDIT_BODIES selects which are."
+            "The arguments and result of this call were not recorded. CALL_LOG_BODIES selects which are."
         )
 
-    def opened(blob: bytes | None, field: Field) -> Body | None:
+    def opened(blob: bytes | None, field: BodyField) -> CapturedBody | None:
         if blob is None:
             return None
         return open_body(vault, blob, tenant=row.tenant_id, call_id=row.id, field=field)

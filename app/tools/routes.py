@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from app.access import requires
 from app.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
 from app.pagination import Cursor, IfMatch, Limit, TagFilter
-from app.schemas import PROVIDER_NAME, TOOL_NAME, problems
+from app.schemas import PROVIDER_NAME, TOOL_NAME, problem_responses
 from app.search import Filters, hits_json
 from app.security.principal import Principal
 from app.tools import service
@@ -29,7 +29,7 @@ _ETAG: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/tools", operation_id="listTools", tags=["tools"], responses=problems())
+@router.get("/tools", operation_id="listTools", tags=["tools"], responses=problem_responses())
 async def list_tools(
     principal: ReadsTools,
     database: UsesDatabase,
@@ -55,7 +55,7 @@ async def list_tools(
     operation_id="searchTools",
     tags=["tools"],
     response_model=ToolHits,
-    responses=problems(),
+    responses=problem_responses(),
 )
 async def search_tools(
     principal: ReadsTools,
@@ -79,7 +79,7 @@ async def search_tools(
     return Response(hits_json(hits), media_type="application/json")
 
 
-@router.get("/tools/{name}", operation_id="getTool", tags=["tools"], responses=problems(404) | _ETAG)
+@router.get("/tools/{name}", operation_id="getTool", tags=["tools"], responses=problem_responses(404) | _ETAG)
 async def get_tool(
     name: ToolPath,
     principal: ReadsTools,
@@ -102,7 +102,7 @@ async def get_tool(
     "/tools/{name}",
     operation_id="updateTool",
     tags=["tools"],
-    responses=problems(400, 404, 412, 413, 415) | _ETAG,
+    responses=problem_responses(400, 404, 412, 413, 415) | _ETAG,
 )
 async def update_tool(
     name: ToolPath,
@@ -127,7 +127,7 @@ async def update_tool(
     operation_id="deleteTool",
     tags=["tools"],
     status_code=204,
-    responses=problems(404, 409, 412),
+    responses=problem_responses(404, 409, 412),
 )
 async def delete_tool(
     name: ToolPath,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from app.catalog.tools import ToolView, call_url
-from app.schemas import Closed, Tag, Text
+from app.schemas import StrictModel, Tag, Text
 
 
 class ToolSummary(BaseModel):
@@ -21,7 +21,7 @@ class ToolSummary(BaseModel):
     tags: list[str]
     enabled: bool = Field(description="Whether it can be called; also false where its provider is disabled.")
     deprecated: bool
-    hand_made: bool = Field(description="Created with `POST /tools`, not imported.")
+    custom: bool = Field(description="Created with `POST /tools`, not imported.")
     version: int = Field(description="Its ETag is this number in quotes.")
     call_url: str = Field(examples=["https://tools.example.com/tools/library_searchBooks/call"])
     updated_at: datetime
@@ -67,7 +67,7 @@ class ToolPage(BaseModel):
     next_cursor: str | None
 
 
-class ToolPatch(Closed):
+class ToolPatch(StrictModel):
     """The fields to change. An omitted field stays as it is; null reverts to the source's value."""
 
     description: Text | None = Field(None, examples=["Search the catalogue by words of the title."])
@@ -105,7 +105,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
         "tags": tool.tags,
         "enabled": tool.enabled,
         "deprecated": tool.deprecated,
-        "hand_made": tool.hand_made,
+        "custom": tool.custom,
         "version": tool.version,
         "call_url": call_url(base_url, tool.alias),
         "updated_at": tool.updated_at,

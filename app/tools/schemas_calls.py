@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.call_log.queries import CallFilters, outcome_of
 from app.models import CallRecord
-from app.schemas import PROVIDER_NAME, TOOL_NAME, Moment
+from app.schemas import PROVIDER_NAME, TOOL_NAME, Rfc3339DateTime
 
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
@@ -39,8 +39,8 @@ class CallQuery(BaseModel):
         None, description="Only calls that took at least this many milliseconds."
     )
     call_id: UUID | None = Field(None, description="The `X-Call-Id` of the call's response.")
-    since: Moment | None = Field(None, description="Only calls at or after this time, RFC 3339.")
-    until: Moment | None = Field(None, description="Only calls before this time, RFC 3339.")
+    since: Rfc3339DateTime | None = Field(None, description="Only calls at or after this time, RFC 3339.")
+    until: Rfc3339DateTime | None = Field(None, description="Only calls before this time, RFC 3339.")
     limit: int = Field(50, ge=1, le=200, description="Maximum number of items in the page.")
     cursor: UUID | None = Field(None, description="`next_cursor` of the previous page.")
 
@@ -98,7 +98,7 @@ class CallBody(BaseModel):
     model_config = ConfigDict(from_attributes=True)
     media_type: str
     bytes: int = Field(description="Length of the whole body.")
-    truncated: bool = Field(description="Whether only the beginning was recorded (AUDIT_BODY_BYTES).")
+    truncated: bool = Field(description="Whether only the beginning was recorded (CALL_LOG_MAX_BODY_BYTES).")
     text: str | None
     base64: str | None
 

@@ -21,7 +21,7 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Conflict, NotFound, PreconditionFailed
 from app.models import Override, Provider, Tool, now
-from app.pagination import cursor_behind, fits, name_before
+from app.pagination import decode_cursor, encode_cursor, etag_matches
 from app.schemas import TOOL_NAME
 from app.security.principal import Principal
 from app.tools.schemas import ToolPatch
@@ -51,12 +51,12 @@ async def list_tools(
         enabled = is_enabled()
         statement = statement.where(enabled if filters["enabled"] else ~enabled)
     if cursor is not None:
-        statement = statement.where(col(Tool.name) > name_before(cursor))
+        statement = statement.where(col(Tool.name) > decode_cursor(cursor))
     statement = statement.order_by(col(Tool.name)).limit(limit + 1)
     async with database.reading() as session:
         tools = [tool_view(row) for row in (await session.execute(statement)).all()]
     page = tools[:limit]
-    return page, cursor_behind(page[-1].name) if len(tools) > limit else None
+    return page, encode_cursor(page[-1].name) if len(tools) > limit else None
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:
@@ -113,7 +113,7 @@ async def delete_tool(database: Database, *, principal: Principal, name: str, if
     """
     async with database.writing() as session:
         tool = await _locked(session, principal=principal, name=name, if_match=if_match)
-        if not tool.hand_made:
+        if not tool.custom:
             raise Conflict(
                 f"The tool {tool.name} was imported, and the next import would restore it: disable it "
                 'instead with PATCH and {"enabled": false}.'
@@ -140,7 +140,7 @@ async def _locked(
     seen = await _found(session, _visible(name, principal), name)
     await session.execute(select(col(Tool.id)).where(col(Tool.id) == seen.id).with_for_update())
     tool = await _found(session, _visible(name, principal), name)
-    if if_match is not None and not fits(if_match, etag(tool)):
+    if if_match is not None and not etag_matches(if_match, etag(tool)):
         raise PreconditionFailed(f"{tool.name} has changed since it was read: its ETag is {etag(tool)} now.")
     return tool
 

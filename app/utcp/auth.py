@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.security.credentials import CredentialDraft
 from app.text import pointer
-from app.utcp.headers import COOKIE_NAME, HEADER_NAME, never_set_by_credentials
+from app.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
 
 _SPELLINGS: Final = {"apikey": "api_key", "oauth": "oauth2", "oauth_2": "oauth2", "http_basic": "basic"}
 
@@ -103,16 +103,20 @@ def read_auth(raw: Any, *, at: str = "") -> ApiKeyAuth | BasicAuth | OAuth2Auth:
     if isinstance(raw, (ApiKeyAuth, BasicAuth, OAuth2Auth)):
         return raw
     if not isinstance(raw, Mapping):
-        raise InvalidInput("auth must be an object", errors=[Fault(at, "Give an object with auth_type.")])
+        raise InvalidInput(
+            "auth must be an object", errors=[FieldError(at, "Give an object with auth_type.")]
+        )
     kind = _kind(raw)
     model = _MODELS.get(kind)
     if model is None:
-        error = Fault(pointer(at, "auth_type"), "This auth_type is not supported.", expected=sorted(_MODELS))
+        error = FieldError(
+            pointer(at, "auth_type"), "This auth_type is not supported.", expected=sorted(_MODELS)
+        )
         raise InvalidInput("The auth_type is not supported", errors=[error])
     try:
         return model.model_validate({**raw, "auth_type": kind})
     except ValidationError as error:
-        raise InvalidInput("The auth object is not valid", errors=faults_of(error, at=at)) from None
+        raise InvalidInput("The auth object is not valid", errors=field_errors(error, at=at)) from None
 
 
 def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
@@ -140,10 +144,10 @@ def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
             )
 
 
-def faults_of(error: ValidationError, *, at: str = "") -> list[Fault]:
+def field_errors(error: ValidationError, *, at: str = "") -> list[FieldError]:
     """Return pydantic's errors as field errors, without the rejected values, which may be secrets."""
     return [
-        Fault(pointer(at, *detail["loc"]), detail["msg"].removeprefix("Value error, "))
+        FieldError(pointer(at, *detail["loc"]), detail["msg"].removeprefix("Value error, "))
         for detail in error.errors(include_url=False, include_input=False, include_context=False)
     ]
 
@@ -160,19 +164,19 @@ def _kind(raw: Mapping[str, Any]) -> str:
 
 
 def _check_name(name: str, location: str, *, at: str) -> None:
-    if location == "header" and (not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name)):
-        raise InvalidInput("This header cannot carry a key", errors=[Fault(at, "Name another header.")])
+    if location == "header" and (not HEADER_NAME.fullmatch(name) or forbidden_in_credentials(name)):
+        raise InvalidInput("This header cannot carry a key", errors=[FieldError(at, "Name another header.")])
     if location == "cookie" and not COOKIE_NAME.fullmatch(name):
         raise InvalidInput(
-            "The cookie's name is not valid", errors=[Fault(at, "See RFC 6265, section 4.1.1.")]
+            "The cookie's name is not valid", errors=[FieldError(at, "See RFC 6265, section 4.1.1.")]
         )
     if not name.isprintable():
-        raise InvalidInput("The name contains control characters", errors=[Fault(at, "Remove them.")])
+        raise InvalidInput("The name contains control characters", errors=[FieldError(at, "Remove them.")])
 
 
 def _check_value(value: str, *, at: str) -> None:
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in value):
         raise InvalidInput(
             "The key contains control characters",
-            errors=[Fault(at, "Remove line breaks and other control characters.")],
+            errors=[FieldError(at, "Remove line breaks and other control characters.")],
         )

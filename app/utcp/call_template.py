@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import InvalidInput
 from app.text import pointer
-from app.utcp.auth import Auth, faults_of, read_auth
+from app.utcp.auth import Auth, field_errors, read_auth
 
 Model = TypeVar("Model", bound="CallTemplate")
 
@@ -78,7 +78,7 @@ class CallTemplate(BaseModel):
         """Return the template with which this gateway calls another one, with or without its auth."""
         return self if keeps_auth else self.model_copy(update={"auth": None})
 
-    def of_tool(self, name: str) -> Self:  # noqa: ARG002 - for protocols that name tools.
+    def for_tool(self, name: str) -> Self:  # noqa: ARG002 - for protocols that name tools.
         """Return the template for the tool of this name in a manual."""
         return self
 
@@ -127,16 +127,16 @@ def compile_template(fields: Mapping[str, Any], model: type[Model], *, at: str =
         return model.model_validate({**fields, **auths, "call_template_type": protocol})
     except ValidationError as error:
         detail = f"The {protocol} call template is not valid"
-        raise InvalidInput(detail, errors=faults_of(error, at=at)) from None
+        raise InvalidInput(detail, errors=field_errors(error, at=at)) from None
 
 
-def texts_at(template: Any, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def strings_at(template: Any, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield each string of a JSON value whose pointer matches one of the patterns, with this pointer."""
     for pattern in patterns:
         yield from _matching(template, pattern.split("/")[1:], "")
 
 
-def replaced(template: Any, texts: dict[str, str]) -> Any:
+def replace_strings(template: Any, texts: dict[str, str]) -> Any:
     """Return a copy of a JSON value with the strings at the given pointers replaced; ignore dangling
     pointers.
     """

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from app.errors import Fault, InvalidArguments
+from app.errors import FieldError, InvalidArguments
 
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 COOKIE_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
@@ -26,13 +26,13 @@ _IDENTITY: Final = frozenset({"cookie", "authorization", "forwarded", "x-real-ip
 _PREFIXES: Final = ("proxy-", "x-forwarded-")
 
 
-def never_from_arguments(name: str) -> bool:
+def forbidden_in_arguments(name: str) -> bool:
     """Return whether arguments must not set the header: framing, identity, and what proxies assert."""
     lower = name.lower()
     return lower in _FRAMING or lower in _IDENTITY or lower.startswith(_PREFIXES)
 
 
-def never_set_by_credentials(name: str) -> bool:
+def forbidden_in_credentials(name: str) -> bool:
     """Return whether not even a stored credential may set the header."""
     return name.lower() in _FRAMING
 
@@ -49,6 +49,6 @@ def header_value(text: str, *, at: str) -> str:
     raise InvalidArguments(
         "A header value contains characters that HTTP cannot carry",
         errors=[
-            Fault(at, "Use printable ASCII characters only; no line breaks or other control characters.")
+            FieldError(at, "Use printable ASCII characters only; no line breaks or other control characters.")
         ],
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.utcp.percent import escape_literal
 from app.utcp.segments import is_dot_segment
 
@@ -19,17 +19,17 @@ _PLACEHOLDER: Final = re.compile(r"\{([^{}/?#]+)\}")
 # anyway.
 _EXPANSION: Final = re.compile(r"\{[?&#][^{}]*\}")
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443"}
-HTTP: Final = ("https", "http")
+HTTP_SCHEMES: Final = ("https", "http")
 
 
-class Slot(NamedTuple):
+class Placeholder(NamedTuple):
     """A placeholder: its name, whether it is in the path (or in the query), and the literal text after it, up
     to the next placeholder.
     """
 
     name: str
     in_path: bool
-    after: str
+    literal_after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class UrlTemplate:
 
     origin: str
     head: str
-    slots: tuple[Slot, ...]
-    joiner: str
-    risky: bool
+    placeholders: tuple[Placeholder, ...]
+    query_separator: str
+    may_form_dots: bool
 
 
-def compile_url(url: str, *, at: str = "/url", schemes: tuple[str, ...] = HTTP) -> UrlTemplate:
+def compile_url(url: str, *, at: str = "/url", schemes: tuple[str, ...] = HTTP_SCHEMES) -> UrlTemplate:
     """Compile an absolute URL with `{placeholders}` in its path and query; drop its fragment.
 
     Raises InvalidInput (with the pointer `at`) for user info, a placeholder in the authority, dot segments,
@@ -67,7 +67,7 @@ def compile_url(url: str, *, at: str = "/url", schemes: tuple[str, ...] = HTTP) 
     if query:
         query_slots, text = _split("?" + query, in_path=False)
         if slots:
-            slots[-1] = slots[-1]._replace(after=slots[-1].after + text)
+            slots[-1] = slots[-1]._replace(literal_after=slots[-1].literal_after + text)
         else:
             head += text
         slots += query_slots
@@ -76,7 +76,7 @@ def compile_url(url: str, *, at: str = "/url", schemes: tuple[str, ...] = HTTP) 
 
 
 def _invalid(detail: str, at: str) -> InvalidInput:
-    return InvalidInput("The URL of the call template cannot be used", errors=[Fault(at, f"{detail}.")])
+    return InvalidInput("The URL of the call template cannot be used", errors=[FieldError(at, f"{detail}.")])
 
 
 def checked_host(text: str, *, at: str) -> str:
@@ -113,10 +113,10 @@ def _authority(authority: str, scheme: str, at: str) -> str:
     return host if number == usual else f"{host}:{number}"
 
 
-def _split(text: str, *, in_path: bool) -> tuple[list[Slot], str]:
+def _split(text: str, *, in_path: bool) -> tuple[list[Placeholder], str]:
     pieces = _PLACEHOLDER.split(text)
     literals, names = [escape_literal(piece) for piece in pieces[::2]], pieces[1::2]
-    slots = [Slot(name, in_path, after) for name, after in zip(names, literals[1:], strict=True)]
+    slots = [Placeholder(name, in_path, after) for name, after in zip(names, literals[1:], strict=True)]
     return slots, literals[0]
 
 

@@ -52,7 +52,7 @@ _V0_KEYWORDS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class ManualEntry:
+class ManualToolEntry:
     """A tool to publish: its alias (`name`), description and schemas, and the absolute URL at which this
     gateway takes its calls.
     """
@@ -70,7 +70,7 @@ class ManualEntry:
     """
 
 
-def render_tool_v1(entry: ManualEntry) -> bytes:
+def render_tool_v1(entry: ManualToolEntry) -> bytes:
     """Return the entry as a tool of a 1.x manual: JSON without nulls, with `$defs` at the root of
     `inputs`.
     """
@@ -81,7 +81,7 @@ def render_tool_v1(entry: ManualEntry) -> bytes:
     return _tool(entry, inputs, publishable(entry.outputs), "tool_call_template", "call_template_type")
 
 
-def render_tool_v0(entry: ManualEntry) -> bytes:
+def render_tool_v0(entry: ManualToolEntry) -> bytes:
     """Return the entry as the JSON of a tool of a 0.x manual, whose model drops `$defs`: references are
     inlined.
     """
@@ -111,7 +111,7 @@ def _wrapped(schema: Schema) -> Schema:
     return {"type": "object", "properties": {"body": schema}, "required": ["body"]}
 
 
-def _tool(entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str, type_key: str) -> bytes:
+def _tool(entry: ManualToolEntry, inputs: Schema, outputs: Schema, template_key: str, type_key: str) -> bytes:
     template: dict[str, Any] = {
         "name": entry.provider.translate(_UNSAFE_IN_TEMPLATES),
         type_key: "http",
@@ -124,11 +124,11 @@ def _tool(entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str
     }
     if entry.gateways:
         template[GATEWAYS] = entry.gateways
-    return rendered_tool(entry, inputs, outputs, template_key, template)
+    return tool_json(entry, inputs, outputs, template_key, template)
 
 
-def rendered_tool(
-    entry: ManualEntry, inputs: Schema, outputs: Schema, template_key: str, template: dict[str, Any]
+def tool_json(
+    entry: ManualToolEntry, inputs: Schema, outputs: Schema, template_key: str, template: dict[str, Any]
 ) -> bytes:
     """Return a tool of a manual as JSON, without nulls and without keys that a strict client does not
     know.

@@ -10,7 +10,7 @@ import unicodedata
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from app.errors import Fault, InvalidArguments
+from app.errors import FieldError, InvalidArguments
 
 # Decoding a value of n characters can take n/2 rounds; no legitimate value is encoded eight times.
 _MAX_DECODING_ROUNDS: Final = 8
@@ -79,4 +79,4 @@ def _is_dots(piece: str) -> bool:
 
 
 def _error(at: str, detail: str) -> InvalidArguments:
-    return InvalidArguments("A path argument could leave its path segment", errors=[Fault(at, detail)])
+    return InvalidArguments("A path argument could leave its path segment", errors=[FieldError(at, detail)])

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dotenv.parser import parse_stream
 
-from app.errors import Fault, InvalidInput, UnsetVariable
+from app.errors import FieldError, InvalidInput, UnsetVariable
 from app.text import MAX_DEPTH, pointer
 
 VARIABLE: Final = re.compile(r"\$\{([a-zA-Z0-9_]+)\}|\$([a-zA-Z0-9_]+)")
@@ -40,7 +40,7 @@ def substitute(value: Any, lookup: Lookup) -> Any:
     missing = [name for name, found in values.items() if found is None]
     if missing:
         errors = [
-            Fault(at, f"The variable {name} has no value.")
+            FieldError(at, f"The variable {name} has no value.")
             for name, at in _occurrences(value)
             if values[name] is None
         ]
@@ -68,20 +68,22 @@ def parse_dotenv(text: str) -> dict[str, str]:
     Raises InvalidInput with one error for each line that cannot be parsed; it never repeats a value.
     """
     if "\x00" in text:
-        raise InvalidInput("The file contains NUL characters", errors=[Fault("", "This is not a .env file.")])
+        raise InvalidInput(
+            "The file contains NUL characters", errors=[FieldError("", "This is not a .env file.")]
+        )
     found: dict[str, str] = {}
-    errors: list[Fault] = []
+    errors: list[FieldError] = []
     for binding in parse_stream(io.StringIO(text.removeprefix("\ufeff"))):
         line = binding.original.line
         if binding.error:
-            errors.append(Fault("", f"Line {line} is not of the form NAME=value."))
+            errors.append(FieldError("", f"Line {line} is not of the form NAME=value."))
         elif binding.key is not None:
             if not re.fullmatch(r"[a-zA-Z0-9_]+", binding.key):
                 errors.append(
-                    Fault("", f"Line {line}: a variable's name may contain only letters, digits and _.")
+                    FieldError("", f"Line {line}: a variable's name may contain only letters, digits and _.")
                 )
             elif binding.value is None:
-                errors.append(Fault("", f"Line {line}: {binding.key} has no value."))
+                errors.append(FieldError("", f"Line {line}: {binding.key} has no value."))
             else:
                 found[binding.key] = binding.value
     if errors:
@@ -92,7 +94,7 @@ def parse_dotenv(text: str) -> dict[str, str]:
 def _occurrences(value: Any, at: str = "", depth: int = 0) -> list[tuple[str, str]]:
     if depth > MAX_DEPTH:
         raise InvalidInput(
-            "The value is nested too deeply", errors=[Fault(at, f"At most {MAX_DEPTH} levels.")]
+            "The value is nested too deeply", errors=[FieldError(at, f"At most {MAX_DEPTH} levels.")]
         )
     if isinstance(value, str):
         if "$" not in value or _REFERENCE.search(value):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 from app.openapi import convert
 from benchmarks.corpus.execution import Given, check_wire
 from benchmarks.corpus.operations import Pair

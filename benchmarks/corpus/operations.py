@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from app.errors import InvalidInput
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 from app.openapi import ConvertedTool
 from benchmarks.corpus.addresses import canonical, expected_url
 from benchmarks.corpus.reading import Json, LiteralOperation, LiteralParameter, Reading

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from app.http_requests.arguments import PlacedRequest
+from app.http_requests.plan_compiler import PreparedRequest
 from benchmarks.corpus.cases import URL, Bundle, Case, bundle, given_of
 from benchmarks.corpus.download import CorpusUnavailableError, swagger_client
 from benchmarks.corpus.execution import check_wire
@@ -35,10 +35,10 @@ class Answered:
 
     built: Json
 
-    def place(self, _arguments: Json) -> PlacedRequest:
+    def place(self, _arguments: Json) -> PreparedRequest:
         """Return the request."""
         body = self.built["body"]
-        return PlacedRequest(
+        return PreparedRequest(
             self.built["method"],
             self.built["url"],
             list(self.built["headers"].items()),

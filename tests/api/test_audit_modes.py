@@ -136,7 +136,7 @@ def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
     site.seen.clear()
     dsn = servers.create_database()
     try:
-        settings = {"AUDIT_MODE": "strict", "AUDIT_WAIT_SECONDS": "10"}
+        settings = {"CALL_LOG_MODE": "strict", "CALL_LOG_COMMIT_TIMEOUT": "10"}
         with serve(servers, tmp_path, database_url=dsn, workers=2, **settings) as gateway:
             register(gateway, site, TOOLS)
             with killing(gateway, random.Random(7)) as killed:
@@ -188,7 +188,7 @@ def test_without_postgres_only_strict_calls_with_effects_are_refused(
     dsn = servers.create_database()
     try:
         with (
-            serve(servers, tmp_path, database_url=dsn, AUDIT_MODE=mode) as gateway,
+            serve(servers, tmp_path, database_url=dsn, CALL_LOG_MODE=mode) as gateway,
             gateway.client() as client,
         ):
             register(gateway, site, 2)
@@ -202,7 +202,7 @@ def test_without_postgres_only_strict_calls_with_effects_are_refused(
                     ids[answer.headers["x-call-id"]] = answer
                 refused = [answer for answer in ids.values() if answer.status_code == 503]
                 assert {answer.json()["type"].rpartition(":")[2] for answer in refused} <= {
-                    "audit-unavailable"
+                    "call-log-unavailable"
                 }
                 assert all("retry-after" in answer.headers for answer in refused)
             assert site.seen["t0"] == (1 if refused else 3)
@@ -218,7 +218,7 @@ def test_without_postgres_only_strict_calls_with_effects_are_refused(
                 if found.status_code == 200:
                     recorded = {one["id"]: one for one in found.json()["items"]}
             for call_id, answer in ids.items():
-                outcome = "ok" if answer.status_code == 200 else "audit-unavailable"
+                outcome = "ok" if answer.status_code == 200 else "call-log-unavailable"
                 assert (recorded[call_id]["outcome"], recorded[call_id]["status"]) == (
                     outcome,
                     answer.status_code,

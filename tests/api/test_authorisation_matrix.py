@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from app.access import declared_scope
-from app.access.authorise import every_route
+from app.access.authorise import iter_routes
 from app.database import asyncpg_dsn
 from app.main import create_app
 from app.security.scopes import ADMIN, SCOPES
@@ -104,11 +104,11 @@ def test_a_key_with_every_other_scope_is_refused(method: str, path: str, gateway
 def test_every_route_declares_who_may_use_it() -> None:
     """Walks the application itself: a route that is in no document is found, too."""
     app = create_app(Settings(_env_file=None))
-    undeclared = {getattr(r, "path", str(r)) for r in every_route(app.routes) if declared_scope(r) is None}
+    undeclared = {getattr(r, "path", str(r)) for r in iter_routes(app.routes) if declared_scope(r) is None}
     assert undeclared == {"/docs/assets"}
 
 
 def test_what_is_open_is_listed_here() -> None:
     app = create_app(Settings(_env_file=None))
-    found = {getattr(r, "path", str(r)) for r in every_route(app.routes) if declared_scope(r) == "open"}
+    found = {getattr(r, "path", str(r)) for r in iter_routes(app.routes) if declared_scope(r) == "open"}
     assert found == {"/", "/docs", "/openapi.json", "/health/live", "/health/ready"}

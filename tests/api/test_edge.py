@@ -157,7 +157,7 @@ def test_rejections_are_counted_by_reason(edge: RunningGateway) -> None:
         for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
     }
     for reason in ("host", "uri"):
-        assert values[f'utcp_gateway_edge_rejected_total{{reason="{reason}"}}'] >= 1
+        assert values[f'utcp_gateway_http_server_rejected_total{{reason="{reason}"}}'] >= 1
     assert values['utcp_gateway_client_connections{state="busy"}'] >= 1
 
 

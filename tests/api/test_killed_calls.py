@@ -78,7 +78,7 @@ def test_nobody_pays_twice(servers: Pair, tmp_path: Path, mode: str, records: li
     headers = {"Idempotency-Key": "payment-1"}
     with till() as site:
         with (
-            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring, AUDIT_MODE=mode) as first,
+            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring, CALL_LOG_MODE=mode) as first,
             ThreadPoolExecutor() as pool,
         ):
             register(first, site)
@@ -91,7 +91,7 @@ def test_nobody_pays_twice(servers: Pair, tmp_path: Path, mode: str, records: li
         # With the key, in one commit, and before anything was sent.
         assert asyncio.run(recorded(dsn)) == records
         with (
-            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring, AUDIT_MODE=mode) as second,
+            serve(servers, tmp_path, database_url=dsn, SEALING_KEYS=ring, CALL_LOG_MODE=mode) as second,
             second.client(first.key) as client,
         ):
             running = client.post("/tools/till.pay/call", json={}, headers=headers)

@@ -29,7 +29,7 @@ def site() -> Iterator[Flood]:
 @pytest.fixture(scope="module")
 def running(servers: Pair, site: Flood, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway with a tool for each kind of answer, and one more whose answers may have 1 MB."""
-    settings = {"CALLER_IDLE_TIMEOUT": "2", "AUDIT_FLUSH_SECONDS": "0.05"}
+    settings = {"CLIENT_IDLE_TIMEOUT": "2", "CALL_LOG_FLUSH_SECONDS": "0.05"}
     with serve(servers, tmp_path_factory.mktemp("large"), **settings) as gateway, gateway.client() as client:
         for name, limits in (("flood", {}), ("bounded", {"response_bytes": 1_000_000})):
             made = client.post(
@@ -151,7 +151,7 @@ def test_a_caller_that_takes_nothing_holds_its_upstream_back_and_is_dropped(
         assert len(taken(raw)) < 20 * MIB
     assert site.written - before < 20 * MIB
     assert peak.rise() <= 4 * MIB
-    assert latest(running, "caller-stalled")["response_bytes"] < 20 * MIB
+    assert latest(running, "client-timeout")["response_bytes"] < 20 * MIB
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_the_figures_are_those_of_both_workers_and_right(
     assert after['utcp_gateway_origins{provider="hand-static",state="closed"}'] >= 1
     assert after['utcp_gateway_bulkhead_running{provider="hand-static"}'] == 0
     assert after["utcp_gateway_token_fetches_total"] >= 1
-    assert after["utcp_gateway_feed_behind_seconds"] < 60
+    assert after["utcp_gateway_feed_lag_seconds"] < 60
     assert after['utcp_gateway_database_connections{state="idle"}'] >= 1
     assert after["utcp_gateway_event_loop_lag_seconds_count"] > 10
     assert after['utcp_gateway_spans_total{outcome="exported"}'] > 0

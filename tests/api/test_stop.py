@@ -138,7 +138,7 @@ def test_a_request_that_comes_as_the_listener_closes_is_answered(servers: Pair, 
 def test_calls_under_way_end_and_are_recorded(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
-    settings = {"SHUTDOWN_GRACE_SECONDS": "6", "AUDIT_FLUSH_SECONDS": "60"}
+    settings = {"SHUTDOWN_GRACE_SECONDS": "6", "CALL_LOG_FLUSH_SECONDS": "60"}
     with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
         add_tool(gateway, site)
         under_way = calling(gateway, 4)
@@ -198,7 +198,7 @@ def test_after_the_pause_connections_are_refused_while_calls_still_run(
 def test_a_call_that_takes_longer_is_cut_off_and_recorded(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
 ) -> None:
-    settings = {"SHUTDOWN_SECONDS": "1", "AUDIT_FLUSH_SECONDS": "60"}
+    settings = {"SHUTDOWN_TIMEOUT": "1", "CALL_LOG_FLUSH_SECONDS": "60"}
     with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
         add_tool(gateway, site)
         under_way = calling(gateway, 1)
@@ -213,7 +213,7 @@ def test_a_call_that_takes_longer_is_cut_off_and_recorded(
 def test_a_second_signal_ends_at_once_and_still_records(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
 ) -> None:
-    settings = {"SHUTDOWN_GRACE_SECONDS": "60", "AUDIT_FLUSH_SECONDS": "60"}
+    settings = {"SHUTDOWN_GRACE_SECONDS": "60", "CALL_LOG_FLUSH_SECONDS": "60"}
     with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
         add_tool(gateway, site)
         calling(gateway, 1)

@@ -33,7 +33,7 @@ def two_workers(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iter
         tmp_path_factory.mktemp("warm"),
         workers=2,
         FEED_POLL_SECONDS="60",
-        AUDIT_FLUSH_SECONDS="60",
+        CALL_LOG_FLUSH_SECONDS="60",
         KEY_CACHE_SECONDS="900",
     ) as running:
         yield running
@@ -150,10 +150,10 @@ def test_a_call_with_an_idempotency_key_costs_two_commits(
 ) -> None:
     operation = {"operationId": "pay", "responses": {"200": {"description": "ok"}}}
     document = site.openapi() | {"paths": {"/echo/open": {"post": operation}}}
-    settings = {"FEED_POLL_SECONDS": "60", "AUDIT_FLUSH_SECONDS": "60", "KEY_CACHE_SECONDS": "900"}
+    settings = {"FEED_POLL_SECONDS": "60", "CALL_LOG_FLUSH_SECONDS": "60", "KEY_CACHE_SECONDS": "900"}
     dsn = servers.create_database()
     with (
-        serve(servers, tmp_path, database_url=dsn, AUDIT_MODE=mode, **settings) as gateway,
+        serve(servers, tmp_path, database_url=dsn, CALL_LOG_MODE=mode, **settings) as gateway,
         gateway.client() as client,
     ):
         made = client.post("/providers", json={"name": "till", "source": {"document": document}})

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.http_requests.arguments import PlacedRequest
+from app.http_requests.plan_compiler import PreparedRequest
 from benchmarks.corpus.cases import Bundle, Case, bundle, given_of
 from benchmarks.corpus.execution import check_wire
 from benchmarks.corpus.records import Record
@@ -39,13 +39,13 @@ class Caller:
     site: Capture
     tool: str
 
-    def place(self, arguments: dict[str, Any]) -> PlacedRequest:
+    def place(self, arguments: dict[str, Any]) -> PreparedRequest:
         """The upstream's request for these arguments."""
         answer = self.client.post(f"/tools/{self.tool}/call", json=arguments)
         assert answer.status_code == 200, (answer.text, arguments)
         return self._placed(self.site.only())
 
-    def _placed(self, request: Captured) -> PlacedRequest:
+    def _placed(self, request: Captured) -> PreparedRequest:
         names = [name.lower() for name, _ in request.headers]
         assert len(set(names)) == len(names), "a field on two lines"
         assert set(names) >= {"host", "content-length"}
@@ -53,7 +53,7 @@ class Caller:
         kept = [(name, value) for name, value in request.headers if name.lower() not in OWN]
         typed = "content-type" in names
         body = request.body if request.body or typed else None
-        return PlacedRequest(request.method, self.site.url + request.target, kept, body)
+        return PreparedRequest(request.method, self.site.url + request.target, kept, body)
 
 
 def registered(gateway: RunningGateway, name: str, cases: list[Case], site: Capture) -> Bundle:
@@ -94,7 +94,7 @@ class Altered(Caller):
 
     part = ""
 
-    def place(self, arguments: dict[str, Any]) -> PlacedRequest:
+    def place(self, arguments: dict[str, Any]) -> PreparedRequest:
         placed = super().place(arguments)
         changes: dict[str, Any] = {
             "method": "PUT",

@@ -26,7 +26,7 @@ SETTINGS = {
     "SHUTDOWN_GRACE_SECONDS": "2",
 }
 """A key is read again every second, so that a fault of PostgreSQL meets every call within the time of a scenario."""
-_OF_THE_SLICE = {"AUTH_STALE_SECONDS": "12", "SHUTDOWN_SECONDS": "6", "SHUTDOWN_GRACE_SECONDS": "1"}
+_OF_THE_SLICE = {"AUTH_STALE_SECONDS": "12", "SHUTDOWN_TIMEOUT": "6", "SHUTDOWN_GRACE_SECONDS": "1"}
 """What scenarios of the slice need, at all of its replicas: other settings mean other processes, which take seconds to start."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import Adapter, AdapterContext, Call, Event, Result
+from app.protocols.base import Adapter, AdapterContext, Call, Result, StreamEvent
 from app.security.masking import Masker
 from app.settings import Settings
 
@@ -37,7 +37,7 @@ def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **field
         deadline=now + seconds,
         limits=fields.pop("limits", Limits()),
         call_id="01a0-test",
-        ends=now + 60 if streaming else None,
+        stream_deadline=now + 60 if streaming else None,
         scope=fields.pop("scope", b"test"),
         **fields,
     )
@@ -52,7 +52,7 @@ async def answer_to(adapter: Adapter[Any], template: Any, arguments: Any = None,
         await result.aclose()
 
 
-async def events_of(result: Result) -> list[Event]:
+async def events_of(result: Result) -> list[StreamEvent]:
     """All events."""
     assert result.events is not None
     try:

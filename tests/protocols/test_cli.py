@@ -21,8 +21,8 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.outbound.credential_rendering import WireCredential
 from app.outbound.limits import Limits
-from app.outbound.wiring import WireCredential
 from app.protocols.base import AdapterContext
 from app.protocols.cli.adapter import CliAdapter
 from app.security.secret import Secret
@@ -260,7 +260,7 @@ async def test_the_folder_is_one_of_the_operators(adapter_of, tmp_path):
     for folder in ("link", "none"):
         with pytest.raises(UpstreamUnreachable) as caught:
             await answer(adapter, template(where, working_dir=f"{tmp_path}/in/{folder}"))
-        assert not caught.value.sent
+        assert not caught.value.request_sent
 
 
 async def test_an_exit_code_is_a_refusal_that_says_why(adapter_of, masker):
@@ -268,7 +268,7 @@ async def test_an_exit_code_is_a_refusal_that_says_why(adapter_of, masker):
     code = "import sys; print('out'); print('x' * 9000, 'very-secret', file=sys.stderr); sys.exit(3)"
     with pytest.raises(UpstreamRejected, match="exit code 3") as caught:
         await answer(adapter_of(), template(command(code), command(ARGV)))
-    body = caught.value.answer.body
+    body = caught.value.response.body
     assert (caught.value.status, body["exit_code"], body["stdout"]) == (422, 3, "out\n")
     assert body["stderr"].endswith("x *** \n".replace(" \n", "\n"))
     assert len(body["stderr"]) < 9000
@@ -285,7 +285,7 @@ async def test_a_program_that_cannot_be_started_was_sent_nothing(adapter_of, tmp
     ):
         with pytest.raises(UpstreamUnreachable) as caught:
             await answer(adapter, template(*given))
-        assert caught.value.sent is sent
+        assert caught.value.request_sent is sent
 
 
 async def test_nothing_is_inherited_and_nothing_can_be_read(adapter_of):
@@ -424,7 +424,7 @@ async def test_only_so_many_programs_run_at_once(adapter_of):
     await asyncio.sleep(0)
     with pytest.raises(UpstreamTimeout) as caught:
         await answer(adapter, template(command(ARGV)), seconds=0.3)
-    assert not caught.value.sent
+    assert not caught.value.request_sent
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

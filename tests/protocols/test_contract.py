@@ -100,7 +100,7 @@ async def test_nobody_there(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     with pytest.raises(UpstreamUnreachable) as caught:
         await adapter.call(call_of(adapter, kit.template(upstream, "unreachable"), kit.arguments()))
-    assert not caught.value.sent
+    assert not caught.value.request_sent
 
 
 @with_case("silent")
@@ -113,7 +113,7 @@ async def test_an_upstream_that_is_silent_is_left_at_the_deadline(
     with pytest.raises(UpstreamTimeout) as caught:
         await whole(await adapter.call(call))
     assert time.monotonic() - began < 10
-    assert caught.value.sent
+    assert caught.value.request_sent
     async with asyncio.timeout(10):
         await upstream.gone.wait()
 
@@ -123,7 +123,7 @@ async def test_an_answer_that_breaks_off_is_no_answer(kit: Kit, upstream: Upstre
     adapter = adapters[kit.protocol]
     with pytest.raises((UpstreamUnreachable, UpstreamMalformed)) as caught:
         await whole(await adapter.call(call_of(adapter, kit.template(upstream, "breaks"), kit.arguments())))
-    assert caught.value.sent
+    assert caught.value.request_sent
 
 
 @with_case("huge")
@@ -143,8 +143,8 @@ async def test_what_the_upstream_refuses_says_why(kit: Kit, upstream: Upstream, 
     adapter = adapters[kit.protocol]
     with pytest.raises(UpstreamRejected) as caught:
         await whole(await adapter.call(call_of(adapter, kit.template(upstream, "rejects"), kit.arguments())))
-    assert caught.value.answer is not None
-    assert caught.value.answer.body
+    assert caught.value.response is not None
+    assert caught.value.response.body
 
 
 @with_case("silent")
@@ -296,7 +296,7 @@ async def test_no_spelling_of_an_inner_address_is_called(kit: Kit, masker: Maske
                     await action(call)
                 assert isinstance(caught.value, InvalidInput | BlockedAddress | UpstreamUnreachable), host
                 if isinstance(caught.value, UpstreamUnreachable):
-                    assert not caught.value.sent
+                    assert not caught.value.request_sent
     await adapter.aclose()
     await engine.aclose()
     assert tried == 0 or tried >= 100

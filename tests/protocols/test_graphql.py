@@ -24,11 +24,11 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnauthorized,
 )
+from app.outbound.credential_rendering import WireCredential
 from app.outbound.limits import Limits
-from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
 from app.protocols.graphql.adapter import GraphqlAdapter
-from app.protocols.graphql.selections import MOST_FIELDS
+from app.protocols.graphql.selections import MAX_FIELDS
 from app.security.secret import Secret
 from tests.harness.beside import web_server
 from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
@@ -200,7 +200,7 @@ def template(site: Site, **fields: Any) -> dict[str, Any]:
 
 async def tools_of(gql: Adapter[Any], site: Site, **fields: Any) -> dict[str, Any]:
     found = await gql.discover(call_of(gql, template(site, **fields)))
-    assert found.made
+    assert found.is_generated
     return {tool["name"]: tool for tool in orjson.loads(found.raw)["tools"]}
 
 
@@ -361,12 +361,12 @@ async def test_errors_without_data_are_the_callers_to_see(gql, site) -> None:
     for query in ("{ fails }", "{ must }", "{ nosuchfield }"):
         with pytest.raises(UpstreamRejected) as caught:
             await answer_to(gql, template(site, query=query), {})
-        body = caught.value.answer.body
+        body = caught.value.response.body
         assert body["errors"][0]["message"]
         assert SECRET not in str(caught.value.as_problem())
     with pytest.raises(UpstreamRejected) as caught:
         await answer_to(gql, template(site, query="{ fails }"), {})
-    assert (caught.value.status, caught.value.answer.body["data"]) == (422, {"fails": None})
+    assert (caught.value.status, caught.value.response.body["data"]) == (422, {"fails": None})
 
 
 async def test_partial_data_comes_with_its_errors(gql, site) -> None:
@@ -453,7 +453,7 @@ async def test_a_wide_and_deep_schema_gives_bounded_documents(gql, site) -> None
         assert (
             tool["tool_call_template"]["query"].count(" leaf")
             + tool["tool_call_template"]["query"].count("{ t")
-            <= MOST_FIELDS + 1
+            <= MAX_FIELDS + 1
         )
 
 
@@ -489,10 +489,10 @@ async def test_a_subscription_that_fails_says_why(gql, site) -> None:
     assert orjson.loads((await anext(events)).data) == {"ticks": {"name": "T0"}}
     with pytest.raises(UpstreamRejected) as caught:
         await anext(events)
-    assert caught.value.answer.body["errors"][0]["message"] == "enough"
+    assert caught.value.response.body["errors"][0]["message"] == "enough"
     with pytest.raises(UpstreamRejected) as caught:
         await answer_to(gql, template(site, query="subscription { nosuch }"), {})
-    assert "nosuch" in caught.value.answer.body["errors"][0]["message"]
+    assert "nosuch" in caught.value.response.body["errors"][0]["message"]
 
 
 SCRIPTS: list[tuple[list[dict[str, Any] | str], Any]] = [

@@ -28,9 +28,9 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.outbound.credential_rendering import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
-from app.outbound.wiring import WireCredential
 from app.protocols.base import AdapterContext
 from app.protocols.grpc.adapter import GrpcAdapter
 from app.protocols.grpc.descriptors import Unusable, pool_of
@@ -164,7 +164,7 @@ async def called(adapter: GrpcAdapter, template: Any, arguments: Any = None, **f
 
 async def tools_of(adapter: GrpcAdapter, template: Any, **fields: Any) -> dict[str, Any]:
     found = await adapter.discover(call_of(adapter, template, **fields))
-    assert found.made
+    assert found.is_generated
     return {tool["name"]: tool for tool in orjson.loads(found.raw)["tools"]}
 
 
@@ -298,7 +298,7 @@ async def test_the_first_version_of_reflection_is_asked_first(adapter) -> None:
     async with grpc_server(shop.handler) as shop.port:
         with pytest.raises(UpstreamRejected) as caught:
             await tools_of(adapter, shop.template())
-        assert caught.value.answer.body["code"] == "UNIMPLEMENTED"
+        assert caught.value.response.body["code"] == "UNIMPLEMENTED"
 
 
 async def test_a_server_of_very_many_services_is_bounded(adapter) -> None:
@@ -374,7 +374,7 @@ async def test_status_details_are_json(shop: Shop, adapter, masker) -> None:
     with pytest.raises(UpstreamRejected) as caught:
         await called(adapter, shop.template("Watch"))
     prefix = "type.googleapis.com/"
-    assert caught.value.answer.body["details"] == [
+    assert caught.value.response.body["details"] == [
         {
             "@type": f"{prefix}google.rpc.BadRequest",
             "fieldViolations": [{"field": "email", "description": "is no address"}],
@@ -407,7 +407,7 @@ async def test_status_details_that_cannot_be_decoded_keep_their_type_only(shop: 
     shop.status = (grpc.StatusCode.INVALID_ARGUMENT, "bad", (("grpc-status-details-bin", raw),))
     with pytest.raises(UpstreamRejected) as caught:
         await called(adapter, shop.template("Watch"))
-    assert caught.value.answer.body == {
+    assert caught.value.response.body == {
         "code": "INVALID_ARGUMENT",
         "message": "bad",
         "details": [{"@type": f"type.googleapis.com/{name}"} for name in names],
@@ -415,7 +415,7 @@ async def test_status_details_that_cannot_be_decoded_keep_their_type_only(shop: 
     shop.status = (grpc.StatusCode.INVALID_ARGUMENT, "bad", (("grpc-status-details-bin", b"\xff"),))
     with pytest.raises(UpstreamRejected) as caught:
         await called(adapter, shop.template("Watch"))
-    assert caught.value.answer.body == {"code": "INVALID_ARGUMENT", "message": "bad"}
+    assert caught.value.response.body == {"code": "INVALID_ARGUMENT", "message": "bad"}
 
 
 async def test_answers_that_have_no_json(shop: Shop, adapter) -> None:
@@ -460,7 +460,7 @@ async def test_calls_share_a_connection_until_it_is_lost(shop: Shop, adapter) ->
         await called(adapter, again.template())
     with pytest.raises(UpstreamUnreachable) as caught:
         await called(adapter, again.template())
-    assert not caught.value.sent
+    assert not caught.value.request_sent
     assert len(adapter._channels) == 1
 
 
@@ -552,7 +552,7 @@ async def test_tls_with_the_providers_own_authority_and_certificate(adapter) -> 
         for egress in (None, EgressSettings(ca_bundle=other[0])):
             with pytest.raises(UpstreamUnreachable, match="certificate") as caught:
                 await called(adapter, template, egress=egress)
-            assert not caught.value.sent
+            assert not caught.value.request_sent
         with pytest.raises(UpstreamUnreachable):
             await called(adapter, shop.template())
     wrong, wrong_key, *_ = certificate("127.0.0.9", issuer=authority)

@@ -202,7 +202,7 @@ class TestResults:
             b"data: 3\n\n",
         )
         call = calling(adapter, url, limits=Limits(total=1))
-        call.ends = call.deadline + 5
+        call.stream_deadline = call.deadline + 5
         result = await adapter.call(call)
         assert [event.data async for event in result.events] == [b"1", b"2", b"3"]
 
@@ -282,8 +282,8 @@ class TestRefusals:
             await adapter.call(calling(adapter, await respond(headers + body)))
         error = refused.value
         assert error.status == shown
-        assert error.answer is not None
-        assert (error.answer.status, error.answer.body) == (status, {"why": "because"})
+        assert error.response is not None
+        assert (error.response.status, error.response.body) == (status, {"why": "because"})
         assert error.headers["Retry-After"] == "9"
         assert error.headers["X-Error-Source"] == "upstream"
         assert error.headers["X-Upstream-Status"] == str(status)
@@ -292,7 +292,7 @@ class TestRefusals:
         url = await respond(head("401 No", Content_Type="text/plain", Content_Length="4") + b"nope")
         with pytest.raises(UpstreamUnauthorized, match="stored credential") as refused:
             await adapter.call(calling(adapter, url, credentials=(wire("header", "X", "y"),)))
-        assert (refused.value.status, refused.value.answer and refused.value.answer.body) == (502, "nope")
+        assert (refused.value.status, refused.value.response and refused.value.response.body) == (502, "nope")
         with pytest.raises(UpstreamUnauthorized, match="without a credential"):
             await adapter.call(calling(adapter, url))
 
@@ -331,8 +331,8 @@ class TestRefusals:
         url = await respond(head("500 No", Content_Type="text/plain"), b"x" * 50_000, forever=True)
         with pytest.raises(UpstreamRejected) as refused:
             await adapter.call(calling(adapter, url))
-        assert refused.value.answer is not None
-        assert len(refused.value.answer.body) < 66_000
+        assert refused.value.response is not None
+        assert len(refused.value.response.body) < 66_000
         await asyncio.wait_for(respond.closed.wait(), 1)
 
     @pytest.mark.parametrize(
@@ -353,8 +353,8 @@ class TestRefusals:
         url = await respond(head("400 No", Content_Length=str(len(body)), **headers) + body)
         with pytest.raises(UpstreamRejected) as refused:
             await adapter.call(calling(adapter, url))
-        assert refused.value.answer is not None
-        assert refused.value.answer.body == shown
+        assert refused.value.response is not None
+        assert refused.value.response.body == shown
 
     async def test_a_body_that_never_comes_does_not_hide_the_status(
         self, adapter: HttpAdapter, serve
@@ -367,7 +367,7 @@ class TestRefusals:
 
         with pytest.raises(UpstreamRejected) as refused:
             await adapter.call(calling(adapter, await serve(stuck)))
-        assert (refused.value.status, refused.value.answer and refused.value.answer.body) == (404, None)
+        assert (refused.value.status, refused.value.response and refused.value.response.body) == (404, None)
 
 
 class TestBounds:

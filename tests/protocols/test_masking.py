@@ -12,14 +12,14 @@ from aiohttp import web
 
 from app.call_api.content_negotiation import parse_accept
 from app.call_api.responses import respond
-from app.call_log.batch_writer import CallWriter
+from app.call_log.batch_writer import BatchCallLog
 from app.calls import CallOutcome, CallRequest
 from app.calls.context import CallContext
 from app.calls.masking import mask_result, masked
 from app.calls.recorder import CallRecorder
 from app.calls.streams import StreamRegistry
 from app.database import Database
-from app.deadlines import timers
+from app.deadlines import timer_queue
 from app.errors import UpstreamError, UpstreamMalformed
 from app.models import TENANT
 from app.protocols.base import AdapterContext, Result
@@ -88,7 +88,7 @@ async def test_what_an_upstream_echoes_is_masked(
         await result.aclose()
     assert b"***" in body
     assert leaks(body) == []
-    assert result.masked
+    assert result.is_masked
 
 
 @pytest.mark.parametrize("kit", ABLE, ids=lambda kit: kit.protocol)
@@ -106,7 +106,7 @@ async def test_what_an_upstream_says_without_a_secret_stays_the_same(
         body = await result.read()
         await result.aclose()
     assert kit.echoed(body) == kit.arguments()
-    assert not result.masked
+    assert not result.is_masked
 
 
 async def test_a_secret_in_two_pieces_of_a_tcp_stream_is_masked(adapters) -> None:
@@ -131,7 +131,7 @@ async def test_a_secret_in_two_pieces_of_a_tcp_stream_is_masked(adapters) -> Non
     server.close()
     assert b"".join(event.data for event in events) == b"it is ***, and more"
     assert events[0].data == b"it is "
-    assert result.masked
+    assert result.is_masked
 
 
 class Told(asyncio.DatagramProtocol):
@@ -179,7 +179,7 @@ async def test_datagrams_that_their_codec_does_not_fit_are_masked(
     assert body == b"".join(
         bad + text.encode(codec.replace("16", "16-le")) + stars for text in ("it is ", " and ")
     )
-    assert result.masked
+    assert result.is_masked
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "events"])
@@ -201,7 +201,7 @@ async def test_a_tcp_message_that_its_codec_does_not_fit_is_masked(adapters, str
     body = b"".join([event.data for event in await events_of(result)]) if streaming else await result.read()
     server.close()
     assert body.rstrip() == b"\xff***"
-    assert result.masked
+    assert result.is_masked
 
 
 def body_of(media_type: str, body: bytes, *, pieces: int = 0) -> Result:
@@ -238,7 +238,7 @@ async def test_text_in_a_charset_that_was_not_declared_is_masked(
     result = body_of(media_type, f"it is {secret}.".encode(charset), pieces=pieces)
     mask_result(result, ResponseMasker([secret]))
     assert (await result.read()).decode(charset) == "it is ***."
-    assert result.masked
+    assert result.is_masked
 
 
 async def test_odd_escapes_in_utf8_that_is_declared_as_something_else_are_masked() -> None:
@@ -299,7 +299,7 @@ async def test_a_program_that_prints_its_environment(adapters, monkeypatch: pyte
         if code:
             with pytest.raises(UpstreamError) as caught:
                 await masked(adapter.call(call), call)
-            told = repr((caught.value.as_problem(), caught.value.answer))
+            told = repr((caught.value.as_problem(), caught.value.response))
         else:
             told = (await (await masked(adapter.call(call), call)).read()).decode()
             # No secret by its looks. An error is masked by all that programs have inherited.
@@ -336,7 +336,7 @@ async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine
             result,
             accept=parse_accept("application/json"),
             outcome=_outcome(),
-            streams=StreamRegistry(timers(), asyncio.Event()),
+            streams=StreamRegistry(timer_queue(), asyncio.Event()),
         )
         told = json.loads(answer.body)
         assert told["media_type"] == "application/octet-stream"
@@ -351,5 +351,5 @@ def _outcome() -> CallOutcome:
     database = Database("postgresql://nobody@127.0.0.1:1/none")
     principal = Principal(key_id="k", name="k", tenant_id=TENANT, scopes=frozenset())
     request = CallRequest(principal, "p.t", "test")
-    recorder = CallRecorder(request, call_log=CallWriter(database), metrics=Metrics())
+    recorder = CallRecorder(request, call_log=BatchCallLog(database), metrics=Metrics())
     return CallOutcome(CallContext(request, recorder))

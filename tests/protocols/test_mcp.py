@@ -22,7 +22,7 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.outbound.wiring import WireCredential
+from app.outbound.credential_rendering import WireCredential
 from app.protocols.base import AdapterContext
 from app.protocols.mcp.adapter import McpAdapter
 from app.security.secret import Secret
@@ -135,7 +135,7 @@ async def test_what_a_server_refuses_says_why(adapter_of, server, masker):
     with pytest.raises(UpstreamRejected) as caught:
         await answer(adapter, template(server, "rejects"))
     assert caught.value.status == 422
-    assert "no such thing" in caught.value.answer.body
+    assert "no such thing" in caught.value.response.body
     with pytest.raises(UpstreamRejected):
         await answer(adapter, template(server, "not-there"))
     with pytest.raises(UpstreamRejected):
@@ -184,7 +184,7 @@ async def test_a_server_that_dies_is_started_again_at_the_next_call(adapter_of, 
     assert await answer(adapter, template(server, "pid")) == first
     with pytest.raises(UpstreamUnreachable) as caught:
         await answer(adapter, template(server, "breaks"))
-    assert caught.value.sent
+    assert caught.value.request_sent
     second = await answer(adapter, template(server, "pid"))
     assert second != first
     os.kill(second, 9)
@@ -218,7 +218,7 @@ async def test_a_server_that_is_a_program_has_the_rules_of_programs(adapter_of, 
         broken = template(server, "x", own={"args": words})
         with pytest.raises((UpstreamUnreachable, UpstreamRejected)) as caught:
             await answer(adapter, broken)
-        assert not caught.value.sent
+        assert not caught.value.request_sent
 
 
 class Peer:

@@ -96,7 +96,7 @@ async def called(adapter: SseAdapter, template: dict[str, Any], arguments: Any =
 async def streamed(adapter: SseAdapter, template: dict[str, Any]) -> list[Any]:
     now = asyncio.get_running_loop().time()
     target = adapter.prepare({"call_template_type": "sse", "retry_timeout": 10, **template})
-    result = await adapter.call(Call(target, {}, (), now + 10, Limits(), "id", ends=now + 20))
+    result = await adapter.call(Call(target, {}, (), now + 10, Limits(), "id", stream_deadline=now + 20))
     assert result.events is not None
     return [(event.name, event.id, event.data.decode()) async for event in result.events]
 
@@ -180,8 +180,8 @@ async def test_a_refusal_keeps_its_status_and_body(adapter: SseAdapter, events: 
     events.scripts, events.status = [["json"]], 422
     with pytest.raises(UpstreamRejected) as caught:
         await called(adapter, {"url": events.url})
-    assert caught.value.answer is not None
-    assert (caught.value.status, caught.value.answer.body) == (422, {"no": "stream"})
+    assert caught.value.response is not None
+    assert (caught.value.status, caught.value.response.body) == (422, {"no": "stream"})
 
 
 async def test_an_event_above_the_limit_is_refused(adapter: SseAdapter, events: Events) -> None:

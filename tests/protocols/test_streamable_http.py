@@ -29,7 +29,7 @@ async def called(
 ) -> Result:
     now = asyncio.get_running_loop().time()
     target = adapter.prepare({"call_template_type": "streamable_http", "url": url, **template})
-    call = Call(target, {}, (), now + 10, Limits(), "id", ends=now + 20 if streaming else None)
+    call = Call(target, {}, (), now + 10, Limits(), "id", stream_deadline=now + 20 if streaming else None)
     return await adapter.call(call)
 
 

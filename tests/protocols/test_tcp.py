@@ -17,9 +17,9 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.outbound.credential_rendering import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
-from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
 from app.protocols.tcp.adapter import TcpAdapter
 from app.security.secret import Secret
@@ -189,7 +189,7 @@ async def test_an_answer_that_ends_early_is_no_answer(tcp, peer, framing) -> Non
     template = {**peer.template, "framing_strategy": framing, "fixed_message_length": 4}
     with pytest.raises(UpstreamUnreachable) as caught:
         await answer_to(tcp, template, {"a": 1})
-    assert caught.value.sent
+    assert caught.value.request_sent
 
 
 FORMATS = [

@@ -16,9 +16,9 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.outbound.credential_rendering import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
-from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
 from app.protocols.udp.adapter import UdpAdapter
 from app.security.secret import Secret
@@ -107,7 +107,7 @@ async def test_all_lost(udp, peer) -> None:
         await answer_to(udp, {**peer.template, "timeout": 300}, {})
     assert caught.value.detail == "0 of 1 datagrams came in time."
     assert time.monotonic() - began < 5
-    assert caught.value.sent
+    assert caught.value.request_sent
 
 
 async def test_a_lossy_network_brings_the_answers_of_those_that_get_through(udp, peer) -> None:
@@ -154,7 +154,7 @@ async def test_a_closed_port_is_told_at_once(udp) -> None:
     template = {"call_template_type": "udp", "host": "127.0.0.1", "port": free_port(socket.SOCK_DGRAM)}
     with pytest.raises(UpstreamUnreachable) as caught:
         await answer_to(udp, template, {})
-    assert not caught.value.sent
+    assert not caught.value.request_sent
 
 
 async def test_each_of_several_is_an_event(udp, peer) -> None:

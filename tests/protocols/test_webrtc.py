@@ -23,11 +23,11 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.outbound.credential_rendering import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.outbound.wiring import WireCredential
 from app.protocols.base import AdapterContext
 from app.protocols.manuals import read_manual
 from app.protocols.webrtc.adapter import WebrtcAdapter
@@ -160,7 +160,7 @@ async def test_a_channel_that_ends_fails_its_calls_and_the_next_gets_another(pee
     await peers.side.connections[0].close()
     with pytest.raises(UpstreamUnreachable) as caught:
         await late
-    assert caught.value.sent
+    assert caught.value.request_sent
     assert await called(adapter, peers.template(), {"a": 2}) == {"a": 2}
     assert len(peers.side.connections) == 2
 
@@ -256,7 +256,7 @@ async def test_nothing_is_sent_to_an_address_that_a_packet_came_from(peers: Peer
     peers.change = only(f"udp 1 127.0.0.1 {free_port()} typ host")
     with pytest.raises((UpstreamTimeout, UpstreamUnreachable)) as caught:
         await called(adapter, peers.template(), seconds=3)
-    assert not caught.value.sent
+    assert not caught.value.request_sent
     sent = peers.side.connections[-1].sctp.transport.transport.iceGatherer._connection
     assert sent._check_list
     assert heard == []
@@ -284,7 +284,7 @@ async def test_another_fingerprint_than_that_of_the_answer(peers: Peers, adapter
     peers.change = change
     with pytest.raises((UpstreamUnreachable, UpstreamTimeout)) as caught:
         await called(adapter, peers.template(), seconds=4)
-    assert not caught.value.sent
+    assert not caught.value.request_sent
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ async def test_signalling_by_websocket(peers: Peers, adapter) -> None:
         adapter._masker.add("hidden-value")
         with pytest.raises(UpstreamRejected) as caught:
             await called(adapter, peers.template(signaling_server=url, peer_id="nobody"))
-        assert caught.value.answer.body == {"detail": "no peer for ***"}
+        assert caught.value.response.body == {"detail": "no peer for ***"}
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.outbound.credential_rendering import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
-from app.outbound.wiring import WireCredential
 from app.protocols.base import Adapter
 from app.protocols.websocket.adapter import WebsocketAdapter
 from app.security.secret import Secret
@@ -321,7 +321,7 @@ async def test_the_envelopes_of_utcp_streams_are_taken_off(ws, peer) -> None:
     peer.replies = [orjson.dumps({"type": "tool_error", "error": f"bad {SECRET}"}).decode()]
     with pytest.raises(UpstreamRejected) as caught:
         await events_of(await ws.call(call_of(ws, peer.template, {}, streaming=True)))
-    assert caught.value.answer.body == "bad ***"
+    assert caught.value.response.body == "bad ***"
 
 
 async def test_a_broken_stream_is_told_after_its_events(ws, peer) -> None:
@@ -537,7 +537,7 @@ async def test_tls_is_verified_with_the_providers_own_authority(ws, tmp_path) ->
         assert await answer_to(ws, template, {"a": 1}, egress=own) == b'{"a": 1}'
         with pytest.raises(UpstreamUnreachable) as caught:
             await answer_to(ws, template, {"a": 1})
-        assert not caught.value.sent
+        assert not caught.value.request_sent
 
 
 async def test_through_a_proxy(ws, peer) -> None:

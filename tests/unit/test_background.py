@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from app.background import end_tasks
+from app.background import cancel_tasks
 
 
 async def test_a_task_that_lost_its_cancellation_is_cancelled_again() -> None:
@@ -22,7 +22,7 @@ async def test_a_task_that_lost_its_cancellation_is_cancelled_again() -> None:
     tasks = [asyncio.create_task(loses_one())]
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
-        await end_tasks(tasks)
+        await cancel_tasks(tasks)
     assert (rounds, tasks) == (2, [])
 
 
@@ -33,5 +33,5 @@ async def test_what_a_task_raised_is_raised() -> None:
     tasks = [asyncio.create_task(fails())]
     await asyncio.sleep(0)
     with pytest.raises(ValueError, match="it failed"):
-        await end_tasks(tasks)
+        await cancel_tasks(tasks)
     assert tasks == []

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import uvloop
 
-from app.background import completed
+from app.background import await_uncancelled
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import ChildLimits, convert_in_child
 from app.processes import child_process, close_pipes, kill_group
@@ -61,7 +61,7 @@ async def flooding_program() -> AsyncIterator[tuple[int, Read]]:
         yield running._transport.get_pid(), running.read
     finally:
         running.kill()
-        await completed(asyncio.create_task(running.ended.wait()))
+        await await_uncancelled(asyncio.create_task(running.ended.wait()))
         await asyncio.gather(writing, return_exceptions=True)
 
 
@@ -241,7 +241,7 @@ async def test_pipes_may_be_closed_twice() -> None:
 async def test_completed_is_not_left_by_a_cancellation() -> None:
     go_on = asyncio.Event()
     work = asyncio.create_task(go_on.wait())
-    waiting = asyncio.create_task(completed(work))
+    waiting = asyncio.create_task(await_uncancelled(work))
     for _ in range(3):
         await asyncio.sleep(0)
         waiting.cancel()
@@ -258,4 +258,4 @@ async def test_completed_raises_what_the_task_raised() -> None:
         raise ValueError("it failed")
 
     with pytest.raises(ValueError, match="it failed"):
-        await completed(asyncio.create_task(fail()))
+        await await_uncancelled(asyncio.create_task(fail()))

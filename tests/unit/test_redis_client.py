@@ -10,7 +10,7 @@ import uvloop
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from app.redis_client import Cache, PoolBusy, connect
+from app.redis_client import RedisClient, RedisPoolExhausted, connect
 from tests.faults.proxy import FaultProxy, Toxic, proxied
 from tests.harness.servers import Pair
 
@@ -69,17 +69,17 @@ def test_every_kind_of_url_gets_a_connection_that_maps_its_errors(url):
 
 def test_a_wait_for_the_own_pool_is_no_absence_of_redis(servers):
     async def run() -> None:
-        client = connect(servers.redis_url, timeout=2, connections=1)
+        client = connect(servers.redis_url, timeout=2, max_connections=1)
         client.connection_pool.timeout = 0.05
-        cache = Cache(client)
+        cache = RedisClient(client)
         held = await client.connection_pool.get_connection()
         try:
-            with pytest.raises(PoolBusy):
+            with pytest.raises(RedisPoolExhausted):
                 await client.ping()
             with cache:
                 await client.ping()
-            assert (cache.busy, cache.failures, cache.away) == (1, 0, False)
-            assert cache.redis() is client
+            assert (cache.pool_timeouts, cache.failures, cache.is_unavailable) == (1, 0, False)
+            assert cache.available_client() is client
         finally:
             await client.connection_pool.release(held)
         with cache:
@@ -92,10 +92,10 @@ def test_a_wait_for_the_own_pool_is_no_absence_of_redis(servers):
 def test_a_server_that_is_not_there_is_away(servers):
     async def run() -> None:
         client = connect("redis://127.0.0.1:1/0")
-        cache = Cache(client)
+        cache = RedisClient(client)
         with cache:
             await client.ping()
-        assert (cache.busy, cache.failures, cache.away) == (0, 1, True)
+        assert (cache.pool_timeouts, cache.failures, cache.is_unavailable) == (0, 1, True)
         await client.aclose()
 
     uvloop.run(run())

@@ -4,13 +4,13 @@ import pytest
 from pydantic import ValidationError
 
 from app.registration.input_models import CacheInput, LimitsInput
-from app.schemas import RateInput
+from app.schemas import RateLimitInput
 
 
 @pytest.mark.parametrize(
     ("model", "body"),
     [
-        (RateInput, '{"requests": 5.0, "per_seconds": 60.0, "burst": 2.0}'),
+        (RateLimitInput, '{"requests": 5.0, "per_seconds": 60.0, "burst": 2.0}'),
         (LimitsInput, '{"concurrency": 3.0, "total": 5, "response_bytes": 1e6}'),
         (CacheInput, '{"seconds": 5, "stale_if_error": 0.5}'),
     ],
@@ -22,9 +22,9 @@ def test_a_number_without_a_fraction_is_an_integer(model, body: str) -> None:
 @pytest.mark.parametrize(
     ("model", "body"),
     [
-        (RateInput, '{"requests": 5.5, "per_seconds": 60}'),
-        (RateInput, '{"requests": true, "per_seconds": 60}'),
-        (RateInput, '{"requests": "5", "per_seconds": 60}'),
+        (RateLimitInput, '{"requests": 5.5, "per_seconds": 60}'),
+        (RateLimitInput, '{"requests": true, "per_seconds": 60}'),
+        (RateLimitInput, '{"requests": "5", "per_seconds": 60}'),
         (LimitsInput, '{"total": "5"}'),
         (LimitsInput, '{"idle": true}'),
         (CacheInput, '{"seconds": 5, "stale_if_error": false}'),

@@ -34,7 +34,7 @@ AddressInfo = tuple[int, int, int, str, tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """A host, as it stands in a URL but without brackets, and a port."""
 
     host: str
@@ -49,7 +49,7 @@ class Proxy:
     itself is not encrypted.
     """
 
-    address: Place
+    address: Address
     tls: ssl.SSLContext | None
     authorization: Secret | None
 
@@ -69,7 +69,7 @@ class Proxy:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             secret = Secret("Basic " + base64.b64encode(pair.encode()).decode())
         secure = parts.scheme == "https"
-        address = Place(host, port or (443 if secure else 80))
+        address = Address(host, port or (443 if secure else 80))
         return cls(address, tls=proxy_context(egress) if secure else None, authorization=secret)
 
 
@@ -79,7 +79,7 @@ class Dialer:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._resolver = GuardedResolver(guard)
-        self._resolved: OrderedDict[Place, tuple[float, list[AddressInfo]]] = OrderedDict()
+        self._resolved: OrderedDict[Address, tuple[float, list[AddressInfo]]] = OrderedDict()
 
     def close(self) -> None:
         """Stop the threads of the resolver."""
@@ -87,7 +87,7 @@ class Dialer:
 
     async def connect(
         self,
-        address: Place,
+        address: Address,
         make: Callable[[], Http1Connection],
         *,
         tls: ssl.SSLContext | None,
@@ -103,9 +103,9 @@ class Dialer:
             raw = await self.connect_socket(address)
             return await _create_protocol(raw, make, tls=tls, host=address.host)
         except (OSError, ssl.SSLError) as error:
-            raise not_connected(error) from None
+            raise connect_error(error) from None
 
-    async def check_proxied_target(self, address: Place, *, resolve: bool) -> None:
+    async def check_proxied_target(self, address: Address, *, resolve: bool) -> None:
         """Check a target that a proxy will connect to: IP literals in any spelling, and names if `resolve`.
 
         Raises BlockedAddress and UpstreamUnreachable.
@@ -117,10 +117,15 @@ class Dialer:
             try:
                 await self._resolver.resolve(address.host, address.port)
             except OSError as error:
-                raise not_connected(error) from None
+                raise connect_error(error) from None
 
     async def _connect_through_proxy(
-        self, proxy: Proxy, address: Place, make: Callable[[], Http1Connection], *, tls: ssl.SSLContext | None
+        self,
+        proxy: Proxy,
+        address: Address,
+        make: Callable[[], Http1Connection],
+        *,
+        tls: ssl.SSLContext | None,
     ) -> Http1Connection:
         try:
             raw = await self.connect_socket(proxy.address)
@@ -137,12 +142,12 @@ class Dialer:
             return await _start_tls(tunnel.transport, make(), tls, address.host)
         except (OSError, ssl.SSLError) as error:
             tunnel.transport.abort()
-            raise not_connected(error) from None
+            raise connect_error(error) from None
         except BaseException:
             tunnel.transport.abort()
             raise
 
-    async def connect_socket(self, address: Place) -> socket.socket:
+    async def connect_socket(self, address: Address) -> socket.socket:
         """Return a connected socket. Raises BlockedAddress and OSError."""
         found = await self._resolve_cached(address)
         # The guard checks once more the very address of each socket.
@@ -154,7 +159,7 @@ class Dialer:
             socket_factory=self._guard.socket_factory,
         )
 
-    async def resolve(self, address: Place) -> list[tuple[int, str]]:
+    async def resolve(self, address: Address) -> list[tuple[int, str]]:
         """Return the address family and IP of each record of a name.
 
         Raises BlockedAddress unless all of them may be connected to, and UpstreamUnreachable.
@@ -162,12 +167,12 @@ class Dialer:
         try:
             found = await self._resolve_cached(address)
         except OSError as error:
-            raise not_connected(error) from None
+            raise connect_error(error) from None
         for _, _, _, _, (ip, port) in found:
             self._guard.check(ip, port)
         return [(family, ip) for family, _, _, _, (ip, _) in found]
 
-    async def _resolve_cached(self, address: Place) -> list[AddressInfo]:
+    async def _resolve_cached(self, address: Address) -> list[AddressInfo]:
         now = asyncio.get_running_loop().time()
         known = self._resolved.get(address)
         if known is not None and known[0] > now:
@@ -191,7 +196,7 @@ class _Tunnel(asyncio.Protocol):
         self._head = b""
         self.transport: asyncio.Transport
 
-    async def open(self, address: Place, authorization: Secret | None) -> None:
+    async def open(self, address: Address, authorization: Secret | None) -> None:
         """Open the tunnel. Raises UpstreamUnreachable where the proxy rejects the request."""
         self.transport.write(_connect_request(address, authorization))
         _check_tunnel(await self._head_received)
@@ -210,7 +215,7 @@ class _Tunnel(asyncio.Protocol):
             self._head_received.set_result(b"")
 
 
-async def open_tunnel(raw: socket.socket, address: Place, authorization: Secret | None) -> None:
+async def open_tunnel(raw: socket.socket, address: Address, authorization: Secret | None) -> None:
     """Request a tunnel from the proxy that a socket is connected to. Raises UpstreamUnreachable, OSError."""
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(raw, _connect_request(address, authorization))
@@ -224,7 +229,7 @@ async def open_tunnel(raw: socket.socket, address: Place, authorization: Secret 
     _check_tunnel(head)
 
 
-def _connect_request(address: Place, authorization: Secret | None) -> bytes:
+def _connect_request(address: Address, authorization: Secret | None) -> bytes:
     host = f"[{address.host}]" if ":" in address.host else address.host
     lines = [f"CONNECT {host}:{address.port} HTTP/1.1", f"Host: {host}:{address.port}"]
     if authorization is not None:
@@ -234,7 +239,7 @@ def _connect_request(address: Place, authorization: Secret | None) -> bytes:
 
 def _check_tunnel(head: bytes) -> None:
     if not _CONNECTED.match(head):
-        raise UpstreamUnreachable("The outbound proxy rejected the connection.", sent=False)
+        raise UpstreamUnreachable("The outbound proxy rejected the connection.", request_sent=False)
 
 
 async def _create_protocol(
@@ -263,7 +268,7 @@ async def _start_tls(
     return connection
 
 
-def not_connected(error: Exception) -> GatewayError:
+def connect_error(error: Exception) -> GatewayError:
     """Return the gateway error for a failure to connect (`OSError` or `ssl.SSLError`)."""
     if isinstance(error, AddressDenied):
         return BlockedAddress("The gateway's network policy does not allow the destination.")
@@ -275,10 +280,10 @@ def not_connected(error: Exception) -> GatewayError:
         detail = "The upstream's host name cannot be resolved."
     else:
         detail = "The upstream does not accept connections."
-    return UpstreamUnreachable(detail, sent=False)
+    return UpstreamUnreachable(detail, request_sent=False)
 
 
 def _proxy_error(error: Exception) -> GatewayError:
     if isinstance(error, AddressDenied):
-        return not_connected(error)
-    return UpstreamUnreachable("The outbound proxy does not accept connections.", sent=False)
+        return connect_error(error)
+    return UpstreamUnreachable("The outbound proxy does not accept connections.", request_sent=False)

@@ -10,7 +10,7 @@ from yarl import URL
 
 from app.errors import InvalidInput
 from app.outbound.http1.decoding import ACCEPTED
-from app.outbound.http1.dialing import Place
+from app.outbound.http1.dialing import Address
 
 _URL: Final = re.compile(r"(https?://[!-.0->@-\[\]-~]+)([!-\[\]-~]*)", re.IGNORECASE)
 # RFC 9110 section 5.6.2.
@@ -52,7 +52,7 @@ class Authority:
     """
 
     tls: bool
-    address: Place
+    address: Address
     host_header: str
     origin: str
 
@@ -148,7 +148,7 @@ def _parse_authority(text: str) -> Authority:
     shown = f"[{host}]" if ":" in host else host
     usual = 443 if url.scheme == "https" else 80
     host_header = shown if port == usual else f"{shown}:{port}"
-    return Authority(url.scheme == "https", Place(host, port), host_header, f"{url.scheme}://{host_header}")
+    return Authority(url.scheme == "https", Address(host, port), host_header, f"{url.scheme}://{host_header}")
 
 
 def _invalid_url() -> InvalidInput:

@@ -83,7 +83,7 @@ class ScopePool:
     open: int = 0
 
 
-class Pool:
+class ConnectionPool:
     """A pool of connections for one event loop.
 
     `max_connections` limits the open connections, `max_connections_per_origin` those to each origin.
@@ -304,7 +304,7 @@ class Pool:
     def _distrust(self, origin: OriginPool, now: float) -> None:
         """Reuse no connection to the origin for `DISTRUST_SECONDS`; its probation then starts again."""
         if origin.distrusted_until <= now:
-            _log.warning("upstream_out_of_step", origin=origin.name, seconds=DISTRUST_SECONDS)
+            _log.warning("upstream_desynchronized", origin=origin.name, seconds=DISTRUST_SECONDS)
         origin.distrusted_until = now + DISTRUST_SECONDS
         origin.trusted_at = origin.trusted_with_bodies_at = 0.0
         for connection in [one for scope in origin.scopes.values() for one in scope.idle]:

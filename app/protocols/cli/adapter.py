@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import orjson
 
 from app.errors import InvalidInput, UpstreamTimeout
-from app.outbound.framing import Event, framed
-from app.outbound.wiring import is_secret
+from app.outbound.credential_rendering import is_secret
+from app.outbound.framing import StreamEvent, parse_events
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.cli.command_words import fill_words, options
 from app.protocols.cli.compiling import CliTarget, compile_cli
@@ -55,7 +55,7 @@ class CliAdapter(UnknownEffects):
     async def call(self, call: Call) -> Result:
         """Run the commands, one after the other; lines come as they are written to a caller of events."""
         run = await self._begin(call)
-        if call.ends is not None:
+        if call.stream_deadline is not None:
             return await _streamed(run, call)
         output = (await _collected(run, call)).strip()
         if output.startswith((b"{", b"[")):
@@ -116,7 +116,7 @@ class CliAdapter(UnknownEffects):
                 await self._turns.acquire()
         except UpstreamTimeout:
             detail = "As many programs run as may, and none has ended in time."
-            raise UpstreamTimeout(detail, sent=False) from None
+            raise UpstreamTimeout(detail, request_sent=False) from None
         run = Run(call, environment, more, rules=self._rules, masker=self._masker, over=self._over)
         self._runs.add(run)
         return run
@@ -150,9 +150,11 @@ async def _streamed(run: Run, call: Call) -> Result:
     return result
 
 
-async def _events(pieces: AsyncGenerator[bytes, None], run: Run, call: Call) -> AsyncGenerator[Event, None]:
+async def _events(
+    pieces: AsyncGenerator[bytes, None], run: Run, call: Call
+) -> AsyncGenerator[StreamEvent, None]:
     try:
-        async for event in framed(pieces, _LINES, most=call.limits.event_bytes):
+        async for event in parse_events(pieces, _LINES, max_bytes=call.limits.event_bytes):
             yield event
     finally:
         run.close()
@@ -167,7 +169,7 @@ async def _timely(
     try:
         while piece:
             yield piece
-            by = min(call.ends or call.deadline, loop.time() + call.limits.idle)
+            by = min(call.stream_deadline or call.deadline, loop.time() + call.limits.idle)
             with timed(by, "The program was silent for too long, or did not end in its time."):
                 piece = await anext(pieces, b"")
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.errors import Fault, InvalidArguments, InvalidInput, UpstreamMalformed
+from app.errors import FieldError, InvalidArguments, InvalidInput, UpstreamMalformed
 from app.protocols.shared.texts import as_text
 
 # utcp-cli ends a placeholder with UTCP_END, the other protocols of UTCP with UTCP_ARG.
@@ -26,13 +26,13 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputReference:
     """The place of what an earlier command wrote, without the ends of line at its end."""
 
     step: int
 
 
-Piece = str | Argument | Output
+Piece = str | Argument | OutputReference
 Word = tuple[Piece, ...]
 
 
@@ -70,7 +70,7 @@ def options(arguments: Mapping[str, Any]) -> Iterator[str]:
     """
     for name, value in arguments.items():
         if not _OPTION.fullmatch(name):
-            fault = Fault(f"/{name}", "An option's name has letters, digits, `_`, `.` and `-` only.")
+            fault = FieldError(f"/{name}", "An option's name has letters, digits, `_`, `.` and `-` only.")
             raise InvalidArguments("This is no name of an option.", errors=[fault])
         for one in value if isinstance(value, list) else [value]:
             if one is None or one is False:
@@ -88,13 +88,13 @@ def options(arguments: Mapping[str, Any]) -> Iterator[str]:
 def _text(piece: Piece, arguments: Mapping[str, Any], outputs: Mapping[int, str]) -> str:
     if isinstance(piece, str):
         return piece
-    if isinstance(piece, Output):
+    if isinstance(piece, OutputReference):
         output = outputs.get(piece.step, f"$CMD_{piece.step}_OUTPUT")
         if "\x00" in output:
             raise UpstreamMalformed(f"The output of command {piece.step} holds U+0000, which no word can.")
         return output
     if piece.name not in arguments:
-        fault = Fault(f"/{piece.name}", "The command of this tool needs it.")
+        fault = FieldError(f"/{piece.name}", "The command of this tool needs it.")
         raise InvalidArguments("An argument is missing.", errors=[fault])
     return _without_nul(as_text(arguments[piece.name]), piece.name)
 
@@ -102,15 +102,15 @@ def _text(piece: Piece, arguments: Mapping[str, Any], outputs: Mapping[int, str]
 def _without_nul(text: str, name: str) -> str:
     """The text; InvalidArguments where it holds the character that ends a word (execve)."""
     if "\x00" in text:
-        fault = Fault(f"/{name}", "A command cannot hold U+0000.")
+        fault = FieldError(f"/{name}", "A command cannot hold U+0000.")
         raise InvalidArguments("The argument cannot be given to a program.", errors=[fault])
     return text
 
 
-def _refuse_option(piece: Argument | Output) -> None:
-    if isinstance(piece, Output):
+def _refuse_option(piece: Argument | OutputReference) -> None:
+    if isinstance(piece, OutputReference):
         raise UpstreamMalformed(f"The output of command {piece.step} begins with `-`, as an option does.")
-    fault = Fault(f"/{piece.name}", "It begins with `-`, and the command has no `--` before it.")
+    fault = FieldError(f"/{piece.name}", "It begins with `-`, and the command has no `--` before it.")
     raise InvalidArguments("The argument would be read as an option.", errors=[fault])
 
 
@@ -144,7 +144,7 @@ class _Scanner:
             if found is None or number >= self._step:
                 self._refuse("`$` stands before CMD_0_OUTPUT and the like of earlier commands only.")
             else:
-                self._put(Output(number))
+                self._put(OutputReference(number))
                 return found.end()
         return None
 
@@ -190,4 +190,6 @@ class _Scanner:
             self._word = None
 
     def _refuse(self, detail: str) -> None:
-        raise InvalidInput("The command cannot be run without a shell.", errors=[Fault(self._at, detail)])
+        raise InvalidInput(
+            "The command cannot be run without a shell.", errors=[FieldError(self._at, detail)]
+        )

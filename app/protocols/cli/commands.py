@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.text import pointer
 
 
@@ -18,7 +18,7 @@ def split_command(command: str, *, at: str) -> list[str]:
     except ValueError:
         words = []
     if not words:
-        fault = Fault(at, "Give a program and its arguments; quotes must end.")
+        fault = FieldError(at, "Give a program and its arguments; quotes must end.")
         raise InvalidInput("The command cannot be read.", errors=[fault])
     return words
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.errors import Fault, InvalidInput
-from app.protocols.cli.command_words import Argument, Output, Word, parse_command
+from app.errors import FieldError, InvalidInput
+from app.protocols.cli.command_words import Argument, OutputReference, Word, parse_command
 from app.protocols.cli.commands import split_command
 from app.protocols.cli.record import origin_of
 from app.protocols.cli.template import CliTemplate
@@ -71,7 +71,11 @@ def _steps(model: CliTemplate, rules: ProgramRules) -> tuple[Step, ...]:
         parsed.append((_program(words, rules, at=at), words[1:]))
     last = len(parsed) - 1
     kept = {
-        piece.step for _, words in parsed for word in words for piece in word if isinstance(piece, Output)
+        piece.step
+        for _, words in parsed
+        for word in words
+        for piece in word
+        if isinstance(piece, OutputReference)
     }
     return tuple(
         Step(
@@ -89,15 +93,15 @@ def _steps(model: CliTemplate, rules: ProgramRules) -> tuple[Step, ...]:
 def _program(words: tuple[Word, ...], rules: ProgramRules, *, at: str) -> str:
     first = words[0] if words else ()
     if len(first) != 1 or not isinstance(first[0], str):
-        fault = Fault(at, "It begins with a program, which no argument can choose.")
+        fault = FieldError(at, "It begins with a program, which no argument can choose.")
         raise InvalidInput("The command cannot be read.", errors=[fault])
     program = rules.program(first[0], at=at)
-    placed = any(isinstance(piece, Argument | Output) for word in words for piece in word)
+    placed = any(isinstance(piece, Argument | OutputReference) for word in words for piece in word)
     if placed and is_shell(program):
         raise _shell(at)
     return program
 
 
 def _shell(at: str) -> InvalidInput:
-    fault = Fault(at, "A shell would read arguments as commands: name a script or another program.")
+    fault = FieldError(at, "A shell would read arguments as commands: name a script or another program.")
     return InvalidInput("No argument may be given to a shell.", errors=[fault])

@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from app.errors import UpstreamAnswer, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
-from app.outbound.refusals import readable
+from app.errors import UpstreamErrorResponse, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
+from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import Call
 from app.protocols.cli.command_words import fill_words
 from app.protocols.cli.compiling import CliTarget
@@ -13,7 +13,7 @@ from app.protocols.shared.results import check_size
 from app.security.masking import Masker
 
 # More is kept than shown: a secret that the beginning cuts in two would not be known again.
-_KEPT: Final = 16 * 1024
+_MAX_STDERR_BYTES: Final = 16 * 1024
 _SHOWN: Final = 8 * 1024
 
 
@@ -57,7 +57,7 @@ class Run:
                 while piece := await running.read():
                     size += len(piece)
                     check_size(size, limit)
-                    tail = (tail + piece)[-_KEPT:]
+                    tail = (tail + piece)[-_MAX_STDERR_BYTES:]
                     if step.kept:
                         kept += piece
                     if step.shown:
@@ -92,7 +92,7 @@ class Run:
             )
             running = self._running = await start_program(order, self._rules)
         except UpstreamUnreachable as error:
-            error.sent = number > 0
+            error.request_sent = number > 0
             raise
         if self._closed:
             running.kill()
@@ -102,7 +102,7 @@ class Run:
         """Raises what an end is that is no success."""
         if running.failure is not None:
             detail = f"The program could not be started: {running.failure}."
-            raise UpstreamUnreachable(detail, sent=not first)
+            raise UpstreamUnreachable(detail, request_sent=not first)
         code = running.exit_code
         if code == 0:
             return
@@ -113,10 +113,12 @@ class Run:
         }
         if code is None or code < 0:
             detail = f"The program was ended by signal {-(code or 0)}; one of its limits may be the cause."
-            raise UpstreamMalformed(detail, answer=UpstreamAnswer(status=500, body=body))
-        answer = UpstreamAnswer(status=422, body=body)
-        raise UpstreamRejected(f"The program ended with exit code {code}.", answer=answer)
+            raise UpstreamMalformed(detail, response=UpstreamErrorResponse(status=500, body=body))
+        answer = UpstreamErrorResponse(status=422, body=body)
+        raise UpstreamRejected(f"The program ended with exit code {code}.", response=answer)
 
     def _tail(self, raw: bytes) -> Any:
-        text = readable(raw, "text/plain", masker=self._masker, limit=_KEPT, complete=True)
+        text = sanitize_error_body(
+            raw, "text/plain", masker=self._masker, limit=_MAX_STDERR_BYTES, complete=True
+        )
         return text[-_SHOWN:] if isinstance(text, str) else text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from app.errors import BlockedAddress, Fault, InvalidInput, ResponseTooLarge, UpstreamUnreachable
+from app.errors import BlockedAddress, FieldError, InvalidInput, ResponseTooLarge, UpstreamUnreachable
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.file.template import FileTemplate
 from app.protocols.shared.effects import ReadOnly
@@ -40,11 +40,11 @@ class FileAdapter(ReadOnly):
         """The path; raises InvalidInput for one that is not below an opened folder, links aside."""
         file = compile_template(template, FileTemplate)
         if not self._folders:
-            fault = Fault("/call_template_type", "The operator opens folders with FILE_FOLDERS.")
+            fault = FieldError("/call_template_type", "The operator opens folders with FILE_FOLDERS.")
             raise InvalidInput("Files are not served by this gateway", errors=[fault])
         path = Path(os.path.normpath(file.file_path))
         if not path.is_absolute() or "\x00" in file.file_path or ".." in Path(file.file_path).parts:
-            fault = Fault("/file_path", "Give an absolute path without `..`.")
+            fault = FieldError("/file_path", "Give an absolute path without `..`.")
             raise InvalidInput("The path cannot be used", errors=[fault])
         return path
 
@@ -76,7 +76,7 @@ class FileAdapter(ReadOnly):
         except _Outside:
             raise BlockedAddress("The file lies in no folder that the operator has opened.") from None
         except OSError:
-            raise UpstreamUnreachable("The file cannot be read.", sent=False) from None
+            raise UpstreamUnreachable("The file cannot be read.", request_sent=False) from None
         if len(raw) > most:
             raise ResponseTooLarge(f"The file has more than {most} bytes.")
         return raw

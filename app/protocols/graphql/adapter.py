@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from app.errors import Fault, InvalidArguments
-from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_head
+from app.errors import FieldError, InvalidArguments
+from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan_without_body
 from app.outbound.attach import Headers, attach
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.graphql.documents import Operation, made_document, read_operation
+from app.protocols.graphql.documents import GraphqlOperation, made_document, read_operation
 from app.protocols.graphql.responses import answered, introspected
 from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
 from app.protocols.graphql.template import GraphqlTemplate
@@ -24,10 +24,10 @@ from app.utcp.call_template import compile_template
 from app.utcp.paths import compile_url
 
 _ACCEPT: Final = "application/graphql-response+json, application/json;q=0.9"
-_LARGEST_SCHEMA: Final = 16 << 20
+_MAX_SCHEMA_BYTES: Final = 16 << 20
 """Bytes of an introspection; GitHub's has 4 MB, and reading one takes about a second for each."""
 
-_ASKED_FOR: Final = frozenset({"accept", "content-type"})
+_NEGOTIATION_HEADERS: Final = frozenset({"accept", "content-type"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class GraphqlTarget:
     model: GraphqlTemplate
     plan: ArgumentPlan
     placed: frozenset[str]
-    operation: Operation | None
+    operation: GraphqlOperation | None
 
     @property
     def kind(self) -> str:
@@ -57,7 +57,7 @@ class GraphqlAdapter(HttpBasedAdapter):
     def prepare(self, template: Mapping[str, Any]) -> GraphqlTarget:
         """Compile a template of `call_template_type` graphql; raises InvalidInput."""
         model = compile_template(template, GraphqlTemplate)
-        plan, placed = compile_head(
+        plan, placed = compile_plan_without_body(
             compile_url(model.url), method="POST", headers=model.headers, header_fields=model.header_fields
         )
         return GraphqlTarget(model, plan, placed, read_operation(model))
@@ -98,11 +98,11 @@ class GraphqlAdapter(HttpBasedAdapter):
         """A manual of the schema, which is asked for by introspection: a tool for each root field."""
         target: GraphqlTarget = call.target
         placed = self._posted(call, {"query": INTROSPECTION, "operationName": "IntrospectionQuery"})
-        limits = replace(call.limits, response_bytes=min(call.limits.response_bytes, _LARGEST_SCHEMA))
+        limits = replace(call.limits, response_bytes=min(call.limits.response_bytes, _MAX_SCHEMA_BYTES))
         data = await introspected(await self._read(placed, replace(call, limits=limits)), self._masker)
         required = {name: name not in target.model.header_fields for name in target.placed}
         raw = await asyncio.to_thread(manual_of, data, placed=required)
-        return Discovered(raw=raw, media_type=JSON, url=placed.url, made=True)
+        return Discovered(raw=raw, media_type=JSON, url=placed.url, is_generated=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON; of a subscription the upgrade, and what is subscribed to as its body."""
@@ -111,7 +111,7 @@ class GraphqlAdapter(HttpBasedAdapter):
         url, headers = self._upgrade(call, masked=True)
         return {"method": "GET", "url": url, "headers": dict(headers), "body": self._payload(call)}
 
-    async def _read(self, placed: PlacedRequest, call: Call) -> bytes:
+    async def _read(self, placed: PreparedRequest, call: Call) -> bytes:
         """The body of an answer that is no refusal."""
         response = await self.send(placed, call)
         if not 200 <= response.status < 300:
@@ -123,7 +123,7 @@ class GraphqlAdapter(HttpBasedAdapter):
         target: GraphqlTarget = call.target
         operation = target.operation
         if operation is None:
-            fault = Fault("", "Its call template needs a `query`.")
+            fault = FieldError("", "Its call template needs a `query`.")
             raise InvalidArguments("This tool says nothing that could be asked.", errors=[fault])
         variables = {name: value for name, value in call.arguments.items() if name not in target.placed}
         if operation.document is None:
@@ -132,25 +132,25 @@ class GraphqlAdapter(HttpBasedAdapter):
         payload: dict[str, Any] = {"query": operation.document, "variables": variables}
         return payload if operation.name is None else {**payload, "operationName": operation.name}
 
-    def _placed(self, call: Call) -> PlacedRequest:
+    def _placed(self, call: Call) -> PreparedRequest:
         return self._posted(call, self._payload(call))
 
-    def _posted(self, call: Call, payload: dict[str, Any]) -> PlacedRequest:
+    def _posted(self, call: Call, payload: dict[str, Any]) -> PreparedRequest:
         head = self._head(call)
-        kept = [pair for pair in head.headers if pair[0].lower() not in _ASKED_FOR]
+        kept = [pair for pair in head.headers if pair[0].lower() not in _NEGOTIATION_HEADERS]
         headers = [*kept, ("Accept", _ACCEPT), ("Content-Type", JSON)]
         with writable():
             return head._replace(headers=headers, body=orjson.dumps(payload))
 
-    def _head(self, call: Call) -> PlacedRequest:
+    def _head(self, call: Call) -> PreparedRequest:
         target: GraphqlTarget = call.target
         given = {name: value for name, value in call.arguments.items() if name in target.placed}
-        return target.plan.place(given)
+        return target.plan.prepare(given)
 
     def _upgrade(self, call: Call, *, masked: bool = False) -> tuple[str, Headers]:
         head = self._head(call)
-        present = {name.lower() for name, _ in head.headers} | _ASKED_FOR
-        kept = [pair for pair in head.headers if pair[0].lower() not in _ASKED_FOR]
+        present = {name.lower() for name, _ in head.headers} | _NEGOTIATION_HEADERS
+        kept = [pair for pair in head.headers if pair[0].lower() not in _NEGOTIATION_HEADERS]
         headers = [*kept, *(pair for pair in call.headers if pair[0].lower() not in present)]
         # http becomes ws, and https wss.
         return attach("ws" + head.url.removeprefix("http"), headers, call.credentials, masked=masked)
@@ -176,5 +176,5 @@ class GraphqlAdapter(HttpBasedAdapter):
         except BaseException:
             socket.close()
             raise
-        ends = call.deadline if call.ends is None else call.ends
+        ends = call.deadline if call.stream_deadline is None else call.stream_deadline
         return await event_result(subscription.events(by=ends), call, close=socket.close)

@@ -7,16 +7,16 @@ from typing import Final
 
 from graphql import GraphQLError, OperationDefinitionNode, parse, parse_type
 
-from app.errors import Fault, InvalidArguments, InvalidInput
+from app.errors import FieldError, InvalidArguments, InvalidInput
 from app.protocols.graphql.template import GraphqlTemplate
 from app.text import pointer
 
-_MOST_TOKENS: Final = 50_000
+_MAX_TOKENS: Final = 50_000
 _NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class GraphqlOperation:
     """What is asked for. Without a `document` one is made at each call, for the arguments that it has."""
 
     kind: str
@@ -24,7 +24,7 @@ class Operation:
     document: str | None
 
 
-def read_operation(model: GraphqlTemplate) -> Operation | None:
+def read_operation(model: GraphqlTemplate) -> GraphqlOperation | None:
     """The operation of a template, None where it names none; raises InvalidInput.
 
     Its kind is that of the document, whatever `operation_type` says; an `operation_name` that the document
@@ -35,23 +35,25 @@ def read_operation(model: GraphqlTemplate) -> Operation | None:
     if model.query is None:
         if model.operation_name is None:
             return None
-        return Operation(model.operation_type or "query", model.operation_name, None)
+        return GraphqlOperation(model.operation_type or "query", model.operation_name, None)
     try:
-        parsed = parse(model.query, no_location=True, max_tokens=_MOST_TOKENS)
+        parsed = parse(model.query, no_location=True, max_tokens=_MAX_TOKENS)
     except (GraphQLError, RecursionError):
-        fault = Fault("/query", "Give one GraphQL document that can be parsed.")
+        fault = FieldError("/query", "Give one GraphQL document that can be parsed.")
         raise InvalidInput("The query is not valid GraphQL.", errors=[fault]) from None
     operations = [one for one in parsed.definitions if isinstance(one, OperationDefinitionNode)]
     named = [one for one in operations if one.name and one.name.value == model.operation_name]
     chosen = named or operations
     if len(chosen) != 1:
-        fault = Fault("/operation_name", "Name one operation of the query.")
+        fault = FieldError("/operation_name", "Name one operation of the query.")
         raise InvalidInput("It cannot be told which operation is meant.", errors=[fault])
     operation = chosen[0]
-    return Operation(operation.operation.value, operation.name.value if operation.name else None, model.query)
+    return GraphqlOperation(
+        operation.operation.value, operation.name.value if operation.name else None, model.query
+    )
 
 
-def made_document(operation: Operation, names: Iterable[str], types: dict[str, str]) -> str:
+def made_document(operation: GraphqlOperation, names: Iterable[str], types: dict[str, str]) -> str:
     """The field of the operation's name with these arguments, each a variable (of type String, unless
     `types` knows better); raises InvalidArguments for a name that is none of GraphQL's.
     """
@@ -60,7 +62,7 @@ def made_document(operation: Operation, names: Iterable[str], types: dict[str, s
         if not _NAME.fullmatch(name):
             raise InvalidArguments(
                 "The tool does not know this argument.",
-                errors=[Fault(pointer("", name[:100]), "Names are letters, digits and underscores.")],
+                errors=[FieldError(pointer("", name[:100]), "Names are letters, digits and underscores.")],
             )
     declared = ", ".join(f"${name}: {types.get(name, 'String')}" for name in given)
     passed = ", ".join(f"{name}: ${name}" for name in given)
@@ -78,5 +80,5 @@ def _check_type(name: str, text: str) -> None:
             return
     except (GraphQLError, RecursionError):
         pass
-    fault = Fault(at, "Give a GraphQL type, e.g. `[ID!]!`, for a legal name.")
+    fault = FieldError(at, "Give a GraphQL type, e.g. `[ID!]!`, for a legal name.")
     raise InvalidInput("A variable's type is not valid.", errors=[fault])

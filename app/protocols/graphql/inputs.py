@@ -17,7 +17,7 @@ from graphql import (
 
 Schema = dict[str, Any]
 
-_MOST_OBJECTS: Final = 200
+_MAX_OBJECTS: Final = 200
 _SCALARS: Final[dict[str, Schema]] = {
     "Int": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
     "Float": {"type": "number"},
@@ -100,7 +100,7 @@ class _Objects:
         if not isinstance(named, GraphQLInputObjectType):
             return leaf_schema(named)
         if named.name not in self._named:
-            if len(self._named) >= _MOST_OBJECTS:
+            if len(self._named) >= _MAX_OBJECTS:
                 return {"type": "object"}
             self._named.add(named.name)
             self._waiting.append(named)

@@ -10,20 +10,20 @@ from typing import Any, Final
 import orjson
 
 from app.errors import (
-    UpstreamAnswer,
     UpstreamError,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamUnauthorized,
 )
-from app.outbound.refusals import readable
+from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import Call, Result
 from app.protocols.shared.results import JSON, body_result
 from app.security.masking import Masker
 
 _QUICK: Final = 256 << 10
 _ERROR_BODY: Final = 64 * 1024
-_LONGEST_SECRET: Final = 8 * 1024
+_MAX_SECRET_LENGTH: Final = 8 * 1024
 # What servers made with Apollo's, and others after them, call a refused credential.
 _UNAUTHENTICATED: Final = "UNAUTHENTICATED"
 
@@ -61,13 +61,14 @@ def refused(errors: Any, data: Any, masker: Masker) -> UpstreamError:
     raw = orjson.dumps({"errors": errors, "data": data})
     complete = len(raw) <= _ERROR_BODY
     if not complete:
-        raw = raw[: _ERROR_BODY + _LONGEST_SECRET]
-    body = readable(raw, JSON, masker=masker, limit=_ERROR_BODY, complete=complete)
+        raw = raw[: _ERROR_BODY + _MAX_SECRET_LENGTH]
+    body = sanitize_error_body(raw, JSON, masker=masker, limit=_ERROR_BODY, complete=complete)
     if _is_unauthenticated(errors):
-        answer = UpstreamAnswer(status=401, body=body)
-        return UpstreamUnauthorized("The upstream refused the credential.", answer=answer)
+        answer = UpstreamErrorResponse(status=401, body=body)
+        return UpstreamUnauthorized("The upstream refused the credential.", response=answer)
     return UpstreamRejected(
-        "The upstream answered with errors and no data.", answer=UpstreamAnswer(status=422, body=body)
+        "The upstream answered with errors and no data.",
+        response=UpstreamErrorResponse(status=422, body=body),
     )
 
 

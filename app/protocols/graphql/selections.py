@@ -26,8 +26,8 @@ from app.protocols.graphql.inputs import leaf_schema, nullable
 DEPTH: Final = 4
 """Levels of objects below the field that is asked for."""
 
-MOST_FIELDS: Final = 250
-_MOST_MEMBERS: Final = 20
+MAX_FIELDS: Final = 250
+_MAX_MEMBERS: Final = 20
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class Selector:
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
-        self._left = MOST_FIELDS
+        self._left = MAX_FIELDS
 
     def select(self, of: GraphQLOutputType) -> list[Node]:
         """The selection of a field of this type; none for scalars and enums."""
-        self._left = MOST_FIELDS
+        self._left = MAX_FIELDS
         return self._below(get_named_type(of), DEPTH, frozenset())
 
     def _below(self, named: GraphQLNamedType, depth: int, path: frozenset[str]) -> list[Node]:
@@ -67,7 +67,7 @@ class Selector:
             nodes += self._fields(named, depth, path, on="")
         if isinstance(named, (GraphQLUnionType, GraphQLInterfaceType)):
             own = {node.name: str(node.type) for node in nodes}
-            for member in self._schema.get_possible_types(named)[:_MOST_MEMBERS]:
+            for member in self._schema.get_possible_types(named)[:_MAX_MEMBERS]:
                 nodes += self._member(member, depth, path, own)
         return nodes or [_typename()]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from app.errors import UpstreamMalformed
-from app.outbound.framing import Event
+from app.outbound.framing import StreamEvent
 from app.protocols.graphql.responses import refused, value_of
 from app.protocols.shared.websocket_client import WebSocket
 from app.security.masking import Masker
@@ -33,7 +33,7 @@ class Subscription:
             raise UpstreamMalformed("The upstream did not acknowledge the connection.")
         await self._say({"id": _ID, "type": "subscribe", "payload": payload}, by=by)
 
-    async def events(self, *, by: float) -> AsyncGenerator[Event, None]:
+    async def events(self, *, by: float) -> AsyncGenerator[StreamEvent, None]:
         """The value of each result until the subscription is complete; raises what a call raises."""
         try:
             while (message := await self._next(by)) is not None:
@@ -41,7 +41,7 @@ class Subscription:
                     continue
                 match message.get("type"):
                     case "next":
-                        yield Event(value_of(message.get("payload"), self._masker), "json")
+                        yield StreamEvent(value_of(message.get("payload"), self._masker), "json")
                     case "error":
                         raise refused(message.get("payload"), None, self._masker)
                     case "complete":

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from app.errors import (
-    Fault,
+    FieldError,
     InvalidInput,
     UpstreamError,
     UpstreamMalformed,
     UpstreamRejected,
 )
-from app.protocols.base import AdapterContext, Call, Discovered, Event, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
 from app.protocols.grpc.channels import Channels, Lease
 from app.protocols.grpc.descriptors import Rpc, rpc_of
 from app.protocols.grpc.errors import error_of, upstream_answer
@@ -30,11 +30,11 @@ from app.protocols.grpc.rpc import RpcFailed, RpcStream, unary
 from app.protocols.grpc.target import GrpcTarget, compiled_target, messages_of
 from app.protocols.shared.results import JSON, body_result, check_size, event_result, timed
 
-_MOST_MESSAGE: Final = 4 << 20
+_MAX_MESSAGE_BYTES: Final = 4 << 20
 """Bytes of a message that is received, at most: gRPC's own default everywhere."""
 # A message of this many bytes takes up to 0.1 s to become JSON, and back.
 _IN_THREAD: Final = 16 << 10
-_MOST_LOOKED_UP: Final = 256
+_MAX_LOOKUPS: Final = 256
 _LOOKED_UP_SECONDS: Final = 600.0
 
 
@@ -80,7 +80,7 @@ class GrpcAdapter:
         target: GrpcTarget = call.target
         if target.service is None or target.method is None:
             missing = "service_name" if target.service is None else "method_name"
-            raise InvalidInput("The tool names no method.", errors=[Fault(f"/{missing}", "Name it.")])
+            raise InvalidInput("The tool names no method.", errors=[FieldError(f"/{missing}", "Name it.")])
         metadata = metadata_of(target.metadata, call)
         rpc = target.rpc or await self._look_up(call, metadata)
         messages = await _encoded(rpc, call)
@@ -97,7 +97,7 @@ class GrpcAdapter:
         except RpcFailed as failed:
             raise error_of(failed, masker=self._masker, pool=rpc.pool) from None
         finally:
-            if not (rpc.answers_many and call.ends is not None):
+            if not (rpc.answers_many and call.stream_deadline is not None):
                 stream.close()
 
     async def discover(self, call: Call) -> Discovered:
@@ -106,7 +106,7 @@ class GrpcAdapter:
         most = call.limits.response_bytes
         found = await self._reflect(call, metadata_of(target.metadata, call), most=most)
         raw = await asyncio.to_thread(made_manual, found, target.method, most=most)
-        return Discovered(raw=raw, media_type=JSON, url=target.origin, made=True)
+        return Discovered(raw=raw, media_type=JSON, url=target.origin, is_generated=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON: the path as part of the URL, metadata as headers."""
@@ -142,9 +142,9 @@ class GrpcAdapter:
                 raise UpstreamMalformed("The upstream did not answer with one message.")
         return body_result(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
 
-    async def _events(self, rpc: Rpc, stream: RpcStream, call: Call) -> AsyncGenerator[Event, None]:
+    async def _events(self, rpc: Rpc, stream: RpcStream, call: Call) -> AsyncGenerator[StreamEvent, None]:
         loop = asyncio.get_running_loop()
-        ends = call.ends or call.deadline
+        ends = call.stream_deadline or call.deadline
         most = _most(call, rpc)
         try:
             while True:
@@ -152,7 +152,7 @@ class GrpcAdapter:
                     raw = await stream.read()
                 if raw is None:
                     return
-                yield Event(await _json(rpc, raw, most), "json")
+                yield StreamEvent(await _json(rpc, raw, most), "json")
         except RpcFailed as failed:
             raise error_of(failed, masker=self._masker, pool=rpc.pool) from None
         finally:
@@ -162,7 +162,7 @@ class GrpcAdapter:
         self, call: Call, path: str, messages: list[bytes], metadata: Pairs, *, most: int
     ) -> RpcStream:
         lease = await self._lease(call, most=most)
-        return RpcStream(lease, path, messages, metadata=metadata, ends=call.ends or call.deadline)
+        return RpcStream(lease, path, messages, metadata=metadata, ends=call.stream_deadline or call.deadline)
 
     async def _lease(self, call: Call, *, most: int) -> Lease:
         target: GrpcTarget = call.target
@@ -174,10 +174,10 @@ class GrpcAdapter:
 
     async def _reflect(self, call: Call, metadata: Pairs, *, most: int) -> Reflected:
         target: GrpcTarget = call.target
-        asked = replace(call, ends=None)
+        asked = replace(call, stream_deadline=None)
 
         async def ask(path: str, question: bytes) -> bytes:
-            stream = await self._stream(asked, path, [question], metadata, most=_MOST_MESSAGE)
+            stream = await self._stream(asked, path, [question], metadata, most=_MAX_MESSAGE_BYTES)
             try:
                 answer = await stream.read()
                 # To the end: servers count calls that are cut off.
@@ -208,16 +208,16 @@ class GrpcAdapter:
             found = await self._reflect(call, metadata, most=call.limits.response_bytes)
         except UpstreamError as error:
             # A question about the method is nothing of the call.
-            error.sent = False
+            error.request_sent = False
             raise
         pool = await asyncio.to_thread(pool_without_holes, found.files)
         rpc = rpc_of(pool, found.services[0], str(target.method)) if found.services else None
         if rpc is None:
             detail = "The server has no such method."
-            raise UpstreamRejected(detail, answer=upstream_answer(12, "UNIMPLEMENTED", detail))
+            raise UpstreamRejected(detail, response=upstream_answer(12, "UNIMPLEMENTED", detail))
         self._looked_up[key] = (now + _LOOKED_UP_SECONDS, rpc)
         self._looked_up.move_to_end(key)
-        while len(self._looked_up) > _MOST_LOOKED_UP:
+        while len(self._looked_up) > _MAX_LOOKUPS:
             self._looked_up.popitem(last=False)
         return rpc
 
@@ -246,9 +246,11 @@ async def _json(rpc: Rpc, raw: bytes, most: int) -> bytes:
 def _most(call: Call, rpc: Rpc) -> int:
     """The bytes that one message of the answer may have."""
     allowed = (
-        call.limits.event_bytes if rpc.answers_many and call.ends is not None else call.limits.response_bytes
+        call.limits.event_bytes
+        if rpc.answers_many and call.stream_deadline is not None
+        else call.limits.response_bytes
     )
-    return max(1, min(allowed, _MOST_MESSAGE))
+    return max(1, min(allowed, _MAX_MESSAGE_BYTES))
 
 
 def _first_by(call: Call) -> float:

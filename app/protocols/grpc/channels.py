@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
-from app.outbound.network import Network, Place
+from app.outbound.network import Address, Network
 
 # It is read when the library starts, which otherwise writes what upstreams say to stderr, past the log.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -41,7 +41,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    place: Place
+    place: Address
     tls: bool
     egress: bytes
     most: int
@@ -103,7 +103,7 @@ class Channels:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def lease(
-        self, place: Place, *, tls: bool, egress: EgressSettings | None, scope: bytes, most: int, by: float
+        self, place: Address, *, tls: bool, egress: EgressSettings | None, scope: bytes, most: int, by: float
     ) -> Lease:
         """A connected channel that takes messages of at most `most` bytes, shared within its scope (see
         `outbound.scope`); with b"" it is closed after this call.
@@ -119,7 +119,7 @@ class Channels:
         try:
             shared = _ready(pool)
             if shared is None:
-                with Bound(timers(), by):
+                with Deadline(timer_queue(), by):
                     shared = await self._connected(pool, place, tls=tls, egress=egress, most=most, by=by)
         except TimeoutError:
             raise _too_late() from None
@@ -159,7 +159,7 @@ class Channels:
     async def _connected(
         self,
         pool: _OriginPool,
-        place: Place,
+        place: Address,
         *,
         tls: bool,
         egress: EgressSettings | None,
@@ -174,7 +174,7 @@ class Channels:
                 self._retire(pool)
             credentials = _credentials(self._network, egress) if tls else None
             options = (*_OPTIONS, *_names(place, tls=tls), ("grpc.max_receive_message_length", most))
-            targets = _targets(await self._network.addresses(place, by=by), place.port)
+            targets = _targets(await self._network.resolve(place, deadline=by), place.port)
             loop = asyncio.get_running_loop()
             for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
                 part = loop.time() + (by - loop.time()) / left
@@ -187,7 +187,7 @@ class Channels:
             detail = "The upstream accepts no gRPC connection" + (
                 " with a valid certificate." if tls else "."
             )
-            raise UpstreamUnreachable(detail, sent=False)
+            raise UpstreamUnreachable(detail, request_sent=False)
 
     def _pool(self, key: _Key) -> _OriginPool:
         pool = self._pools.get(key)
@@ -203,7 +203,7 @@ class Channels:
             if not pool.busy:
                 self._drop(key, pool)
                 return
-        raise UpstreamUnreachable("Too many gRPC connections are open already.", sent=False)
+        raise UpstreamUnreachable("Too many gRPC connections are open already.", request_sent=False)
 
     def _rest(self, pool: _OriginPool) -> None:
         loop = asyncio.get_running_loop()
@@ -255,7 +255,7 @@ async def _opened(
         channel = grpc.aio.secure_channel(target, credentials, options=options)
     connected = False
     try:
-        with Bound(timers(), by):
+        with Deadline(timer_queue(), by):
             state = channel.get_state(try_to_connect=True)
             while state not in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
                 await channel.wait_for_state_change(state)
@@ -279,7 +279,7 @@ def _targets(addresses: list[tuple[int, str]], port: int) -> list[str]:
     return [f"{scheme}:{','.join(literals)}" for scheme, literals in found.items()]
 
 
-def _names(place: Place, *, tls: bool) -> list[tuple[str, str]]:
+def _names(place: Address, *, tls: bool) -> list[tuple[str, str]]:
     host = f"[{place.host}]" if ":" in place.host else place.host
     names = [("grpc.default_authority", f"{host}:{place.port}")]
     if tls:
@@ -289,7 +289,7 @@ def _names(place: Place, *, tls: bool) -> list[tuple[str, str]]:
 
 def _credentials(network: Network, egress: EgressSettings | None) -> Any:
     """The provider's own authorities and certificate, else the system's authorities; InvalidInput."""
-    context = network.tls(egress)
+    context = network.tls_context(egress)
     bundle = egress.ca_bundle if egress is not None else None
     if bundle is None:
         known = context.get_ca_certs(binary_form=True)
@@ -305,4 +305,4 @@ def _credentials(network: Network, egress: EgressSettings | None) -> Any:
 
 
 def _too_late() -> UpstreamTimeout:
-    return UpstreamTimeout("No connection to the upstream was made in time.", sent=False)
+    return UpstreamTimeout("No connection to the upstream was made in time.", request_sent=False)

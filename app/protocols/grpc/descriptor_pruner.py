@@ -9,9 +9,9 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 from app.protocols.grpc.descriptors import IDEMPOTENT, OWN_FILES, SAFE, Rpc, Unusable
 
-_MOST_STORED: Final = 256 << 10
+_MAX_STORED_BYTES: Final = 256 << 10
 """Bytes of a method's descriptors that are kept; for larger ones the upstream is asked."""
-_MOST_TYPES: Final = 2_000
+_MAX_TYPES: Final = 2_000
 # What of the options changes how messages are read and written; the rest is for other programs.
 _KEPT_OPTIONS: Final = frozenset(
     {"features", "map_entry", "packed", "allow_alias", "message_set_wire_format"}
@@ -58,7 +58,7 @@ class DescriptorPruner:
             if one.full_name not in found:
                 found[one.full_name] = one
                 waiting += self._used(one)
-            if len(found) > _MOST_TYPES:
+            if len(found) > _MAX_TYPES:
                 raise Unusable("too many types")
         return list(found.values())
 
@@ -102,7 +102,7 @@ class DescriptorPruner:
 def stored(rpc: Rpc, pruner: "DescriptorPruner") -> str | None:
     """What the method needs, as base64 of a FileDescriptorSet; None where it is too much to be kept."""
     raw = pruner.cut(rpc).SerializeToString(deterministic=True)
-    return base64.b64encode(raw).decode() if len(raw) <= _MOST_STORED else None
+    return base64.b64encode(raw).decode() if len(raw) <= _MAX_STORED_BYTES else None
 
 
 def _top(descriptor: Any) -> Any:

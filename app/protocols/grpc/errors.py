@@ -15,15 +15,15 @@ from google.rpc import error_details_pb2, status_pb2
 
 from app.errors import (
     ResponseTooLarge,
-    UpstreamAnswer,
     UpstreamError,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.outbound.refusals import readable
+from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.grpc.messages import decoded
 from app.protocols.grpc.rpc import RpcFailed
 from app.security.masking import Masker
@@ -45,13 +45,15 @@ _STATUS_BYTES_MAX: Final = 64 << 10
 _STANDARD_PACKAGES: Final = (f"{error_details_pb2.DESCRIPTOR.package}.", "google.protobuf.")
 
 
-def upstream_answer(code: int, name: str, message: str, details: Any = None) -> UpstreamAnswer:
+def upstream_answer(code: int, name: str, message: str, details: Any = None) -> UpstreamErrorResponse:
     """Return an upstream's status as a response of HTTP: `{"code": name, "message": ..., "details": ...}`.
 
     `code` is a google.rpc.Code; `details` is left out where it is empty.
     """
     body = {"code": name, "message": message}
-    return UpstreamAnswer(HTTP_STATUSES.get(code, 500), {**body, "details": details} if details else body)
+    return UpstreamErrorResponse(
+        HTTP_STATUSES.get(code, 500), {**body, "details": details} if details else body
+    )
 
 
 def error_of(failed: RpcFailed, *, masker: Masker, pool: DescriptorPool | None = None) -> UpstreamError:
@@ -70,13 +72,15 @@ def error_of(failed: RpcFailed, *, masker: Masker, pool: DescriptorPool | None =
     details = _details(failed.status, pool)
     sent = upstream_answer(failed.code, failed.name, failed.details[:_STATUS_BYTES_MAX], details)
     # Other than HTTP's, its message may be empty.
-    masked = readable(
+    masked = sanitize_error_body(
         orjson.dumps(sent.body), "application/json", masker=masker, limit=_STATUS_BYTES_MAX, complete=True
     )
-    answer = UpstreamAnswer(sent.status, masked)
+    answer = UpstreamErrorResponse(sent.status, masked)
     if failed.code == _UNAUTHENTICATED:
-        return UpstreamUnauthorized(f"The upstream rejected the credentials ({failed.name}).", answer=answer)
-    return UpstreamRejected(f"The upstream responded with the status {failed.name}.", answer=answer)
+        return UpstreamUnauthorized(
+            f"The upstream rejected the credentials ({failed.name}).", response=answer
+        )
+    return UpstreamRejected(f"The upstream responded with the status {failed.name}.", response=answer)
 
 
 def _details(raw: bytes, pool: DescriptorPool | None) -> list[Any]:

@@ -8,14 +8,14 @@ from typing import Any, Final
 import orjson
 from google.protobuf.descriptor import Descriptor
 
-from app.errors import Fault, InvalidInput, ResponseTooLarge
+from app.errors import FieldError, InvalidInput, ResponseTooLarge
 from app.protocols.grpc.descriptor_pruner import DescriptorPruner, stored
 from app.protocols.grpc.descriptors import Rpc, Unusable, rpc
 from app.protocols.grpc.messages import weigh
 from app.protocols.grpc.reflection import Reflected, pool_without_holes
 from app.protocols.grpc.schemas import answer_schema, arguments_schema
 
-_MOST_TOOLS: Final = 5_000
+_MAX_TOOLS: Final = 5_000
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _KINDS: Final = {
     "unary": "",
@@ -39,11 +39,11 @@ def made_manual(found: Reflected, method: str | None, *, most: int) -> bytes:
         except KeyError:
             continue
         rpcs += [rpc(one, pool) for one in service.methods if method in (None, one.name)]
-        if len(rpcs) > _MOST_TOOLS:
-            raise ResponseTooLarge(f"The server has more than {_MOST_TOOLS} methods: name a service.")
+        if len(rpcs) > _MAX_TOOLS:
+            raise ResponseTooLarge(f"The server has more than {_MAX_TOOLS} methods: name a service.")
     if not rpcs:
         at = "/method_name" if method else "/service_name"
-        raise InvalidInput("The server has no such method.", errors=[Fault(at, "Name one that it has.")])
+        raise InvalidInput("The server has no such method.", errors=[FieldError(at, "Name one that it has.")])
     short: dict[str, set[str]] = {}
     for one in rpcs:
         short.setdefault(one.service.rpartition(".")[2], set()).add(one.service)

@@ -14,12 +14,12 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from app.errors import Fault, InvalidArguments, ResponseTooLarge, UpstreamMalformed
+from app.errors import FieldError, InvalidArguments, ResponseTooLarge, UpstreamMalformed
 from app.text import pointer
 
 _WELL_KNOWN: Final = "google.protobuf."
 _OBJECTS: Final = frozenset({f"{_WELL_KNOWN}{name}" for name in ("Struct", "Any", "Empty")})
-_MOST_FAULTS: Final = 20
+_MAX_ERRORS: Final = 20
 _WEIGHED: Final = 64 << 10
 _WRONG: Final = (json_format.Error, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 # Whatever is wrong with a value, these are all that the library raises for it.
@@ -42,7 +42,7 @@ def encoded(arguments: Any, descriptor: Descriptor, pool: DescriptorPool, *, at:
     if is_wrapped(descriptor):
         unknown = [key for key in arguments if key != "value"]
         if unknown or "value" not in arguments:
-            fault = Fault(pointer(at, *unknown[:1]), "Give one argument: value.")
+            fault = FieldError(pointer(at, *unknown[:1]), "Give one argument: value.")
             raise InvalidArguments("The arguments are not those of the method.", errors=[fault])
         value, at = arguments["value"], pointer(at, "value")
     message = GetMessageClass(descriptor)()
@@ -50,7 +50,7 @@ def encoded(arguments: Any, descriptor: Descriptor, pool: DescriptorPool, *, at:
         json_format.ParseDict(value, message, descriptor_pool=pool)
         raw: bytes = message.SerializeToString(deterministic=True)
     except _WRONG:
-        faults = list(_first(_faults(value, descriptor, pool, at))) or [Fault(at, "It does not fit.")]
+        faults = list(_first(_faults(value, descriptor, pool, at))) or [FieldError(at, "It does not fit.")]
         name = descriptor.full_name
         raise InvalidArguments(f"The arguments are no message {name}.", errors=faults) from None
     return raw
@@ -105,8 +105,8 @@ def weigh(value: Any, most: int) -> None:
             raise _too_large(most)
 
 
-def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
-    for _, fault in zip(range(_MOST_FAULTS), faults, strict=False):
+def _first(faults: Iterator[FieldError]) -> Iterator[FieldError]:
+    for _, fault in zip(range(_MAX_ERRORS), faults, strict=False):
         yield fault
 
 
@@ -118,13 +118,13 @@ def _fits(value: Any, descriptor: Descriptor, pool: DescriptorPool) -> bool:
     return True
 
 
-def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -> Iterator[Fault]:
+def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -> Iterator[FieldError]:
     """Where a value that does not fit a message goes wrong."""
     if is_well_known(descriptor):
-        yield Fault(at, f"Give the JSON form of {descriptor.full_name}.")
+        yield FieldError(at, f"Give the JSON form of {descriptor.full_name}.")
         return
     if not isinstance(value, dict):
-        yield Fault(at, f"Give an object: a message {descriptor.full_name}.", "object")
+        yield FieldError(at, f"Give an object: a message {descriptor.full_name}.", "object")
         return
     fields = {field.json_name: field for field in descriptor.fields}
     fields |= descriptor.fields_by_name
@@ -135,7 +135,7 @@ def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -
         if field is None:
             alone = False
             expected = [one.json_name for one in descriptor.fields][:100]
-            yield Fault(place, f"The message {descriptor.full_name} has no such field.", expected)
+            yield FieldError(place, f"The message {descriptor.full_name} has no such field.", expected)
         elif not _fits({key: member}, descriptor, pool):
             alone = False
             yield from _within(member, key, field, pool, place)
@@ -145,10 +145,12 @@ def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -
             names = [one.json_name for one in oneof.fields]
             given = [key for key in value if key in fields and fields[key] in oneof.fields]
             if len(given) > 1:
-                yield Fault(pointer(at, given[1]), "Of these only one may be given.", names)
+                yield FieldError(pointer(at, given[1]), "Of these only one may be given.", names)
 
 
-def _within(value: Any, key: str, field: FieldDescriptor, pool: DescriptorPool, at: str) -> Iterator[Fault]:
+def _within(
+    value: Any, key: str, field: FieldDescriptor, pool: DescriptorPool, at: str
+) -> Iterator[FieldError]:
     """What is wrong with a field's value, which does not fit."""
     message = field.message_type
     if message is not None and message.GetOptions().map_entry and isinstance(value, dict):
@@ -156,7 +158,7 @@ def _within(value: Any, key: str, field: FieldDescriptor, pool: DescriptorPool, 
         inner = message.fields_by_name["value"].message_type
         for one in wrong:
             if inner is None or _fits(value[one], inner, pool):
-                yield Fault(pointer(at, one), "The key or the value does not fit.")
+                yield FieldError(pointer(at, one), "The key or the value does not fit.")
             else:
                 yield from _faults(value[one], inner, pool, pointer(at, one))
     elif field.is_repeated and isinstance(value, list):
@@ -164,18 +166,18 @@ def _within(value: Any, key: str, field: FieldDescriptor, pool: DescriptorPool, 
             if not _fits({key: [one]}, field.containing_type, pool):
                 yield from _one(one, field, pool, pointer(at, index))
     elif field.is_repeated:
-        yield Fault(at, "Give a list or an object, as the tool's inputs say.")
+        yield FieldError(at, "Give a list or an object, as the tool's inputs say.")
     else:
         yield from _one(value, field, pool, at)
 
 
-def _one(value: Any, field: FieldDescriptor, pool: DescriptorPool, at: str) -> Iterator[Fault]:
+def _one(value: Any, field: FieldDescriptor, pool: DescriptorPool, at: str) -> Iterator[FieldError]:
     if field.message_type is not None:
         yield from _faults(value, field.message_type, pool, at)
     elif field.enum_type is not None:
-        yield Fault(at, "Give one of its names.", [one.name for one in field.enum_type.values][:100])
+        yield FieldError(at, "Give one of its names.", [one.name for one in field.enum_type.values][:100])
     else:
-        yield Fault(at, "The value does not fit the field's type.")
+        yield FieldError(at, "The value does not fit the field's type.")
 
 
 def _too_large(most: int) -> ResponseTooLarge:

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from app.errors import CredentialMissing, Fault, InvalidInput
+from app.errors import CredentialMissing, FieldError, InvalidInput
 from app.outbound.attach import attach
 from app.outbound.credentials import WireCredential
 from app.protocols.base import Call
@@ -33,7 +33,7 @@ def fixed_metadata(headers: dict[str, str]) -> Pairs:
     found: Pairs = []
     for name, value in headers.items():
         if not legal(name, value):
-            fault = Fault(pointer("/headers", name), "gRPC cannot carry it as metadata.")
+            fault = FieldError(pointer("/headers", name), "gRPC cannot carry it as metadata.")
             raise InvalidInput("A header of the call template cannot be sent.", errors=[fault])
         found.append((name.lower(), value))
     return found

@@ -19,8 +19,8 @@ _UNIMPLEMENTED: Final = 12
 _NOT_FOUND: Final = 5
 # Those of the server itself, which are no tools.
 _OF_SERVERS: Final = ("grpc.reflection.", "grpc.health.", "grpc.channelz.", "grpc.binarylog.")
-_MOST_SERVICES: Final = 1_000
-_MOST_FILES: Final = 5_000
+_MAX_SERVICES: Final = 1_000
+_MAX_FILES: Final = 5_000
 
 # Sends a question to a path, and gives the answer.
 Ask = Callable[[str, bytes], Awaitable[bytes]]
@@ -105,8 +105,8 @@ async def _wanted(conversation: Conversation, service: str | None) -> list[str]:
         return [service]
     names = await conversation.services()
     if service is None:
-        if len(names) > _MOST_SERVICES:
-            detail = f"The server has more than {_MOST_SERVICES} services: name one as service_name."
+        if len(names) > _MAX_SERVICES:
+            detail = f"The server has more than {_MAX_SERVICES} services: name one as service_name."
             raise ResponseTooLarge(detail)
         return names
     fitting = [name for name in names if name == service] or [
@@ -114,7 +114,7 @@ async def _wanted(conversation: Conversation, service: str | None) -> list[str]:
     ]
     if len(fitting) > 1:
         detail = f"Several services of the server are called {service}: name it with its package."
-        raise UpstreamRejected(detail, answer=upstream_answer(_NOT_FOUND, "NOT_FOUND", detail))
+        raise UpstreamRejected(detail, response=upstream_answer(_NOT_FOUND, "NOT_FOUND", detail))
     return fitting or [service]
 
 
@@ -127,8 +127,8 @@ async def _complete(conversation: Conversation, files: Files) -> None:
             if name in files or name in asked or name.startswith("google/protobuf/"):
                 continue
             asked.add(name)
-            if len(asked) > _MOST_FILES:
-                raise ResponseTooLarge(f"The server's services need more than {_MOST_FILES} files.")
+            if len(asked) > _MAX_FILES:
+                raise ResponseTooLarge(f"The server's services need more than {_MAX_FILES} files.")
             more = await conversation.named(name) or []
             waiting += _take(files, more)
 
@@ -136,8 +136,8 @@ async def _complete(conversation: Conversation, files: Files) -> None:
 def _take(files: Files, more: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[str]:
     new = [one for one in more if one.name not in files]
     files.update({one.name: one for one in new})
-    if len(files) > _MOST_FILES:
-        raise ResponseTooLarge(f"The server's services need more than {_MOST_FILES} files.")
+    if len(files) > _MAX_FILES:
+        raise ResponseTooLarge(f"The server's services need more than {_MAX_FILES} files.")
     return [one.name for one in new]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import grpc
 import grpc.aio
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 from app.errors import UpstreamTimeout
 from app.protocols.grpc.channels import Lease
 
@@ -73,7 +73,7 @@ class RpcStream:
         self._ahead = asyncio.create_task(self._read())
         self._ahead.add_done_callback(_looked_at)
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), by):
                 await self._call.initial_metadata()
                 await asyncio.wait({self._ahead}, timeout=_REFUSAL_SECONDS)
             if self._ahead.done():

@@ -11,9 +11,9 @@ from app.protocols.grpc.messages import is_well_known, is_wrapped
 
 Json = dict[str, Any]
 
-_MOST_MESSAGES: Final = 200
-_MOST_FIELDS: Final = 2_000
-_MOST_VALUES: Final = 500
+_MAX_MESSAGES: Final = 200
+_MAX_FIELDS: Final = 2_000
+_MAX_VALUES: Final = 500
 _F: Final = FieldDescriptor
 _INT64: Final = {"type": ["integer", "string"], "format": "int64", "pattern": "^-?[0-9]+$"}
 _UINT64: Final = {"type": ["integer", "string"], "format": "uint64", "minimum": 0, "pattern": "^[0-9]+$"}
@@ -94,7 +94,7 @@ class _Writer:
 
     def message(self, descriptor: Descriptor) -> Json:
         self._fields += len(descriptor.fields)
-        if self._fields > _MOST_FIELDS:
+        if self._fields > _MAX_FIELDS:
             return {"type": "object"}
         properties = {field.json_name: self._field(field) for field in descriptor.fields}
         required = [field.json_name for field in descriptor.fields if field.is_required]
@@ -124,7 +124,7 @@ class _Writer:
             return _well_known(message)
         name = message.full_name
         if name not in self.defs and name not in self.waiting:
-            if len(self.defs) + len(self.waiting) >= _MOST_MESSAGES:
+            if len(self.defs) + len(self.waiting) >= _MAX_MESSAGES:
                 return {"type": "object"}
             self.waiting[name] = message
         return {"$ref": f"#/$defs/{name}"}
@@ -134,7 +134,7 @@ def _enum(enum: EnumDescriptor) -> Json:
     if enum.full_name == "google.protobuf.NullValue":
         return {"type": "null"}
     names = [value.name for value in enum.values]
-    return {"type": "string", "enum": names} if len(names) <= _MOST_VALUES else {"type": "string"}
+    return {"type": "string", "enum": names} if len(names) <= _MAX_VALUES else {"type": "string"}
 
 
 def _well_known(message: Descriptor) -> Json:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.errors import Fault, InvalidArguments, InvalidInput
-from app.outbound.network import Place
+from app.errors import FieldError, InvalidArguments, InvalidInput
+from app.outbound.network import Address
 from app.protocols.base import Call
 from app.protocols.grpc.descriptors import Rpc, Unusable, opened, rpc_of
 from app.protocols.grpc.messages import encoded
@@ -25,7 +25,7 @@ class GrpcTarget:
     """A template of `call_template_type` grpc. `rpc` is None where the server must be asked first."""
 
     origin: str
-    place: Place
+    place: Address
     tls: bool
     service: str | None
     method: str | None
@@ -41,11 +41,13 @@ def compiled_target(template: Mapping[str, Any]) -> GrpcTarget:
         ("method_name", model.method_name, _METHOD),
     ):
         if name is not None and not legal.fullmatch(name):
-            raise InvalidInput("The name is not legal.", errors=[Fault(f"/{key}", "Give a name of gRPC.")])
+            raise InvalidInput(
+                "The name is not legal.", errors=[FieldError(f"/{key}", "Give a name of gRPC.")]
+            )
     host = model.host.strip().removeprefix("[").removesuffix("]")
     return GrpcTarget(
         origin=origin_of(template),
-        place=Place(host, model.port),
+        place=Address(host, model.port),
         tls=model.use_ssl,
         service=model.service_name,
         method=model.method_name,
@@ -62,10 +64,10 @@ def _described(model: GrpcTemplate) -> Rpc | None:
         pool = opened(model.descriptors)
     except Unusable as error:
         detail = f"The descriptors cannot be used: {error}."
-        raise InvalidInput(detail, errors=[Fault("/descriptors", "Discover the tool again.")]) from None
+        raise InvalidInput(detail, errors=[FieldError("/descriptors", "Discover the tool again.")]) from None
     rpc = rpc_of(pool, model.service_name or "", model.method_name or "")
     if rpc is None:
-        fault = Fault(
+        fault = FieldError(
             "/descriptors", "They do not describe the method that service_name and method_name name."
         )
         raise InvalidInput("The descriptors cannot be used.", errors=[fault])
@@ -79,7 +81,7 @@ def messages_of(rpc: Rpc, call: Call) -> list[bytes]:
     given = call.arguments.get("messages")
     unknown = [key for key in call.arguments if key != "messages"]
     if unknown or not isinstance(given, list):
-        fault = Fault(pointer("", *unknown[:1]), "Give one argument: messages, a list.")
+        fault = FieldError(pointer("", *unknown[:1]), "Give one argument: messages, a list.")
         raise InvalidArguments("The arguments are not those of the method.", errors=[fault])
     return [
         encoded(one, rpc.request, rpc.pool, at=pointer("/messages", index)) for index, one in enumerate(given)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from app.http_requests.arguments import ArgumentPlan, compile_plan
-from app.outbound.framing import framed
+from app.http_requests.plan_compiler import ArgumentPlan, compile_plan
+from app.outbound.framing import parse_events
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.http_based import HttpBasedAdapter, joined
 
@@ -61,7 +61,11 @@ class HttpAdapter(HttpBasedAdapter):
         """Send the request; small answers are read at once, others streamed within
         `limits.response_bytes`."""
         place = call.target.place
-        placed = await asyncio.to_thread(place, call.arguments) if call.large else place(call.arguments)
+        placed = (
+            await asyncio.to_thread(place, call.arguments)
+            if call.has_large_arguments
+            else place(call.arguments)
+        )
         response = await self.send(placed, call)
         status = response.status
         if not (200 <= status < 300 or status == 304):
@@ -72,21 +76,23 @@ class HttpAdapter(HttpBasedAdapter):
             headers=self.passed_on(response),
             media_type=response.headers.get("Content-Type", ""),
             body=None,
-            received=response.headers,
+            upstream_headers=response.headers,
         )
-        if response.undecodable and self._pass_undecodable and call.ends is None:
-            result.headers.append(("Content-Encoding", response.undecodable))
-            response.pass_coded()
+        if response.unsupported_coding and self._pass_undecodable and call.stream_deadline is None:
+            result.headers.append(("Content-Encoding", response.unsupported_coding))
+            response.keep_content_coding()
         length = response.length
-        if response.arrived or (length is not None and length <= _SMALL_BODY):
+        if response.is_complete or (length is not None and length <= _SMALL_BODY):
             result.body = await response.read(limit)
         else:
-            response.accept(limit)
+            response.check_headers(limit)
             result.stream = response.iterate(limit)
             result.close_with(response.close)
-        if call.ends is not None:
-            response.extend(call.ends)
-            result.events = framed(result.iterate(), result.media_type, most=call.limits.event_bytes)
+        if call.stream_deadline is not None:
+            response.set_deadline(call.stream_deadline)
+            result.events = parse_events(
+                result.iterate(), result.media_type, max_bytes=call.limits.event_bytes
+            )
         return result
 
     async def discover(self, call: Call) -> Discovered:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from app.errors import Fault, InvalidArguments, UpstreamAnswer, UpstreamRejected
-from app.outbound.framing import Event
-from app.outbound.refusals import readable
+from app.errors import FieldError, InvalidArguments, UpstreamErrorResponse, UpstreamRejected
+from app.outbound.error_bodies import sanitize_error_body
+from app.outbound.framing import StreamEvent
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.mcp.calls import McpCall, asked
 from app.protocols.mcp.compiling import McpTarget, compile_mcp, shown_server
@@ -22,7 +22,7 @@ from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.results import JSON, check_size, timed, value_result
 from app.utcp.percent import escape
 
-_CLIENTS_FAULTS: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
+_CLIENT_ERROR_CODES: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
 _ERROR_BODY: Final = 64 * 1024
 
 
@@ -75,11 +75,11 @@ class McpAdapter:
             working = self._work(sent, lambda session: session.read(uri, sent.attempt))
         else:
             tool = _tool(target)
-            on_progress = sent.on_progress if call.ends is not None else None
+            on_progress = sent.on_progress if call.stream_deadline is not None else None
             working = self._work(
                 sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
             )
-        if call.ends is None:
+        if call.stream_deadline is None:
             return value_result(self._value(await working, call), call)
         task = asyncio.create_task(working)
         # A caller who leaves early asks for no error any more.
@@ -99,7 +99,7 @@ class McpAdapter:
                     continue
         raw = orjson.dumps({"utcp_version": "1.0.1", "tools": tools})
         check_size(len(raw), call.limits.response_bytes)
-        return Discovered(raw=raw, media_type=JSON, url=target.origin, made=True)
+        return Discovered(raw=raw, media_type=JSON, url=target.origin, is_generated=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request of MCP, and how its server is reached."""
@@ -131,28 +131,30 @@ class McpAdapter:
         except Rejected as error:
             told = {"code": error.code, "message": error.message, "data": error.told}
             body = self._masked({key: value for key, value in told.items() if value is not None})
-            status = 422 if error.code in _CLIENTS_FAULTS else 500
-            answer = UpstreamAnswer(status=status, body=body)
+            status = 422 if error.code in _CLIENT_ERROR_CODES else 500
+            answer = UpstreamErrorResponse(status=status, body=body)
             detail = f"The MCP server answered with error {error.code}."
-            raise UpstreamRejected(detail, answer=answer) from None
+            raise UpstreamRejected(detail, response=answer) from None
 
     def _value(self, result: dict[str, Any], call: Call) -> Any:
         """The value of a result; raises UpstreamRejected for that of a tool that failed."""
         if result.get("resultType") == "input_required" or "inputRequests" in result:
-            answer = UpstreamAnswer(status=422, body=None)
+            answer = UpstreamErrorResponse(status=422, body=None)
             raise UpstreamRejected(
-                "The MCP server asks for more input, which nobody is there to give.", answer=answer
+                "The MCP server asks for more input, which nobody is there to give.", response=answer
             )
         if call.target.uri is not None:
             return resource_value(result)
         if result.get("isError"):
-            answer = UpstreamAnswer(status=422, body=self._masked(refusal(result)))
-            raise UpstreamRejected("The MCP server's tool says that it failed.", answer=answer)
+            answer = UpstreamErrorResponse(status=422, body=self._masked(refusal(result)))
+            raise UpstreamRejected("The MCP server's tool says that it failed.", response=answer)
         return tool_value(result)
 
     def _masked(self, value: Any) -> Any:
         raw = orjson.dumps(value)
-        return readable(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=len(raw) <= _ERROR_BODY)
+        return sanitize_error_body(
+            raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=len(raw) <= _ERROR_BODY
+        )
 
     async def _streamed(self, working: "asyncio.Task[Any]", sent: "McpCall", call: Call) -> Result:
         """Back once there is progress, or the result."""
@@ -174,17 +176,17 @@ class McpAdapter:
 
     async def _events(
         self, working: "asyncio.Task[Any]", sent: "McpCall", call: Call
-    ) -> AsyncGenerator[Event, None]:
-        ends = call.ends or call.deadline
+    ) -> AsyncGenerator[StreamEvent, None]:
+        ends = call.stream_deadline or call.deadline
         try:
             while not working.done() or sent.progress:
                 while sent.progress:
-                    yield Event(sent.progress.popleft(), name="progress")
+                    yield StreamEvent(sent.progress.popleft(), name="progress")
                 with timed(ends, "The MCP server's tool did not end in its time."):
                     await sent.changed(working)
-            answer = value_result(self._value(working.result(), call), replace(call, ends=None))
+            answer = value_result(self._value(working.result(), call), replace(call, stream_deadline=None))
             check_size(len(answer.body or b""), call.limits.event_bytes)
-            yield Event(answer.body or b"", "json")
+            yield StreamEvent(answer.body or b"", "json")
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
@@ -197,7 +199,7 @@ def _cancel(working: "asyncio.Task[Any]") -> None:
 def _tool(target: McpTarget) -> str:
     if target.tool is None:
         # A tool that was written by hand may be without one: there is no other name that it could mean.
-        fault = Fault("/tool_name", "Name the server's tool.")
+        fault = FieldError("/tool_name", "Name the server's tool.")
         raise InvalidArguments("The call template names no tool of the server.", errors=[fault])
     return target.tool
 
@@ -206,7 +208,7 @@ def _uri(uri: str, arguments: Mapping[str, Any]) -> str:
     values = {}
     for name in uri_names(uri):
         if name not in arguments:
-            fault = Fault(f"/{name}", "The address of this resource needs it.")
+            fault = FieldError(f"/{name}", "The address of this resource needs it.")
             raise InvalidArguments("An argument is missing.", errors=[fault])
         value = arguments[name]
         values[name] = escape(value if isinstance(value, str) else orjson.dumps(value).decode())

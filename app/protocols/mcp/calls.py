@@ -13,7 +13,7 @@ from app.protocols.mcp.compiling import McpTarget, server_of
 from app.protocols.mcp.pending_request import PendingRequest, SessionExpired
 from app.protocols.shared.results import timed
 
-_MOST_PROGRESS: Final = 256
+_MAX_PROGRESS: Final = 256
 
 
 class McpCall:
@@ -24,9 +24,9 @@ class McpCall:
         now = asyncio.get_running_loop().time()
         self.call = call
         self.by = min(call.deadline, now + (target.server.timeout or call.deadline))
-        self.until = call.ends if call.ends is not None else self.by
+        self.until = call.stream_deadline if call.stream_deadline is not None else self.by
         self.attempt = self._attempt()
-        self.progress: deque[bytes] = deque(maxlen=_MOST_PROGRESS)
+        self.progress: deque[bytes] = deque(maxlen=_MAX_PROGRESS)
         self._changed = asyncio.Event()
 
     async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -71,6 +71,6 @@ async def asked(sessions: Any, sent: McpCall, ask: Callable[[Any], Awaitable[Any
                     sessions.drop(session)
                     if last:
                         detail = "The MCP server forgets its sessions as soon as they are made."
-                        raise UpstreamUnreachable(detail, sent=False) from None
+                        raise UpstreamUnreachable(detail, request_sent=False) from None
                     sent.again()
     raise AssertionError  # the loop has come back or raised

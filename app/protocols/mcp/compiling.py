@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import orjson
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.outbound.attach import attach
 from app.protocols.base import Call
 from app.protocols.mcp.record import origin_of
-from app.protocols.mcp.server import Server
+from app.protocols.mcp.server import McpServerSettings
 from app.protocols.mcp.template import McpServer, McpTemplate
 from app.protocols.shared.programs import ProgramCommand, ProgramRules
 from app.protocols.shared.sealed_fields import filled
@@ -49,7 +49,7 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
         rules.check_names(server.env, at=f"{at}/env")
         rules.account()
     elif bad := next((key for key in server.headers if not _is_token(key)), None):
-        fault = Fault(pointer(at, "headers", bad), "This is no name of a header.")
+        fault = FieldError(pointer(at, "headers", bad), "This is no name of a header.")
         raise InvalidInput("A header cannot be sent.", errors=[fault])
     return McpTarget(
         origin=origin,
@@ -64,7 +64,7 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
     )
 
 
-def server_of(call: Call, *, masked: bool = False) -> Server:
+def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
     """The server with the credentials of a call; InvalidInput for one that it cannot carry."""
     target: McpTarget = call.target
     config = filled(target.fields, call.credentials, masked=masked)["config"]["mcpServers"][target.name]
@@ -79,7 +79,7 @@ def server_of(call: Call, *, masked: bool = False) -> Server:
         environment = dict(config.get("env", {}))
         order = ProgramCommand(words, environment, target.folder, talks=True)
         key = _key(["stdio", words, environment, target.folder, call.scope.hex()])
-        return Server(key, "stdio", order=order)
+        return McpServerSettings(key, "stdio", order=order)
     url = str(config["url"])
     query = config.get("query") or {}
     safe = "*" if masked else ""
@@ -89,7 +89,7 @@ def server_of(call: Call, *, masked: bool = False) -> Server:
     egress = call.egress
     kind = target.server.transport
     way = [egress.key.hex() if egress else "", call.scope.hex(), call.reuse]
-    return Server(
+    return McpServerSettings(
         _key([kind, url, headers, target.server.terminate_on_close, *way]),
         kind,
         url=url,

@@ -14,16 +14,16 @@ import orjson
 
 from app.errors import (
     GatewayError,
-    UpstreamAnswer,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
 from app.outbound.egress import EgressSettings
+from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
-from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest, SessionExpired
 from app.security.masking import Masker
@@ -34,7 +34,7 @@ _OF_THE_ENGINE: Final = frozenset(
 )
 _SESSION: Final = "mcp-session-id"
 _ERROR_BODY: Final = 64 * 1024
-_LONGEST_SECRET: Final = 8 * 1024
+_MAX_SECRET_LENGTH: Final = 8 * 1024
 _FOREVER: Final = 365 * 86400.0
 _UNBOUNDED: Final = 1 << 50
 
@@ -118,19 +118,19 @@ class McpTransport(httpx2.AsyncBaseTransport):
                 attempt.fail(_refusal(status, None))
                 return httpx2.Response(status if status >= 400 else 502, request=request)
         elif not 200 <= status < 300:
-            raw, complete = await response.read_some(_ERROR_BODY + _LONGEST_SECRET)
+            raw, complete = await response.read_prefix(_ERROR_BODY + _MAX_SECRET_LENGTH)
             if asks and complete and "json" in media and _is_answer(raw):
                 return httpx2.Response(max(status, 400), headers=headers, content=raw, request=request)
             if status == 404 and _SESSION in request.headers:
                 raise SessionExpired("The MCP server does not know the session any more.")
             masked = (
-                readable(raw, media, masker=self._masker, limit=_ERROR_BODY, complete=complete)
+                sanitize_error_body(raw, media, masker=self._masker, limit=_ERROR_BODY, complete=complete)
                 if raw
                 else None
             )
             raise _refusal(status, masked)
         if "event-stream" in media:
-            stream = _Body(response, attempt, limit=limit)
+            stream = _RequestBody(response, attempt, limit=limit)
             return httpx2.Response(status, headers=headers, stream=stream, request=request)
         content = await response.read(limit)
         attempt.responses.discard(response)
@@ -146,7 +146,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         return _accepted(request) if request.method == "POST" else httpx2.Response(502, request=request)
 
 
-class _Body(httpx2.AsyncByteStream):
+class _RequestBody(httpx2.AsyncByteStream):
     """An event stream; a break of it is told to its attempt."""
 
     def __init__(self, response: OutboundResponse, attempt: PendingRequest, *, limit: int) -> None:
@@ -168,13 +168,13 @@ class _Body(httpx2.AsyncByteStream):
 
 
 def _refusal(status: int, body: Any) -> GatewayError:
-    answer = UpstreamAnswer(status=status, body=body)
+    answer = UpstreamErrorResponse(status=status, body=body)
     if status == 401:
-        return UpstreamUnauthorized("The MCP server refused the credential (status 401).", answer=answer)
+        return UpstreamUnauthorized("The MCP server refused the credential (status 401).", response=answer)
     if 300 <= status < 400:
         detail = f"The MCP server answered with status {status}. Redirects are not followed."
-        return UpstreamRejected(detail, answer=answer)
-    return UpstreamRejected(f"The MCP server answered with status {status}.", answer=answer)
+        return UpstreamRejected(detail, response=answer)
+    return UpstreamRejected(f"The MCP server answered with status {status}.", response=answer)
 
 
 def _accepted(request: httpx2.Request) -> httpx2.Response:

@@ -41,7 +41,7 @@ async def program_streams(
                 return
             if running.ended.is_set() and running.failure is not None:
                 detail = f"The MCP server could not be started: {running.failure}."
-                opening.fail(UpstreamUnreachable(detail, sent=False))
+                opening.fail(UpstreamUnreachable(detail, request_sent=False))
         running.kill()
 
     async def speak() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.protocols.mcp.template import McpTemplate
 from app.protocols.record import DirectMode, Fields, NotDirect, ProtocolRecord, not_direct_here
 from app.text import pointer
@@ -16,7 +16,7 @@ def origin_of(fields: Fields) -> str:
     """
     servers = _servers(fields)
     if len(servers) != 1:
-        fault = Fault("/config/mcpServers", "The template of a tool names one server.")
+        fault = FieldError("/config/mcpServers", "The template of a tool names one server.")
         raise InvalidInput("It cannot be told which server is meant.", errors=[fault])
     name, server = next(iter(servers.items()))
     at = pointer("/config/mcpServers", name)

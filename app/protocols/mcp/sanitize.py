@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-_KEPT: Final[tuple[str, ...]] = ("name", "title", "description", "inputSchema", "outputSchema")
+_ALLOWED_MEMBERS: Final[tuple[str, ...]] = ("name", "title", "description", "inputSchema", "outputSchema")
 
 
 def sanitized_tools(raw: dict[str, Any]) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def _named(tool: Any) -> bool:
 
 
 def _sanitized(tool: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: tool[key] for key in _KEPT if key in tool}
+    kept = {key: tool[key] for key in _ALLOWED_MEMBERS if key in tool}
     for key in ("title", "description"):
         if not isinstance(kept.get(key, ""), str):
             del kept[key]

@@ -7,7 +7,7 @@ from app.protocols.shared.programs import ProgramCommand
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class McpServerSettings:
     """A `url` with `headers`, or a program. `key`: equal for equal ones of the same scope only; it tells no
     secret.
 

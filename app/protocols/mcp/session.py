@@ -27,7 +27,7 @@ from app.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
     UpstreamUnreachable,
-    again,
+    clone_error,
 )
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
@@ -35,7 +35,7 @@ from app.protocols.mcp.http_transport import McpTransport, closed_early
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest
 from app.protocols.mcp.program_transport import program_streams
 from app.protocols.mcp.sanitize import sanitized_tools
-from app.protocols.mcp.server import Rejected, Server
+from app.protocols.mcp.server import McpServerSettings, Rejected
 from app.protocols.shared.programs import ProgramRules
 from app.security.masking import Masker
 
@@ -43,10 +43,10 @@ from app.security.masking import Masker
 for _name in ("mcp", "client"):
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
-Answer = TypeVar("Answer")
+_Response = TypeVar("_Response")
 
 _CLIENT: Final = types.Implementation(name="utcp-gateway", version="1")
-_MOST_PAGES: Final = 1000
+_MAX_PAGES: Final = 1000
 _RESULT: Final[TypeAdapter[Any]] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
 _RESOURCE: Final[TypeAdapter[Any]] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
 HEADER_MISMATCH: Final = types.HEADER_MISMATCH
@@ -70,10 +70,12 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
             self.over = True
 
 
-class Session:
+class McpSession:
     """Make it, wait for `opened`, use it, `close` it."""
 
-    def __init__(self, server: Server, engine: Engine, rules: ProgramRules, masker: Masker) -> None:
+    def __init__(
+        self, server: McpServerSettings, engine: Engine, rules: ProgramRules, masker: Masker
+    ) -> None:
         self.server = server
         self.users = 0
         self.resting: Timer | None = None
@@ -104,7 +106,7 @@ class Session:
         try:
             await asyncio.shield(self._ready)
         except GatewayError as error:
-            raise again(error) from None
+            raise clone_error(error) from None
 
     def close(self) -> None:
         """End it; the server is told where its transport can. May be called again."""
@@ -164,7 +166,7 @@ class Session:
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         cursor: str | None = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
             result = await self._asked(attempt, lambda session, params=params: page(session, params))  # type: ignore[misc]
             found += (_as_json(entry) for entry in getattr(result, kind))
@@ -174,8 +176,8 @@ class Session:
         return found
 
     async def _asked(
-        self, attempt: PendingRequest, ask: Callable[[ClientSession], Awaitable[Answer]]
-    ) -> Answer:
+        self, attempt: PendingRequest, ask: Callable[[ClientSession], Awaitable[_Response]]
+    ) -> _Response:
         """The server's answer; raises Rejected, and what a call raises."""
         if self._session is None:
             raise closed_early()
@@ -186,7 +188,7 @@ class Session:
             await asyncio.wait([asking, failing], return_when=asyncio.FIRST_COMPLETED)
             if attempt.failure is not None:
                 raise attempt.failure
-            return cast("Answer", asking.result())
+            return cast("_Response", asking.result())
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
                 raise closed_early() from None
@@ -215,9 +217,9 @@ class Session:
                     self._ready.set_result(None)
                     await self._end.wait()
         except TimeoutError:
-            self._fail(UpstreamTimeout("The MCP server did not open a session in time.", sent=False))
+            self._fail(UpstreamTimeout("The MCP server did not open a session in time.", request_sent=False))
         except asyncio.CancelledError:
-            self._fail(UpstreamUnreachable("The session with the MCP server was closed.", sent=False))
+            self._fail(UpstreamUnreachable("The session with the MCP server was closed.", request_sent=False))
         except Exception as error:  # noqa: BLE001  (whatever the SDK's groups of tasks raise ends here)
             self._fail(opening.failure or _cause(error))
         finally:
@@ -296,7 +298,9 @@ def _cause(error: BaseException) -> GatewayError:
     for inner in getattr(error, "exceptions", ()):
         if isinstance(found := _cause(inner), GatewayError) and found.slug != "upstream-malformed":
             return found
-    return UpstreamMalformed("The MCP server did not open a session as its protocol says.", sent=False)
+    return UpstreamMalformed(
+        "The MCP server did not open a session as its protocol says.", request_sent=False
+    )
 
 
 def _as_json(result: Any) -> dict[str, Any]:

@@ -5,12 +5,12 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 from app.errors import GatewayError, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.mcp.server import Server
-from app.protocols.mcp.session import Session
+from app.protocols.mcp.server import McpServerSettings
+from app.protocols.mcp.session import McpSession
 from app.protocols.shared.programs import ProgramRules
 from app.security.masking import Masker
 
@@ -26,11 +26,13 @@ class Sessions:
         self._masker = masker
         self._most = most
         self._idle = idle
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, McpSession] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
-    async def session(self, server: Server, *, limits: Limits, by: float) -> AsyncIterator[Session]:
+    async def session(
+        self, server: McpServerSettings, *, limits: Limits, by: float
+    ) -> AsyncIterator[McpSession]:
         """An open session, the kept one where there is one; `by` is a `loop.time()`.
 
         Raises what opening it raises, with `sent` False.
@@ -41,10 +43,12 @@ class Sessions:
             found.resting.cancel()
         try:
             try:
-                with Bound(timers(), by):
+                with Deadline(timer_queue(), by):
                     await found.opened()
             except TimeoutError:
-                raise UpstreamTimeout("The MCP server did not open a session in time.", sent=False) from None
+                raise UpstreamTimeout(
+                    "The MCP server did not open a session in time.", request_sent=False
+                ) from None
             except GatewayError:
                 self.drop(found)
                 raise
@@ -53,7 +57,7 @@ class Sessions:
             found.users -= 1
             self._rest(found)
 
-    def drop(self, session: Session) -> None:
+    def drop(self, session: McpSession) -> None:
         """Close a session that is of no more use; others of its server are not touched."""
         if self._sessions.get(session.server.key) is session:
             del self._sessions[session.server.key]
@@ -70,7 +74,7 @@ class Sessions:
             self.drop(session)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _taken(self, server: Server, limits: Limits) -> Session:
+    def _taken(self, server: McpServerSettings, limits: Limits) -> McpSession:
         found = self._sessions.get(server.key)
         if found is not None and found.usable:
             self._sessions.move_to_end(server.key)
@@ -78,7 +82,7 @@ class Sessions:
         if found is not None:
             self.drop(found)
         self._make_room()
-        made = Session(server, self._engine, self._rules, self._masker)
+        made = McpSession(server, self._engine, self._rules, self._masker)
         made.open(limits, max(limits.connect, limits.first_byte))
         self._sessions[server.key] = made
         return made
@@ -89,10 +93,10 @@ class Sessions:
         unused = next((session for session in self._sessions.values() if not session.users), None)
         if unused is None:
             detail = "As many sessions with MCP servers are in use as may be open."
-            raise UpstreamUnreachable(detail, sent=False)
+            raise UpstreamUnreachable(detail, request_sent=False)
         self.drop(unused)
 
-    def _rest(self, session: Session) -> None:
+    def _rest(self, session: McpSession) -> None:
         if session.users:
             return
         if self._sessions.get(session.server.key) is not session:
@@ -100,5 +104,5 @@ class Sessions:
         if not session.usable:
             self.drop(session)
             return
-        clock = timers()
-        session.resting = clock.at(clock.loop.time() + self._idle, lambda: self.drop(session))
+        clock = timer_queue()
+        session.resting = clock.call_at(clock.loop.time() + self._idle, lambda: self.drop(session))

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from app.errors import Fault, InvalidArguments
-from app.protocols.shared.messages import Piece, joined
+from app.errors import FieldError, InvalidArguments
+from app.protocols.shared.messages import MessagePart, joined
 from app.text import pointer
 
 # What text protocols read as the end of a line, a record or a message: the control characters of ASCII but
@@ -24,7 +24,7 @@ def has_control_characters(text: str) -> bool:
     return _CONTROL.search(text) is not None
 
 
-def check_control_characters(pieces: Sequence[Piece]) -> None:
+def check_control_characters(pieces: Sequence[MessagePart]) -> None:
     """Raise InvalidArguments for an argument that puts control characters other than the tab into a text, and
     for an empty one that would make one end of line (CR LF) of two.
     """
@@ -39,7 +39,7 @@ def check_control_characters(pieces: Sequence[Piece]) -> None:
             raise _ends_message(piece, held)
 
 
-def check_delimiter(pieces: Sequence[Piece], delimiter: bytes) -> None:
+def check_delimiter(pieces: Sequence[MessagePart], delimiter: bytes) -> None:
     """Raise InvalidArguments where an argument has a part in a delimiter, also in one that it makes together
     with the text around it or with the delimiter that ends the message. The template itself may hold it.
     """
@@ -65,15 +65,15 @@ def check_delimiter(pieces: Sequence[Piece], delimiter: bytes) -> None:
         position = end
 
 
-def check_not_empty(pieces: Sequence[Piece]) -> None:
+def check_not_empty(pieces: Sequence[MessagePart]) -> None:
     """Raise InvalidArguments where arguments leave nothing to send: no message would go out."""
     placed = [piece for piece in pieces if piece.argument is not None]
     if placed and not any(piece.text for piece in pieces):
-        fault = Fault(pointer("", placed[0].argument or ""), "Give more: nothing would be sent.")
+        fault = FieldError(pointer("", placed[0].argument or ""), "Give more: nothing would be sent.")
         raise InvalidArguments("The arguments make an empty message.", errors=[fault])
 
 
-def check_length(pieces: Sequence[Piece], length: int) -> None:
+def check_length(pieces: Sequence[MessagePart], length: int) -> None:
     """Raise InvalidArguments where arguments make a message longer than its frame of `length` bytes."""
     size = sum(len(piece.text.encode()) for piece in pieces)
     if size <= length:
@@ -82,13 +82,13 @@ def check_length(pieces: Sequence[Piece], length: int) -> None:
     if not placed:
         return
     longest = max(placed, key=lambda piece: len(piece.text))
-    fault = Fault(
+    fault = FieldError(
         pointer("", longest.argument or ""),
         f"Give less: the message has {size} bytes, and one of this tool {length}; {_LIFTED_BY}",
     )
     raise InvalidArguments("The arguments make more than one message.", errors=[fault])
 
 
-def _ends_message(piece: Piece, detail: str) -> InvalidArguments:
-    fault = Fault(pointer("", piece.argument or ""), detail)
+def _ends_message(piece: MessagePart, detail: str) -> InvalidArguments:
+    fault = FieldError(pointer("", piece.argument or ""), detail)
     return InvalidArguments("An argument could end the message that it stands in.", errors=[fault])

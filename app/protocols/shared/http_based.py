@@ -11,16 +11,16 @@ from typing import Any
 
 import orjson
 
-from app.errors import UpstreamAnswer, UpstreamError, UpstreamRejected, UpstreamUnauthorized
-from app.http_requests.arguments import PlacedRequest
+from app.errors import UpstreamError, UpstreamErrorResponse, UpstreamRejected, UpstreamUnauthorized
+from app.http_requests.plan_compiler import PreparedRequest
 from app.outbound.attach import Headers, attach
+from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import OutboundRequest
-from app.outbound.refusals import readable
 from app.outbound.response import OutboundResponse
 from app.protocols.base import AdapterContext, Call, Discovered
 
 _ERROR_BODY = 64 * 1024
-_LONGEST_SECRET = 8 * 1024
+_MAX_SECRET_LENGTH = 8 * 1024
 _DESCRIBED_BODY = 64 * 1024
 # What tells the caller something, and can do nothing at the caller's side: no Set-Cookie, no hop-by-hop
 # header, nothing that a browser or a cache obeys.
@@ -57,7 +57,7 @@ class HttpBasedAdapter:
     async def aclose(self) -> None:
         """Nothing is held: the connections are the engine's."""
 
-    async def send(self, placed: PlacedRequest, call: Call) -> OutboundResponse:
+    async def send(self, placed: PreparedRequest, call: Call) -> OutboundResponse:
         """The answer, once its headers are here; raises what the engine does."""
         url, headers = placed.url, placed.headers
         if call.headers:
@@ -80,7 +80,7 @@ class HttpBasedAdapter:
         finally:
             call.resent = request.resent
 
-    async def document(self, placed: PlacedRequest, call: Call) -> Discovered:
+    async def document(self, placed: PreparedRequest, call: Call) -> Discovered:
         """What a discovery asks for, whole; raises what a call does."""
         response = await self.send(placed, call)
         if not 200 <= response.status < 300:
@@ -91,16 +91,16 @@ class HttpBasedAdapter:
     async def rejection(self, response: OutboundResponse, call: Call) -> UpstreamError:
         """What an answer is that is no result; reads its beginning."""
         status = response.status
-        answer = UpstreamAnswer(
+        answer = UpstreamErrorResponse(
             status=status, body=await self._error_body(response), headers=dict(self.passed_on(response))
         )
         if status == 401:
             sent = "the stored credential" if call.credentials else "a call without a credential"
-            return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", answer=answer)
+            return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=answer)
         detail = f"The upstream answered with status {status}."
         if 300 <= status < 400:
             detail += " Redirects are not followed: register the address that it points to."
-        return UpstreamRejected(detail, answer=answer)
+        return UpstreamRejected(detail, response=answer)
 
     async def _error_body(self, response: OutboundResponse) -> Any:
         """The beginning of the body, as JSON where it is JSON, known secrets struck out; None if
@@ -111,12 +111,12 @@ class HttpBasedAdapter:
             return None
         try:
             # More is read than shown: a secret that the end cuts in two would not be known again.
-            raw, complete = await response.read_some(_ERROR_BODY + _LONGEST_SECRET)
+            raw, complete = await response.read_prefix(_ERROR_BODY + _MAX_SECRET_LENGTH)
         except UpstreamError:
             return None
         if not raw:
             return None
-        return readable(raw, media_type, masker=self._masker, limit=_ERROR_BODY, complete=complete)
+        return sanitize_error_body(raw, media_type, masker=self._masker, limit=_ERROR_BODY, complete=complete)
 
     def passed_on(self, response: OutboundResponse) -> Headers:
         """The headers that a caller may see."""
@@ -129,7 +129,7 @@ class HttpBasedAdapter:
                 passed.append((name, self._masker.mask(value) if lowered in _HOLD_URLS else value))
         return passed
 
-    def shown(self, placed: PlacedRequest, call: Call) -> dict[str, Any]:
+    def shown(self, placed: PreparedRequest, call: Call) -> dict[str, Any]:
         """The request as JSON, secrets as `***`. A body that is neither JSON nor text is given in base64."""
         url, headers = attach(placed.url, _merged(placed.headers, call), call.credentials, masked=True)
         return {

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from app.errors import CredentialMissing, Fault, InvalidArguments
+from app.errors import CredentialMissing, FieldError, InvalidArguments
 from app.protocols.base import Call
 from app.protocols.shared.texts import PLACEHOLDER, given, named_arguments
 
@@ -18,7 +18,7 @@ DISCOVERY: Final = b'{"type": "utcp"}'
 _QUOTES: Final = re.compile(r'\\.|"', re.DOTALL)
 
 
-class Piece(NamedTuple):
+class MessagePart(NamedTuple):
     """A part of a message. `argument` is the name of the argument that it is made of; None: the template's
     own text. `is_json`: it is written as JSON, or escaped within a JSON string.
     """
@@ -28,14 +28,14 @@ class Piece(NamedTuple):
     is_json: bool = False
 
 
-def message_pieces(template: str, arguments: Mapping[str, Any]) -> list[Piece]:
+def message_pieces(template: str, arguments: Mapping[str, Any]) -> list[MessagePart]:
     """The parts of a text with each argument in its place; raises InvalidArguments for one that is not given.
 
     Where the text is JSON but for its placeholders, JSON comes out of it, too: within its strings arguments
     are escaped, elsewhere they are written as JSON. In other texts they stand as they are.
     """
     is_json = _is_json(template)
-    pieces: list[Piece] = []
+    pieces: list[MessagePart] = []
     quoted, begin = False, 0
     for found in PLACEHOLDER.finditer(template):
         before = template[begin : found.start()]
@@ -44,12 +44,12 @@ def message_pieces(template: str, arguments: Mapping[str, Any]) -> list[Piece]:
         if is_json:
             quoted ^= sum(mark[0] == '"' for mark in _QUOTES.finditer(before)) % 2 == 1
             text = json_text(text)[1:-1] if quoted else json_text(value)
-        pieces += Piece(before), Piece(text, found[1], is_json)
+        pieces += MessagePart(before), MessagePart(text, found[1], is_json)
         begin = found.end()
-    return [*pieces, Piece(template[begin:])]
+    return [*pieces, MessagePart(template[begin:])]
 
 
-def joined(pieces: Iterable[Piece]) -> str:
+def joined(pieces: Iterable[MessagePart]) -> str:
     """The message that the pieces make."""
     return "".join([piece.text for piece in pieces])
 
@@ -70,7 +70,7 @@ def writable() -> Iterator[None]:
     try:
         yield
     except (TypeError, UnicodeEncodeError, RecursionError):
-        fault = Fault("", "Use well-formed Unicode, integers of 64 bits and at most 250 levels.")
+        fault = FieldError("", "Use well-formed Unicode, integers of 64 bits and at most 250 levels.")
         raise InvalidArguments("An argument cannot be written as text.", errors=[fault]) from None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.protocols.base import Call, Discovered, Result
 
 
@@ -23,7 +23,7 @@ class MissingAdapter:
         """Raise InvalidInput."""
         install = f"pip install 'utcp-gateway[{self._extra}]'"
         detail = f"Protocol {self.name} needs the extra `{self._extra}`: {install}."
-        raise InvalidInput(detail, errors=[Fault("/call_template_type", detail)])
+        raise InvalidInput(detail, errors=[FieldError("/call_template_type", detail)])
 
     def origin(self, target: Any) -> str:
         raise NotImplementedError

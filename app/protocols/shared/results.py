@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import orjson
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 from app.errors import ResponseTooLarge, UpstreamTimeout
-from app.outbound.framing import Event
+from app.outbound.framing import StreamEvent
 from app.protocols.base import Call, Result
 
 JSON: Final = "application/json"
@@ -25,21 +25,25 @@ def body_result(body: bytes, media_type: str, call: Call, *, status: int = 200) 
     """Bytes that are all there as the answer; as one event where the call takes events."""
     check_size(len(body), call.limits.response_bytes)
     events = None
-    if call.ends is not None:
+    if call.stream_deadline is not None:
         kind = "json" if media_type == JSON else "bytes" if media_type == BYTES else "text"
-        events = _one(Event(body, kind))  # type: ignore[arg-type]
+        events = _one(StreamEvent(body, kind))  # type: ignore[arg-type]
     return Result(status=status, headers=[], media_type=media_type, body=body, events=events)
 
 
 async def event_result(
-    events: AsyncGenerator[Event, None], call: Call, *, close: Callable[[], None], most: int | None = None
+    events: AsyncGenerator[StreamEvent, None],
+    call: Call,
+    *,
+    close: Callable[[], None],
+    most: int | None = None,
 ) -> Result:
     """Messages as the answer: as they come where the call takes events, else all of them as a JSON list.
 
     `close` ends the upstream's work and may be called twice. Collecting ends after `most` messages, at the
     call's deadline with UpstreamTimeout, and above its limit with ResponseTooLarge.
     """
-    if call.ends is not None:
+    if call.stream_deadline is not None:
         result = Result(status=200, headers=[], media_type=JSON, body=None, events=_closing(events, close))
         result.close_with(close)
         return result
@@ -55,7 +59,7 @@ async def event_result(
 def timed(by: float, detail: str = "The upstream did not answer in time.") -> Iterator[None]:
     """UpstreamTimeout if the body has not ended at `by` (a `loop.time()`)."""
     try:
-        with Bound(timers(), by):
+        with Deadline(timer_queue(), by):
             yield
     except TimeoutError:
         raise UpstreamTimeout(detail) from None
@@ -67,7 +71,7 @@ def check_size(size: int, most: int) -> None:
         raise ResponseTooLarge(f"The upstream's answer has more than {most} bytes.")
 
 
-def event_value(event: Event) -> bytes:
+def event_value(event: StreamEvent) -> bytes:
     """An event as one JSON value: JSON as it is, everything else as text."""
     if event.kind == "json":
         return event.data
@@ -78,7 +82,7 @@ def event_value(event: Event) -> bytes:
     return orjson.dumps(event.data.decode("utf-8", "replace"))
 
 
-async def _collected(events: AsyncGenerator[Event, None], limit: int, most: int | None) -> bytes:
+async def _collected(events: AsyncGenerator[StreamEvent, None], limit: int, most: int | None) -> bytes:
     values: list[bytes] = []
     size = 2
     async with contextlib.aclosing(events):
@@ -93,8 +97,8 @@ async def _collected(events: AsyncGenerator[Event, None], limit: int, most: int 
 
 
 async def _closing(
-    events: AsyncGenerator[Event, None], close: Callable[[], None]
-) -> AsyncGenerator[Event, None]:
+    events: AsyncGenerator[StreamEvent, None], close: Callable[[], None]
+) -> AsyncGenerator[StreamEvent, None]:
     try:
         async with contextlib.aclosing(events):
             async for event in events:
@@ -103,11 +107,11 @@ async def _closing(
         close()
 
 
-async def _one(event: Event) -> AsyncGenerator[Event, None]:
+async def _one(event: StreamEvent) -> AsyncGenerator[StreamEvent, None]:
     yield event
 
 
-async def until(by: float, source: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
+async def until(by: float, source: AsyncIterator[StreamEvent]) -> AsyncGenerator[StreamEvent, None]:
     """Events that must all have come at `by`; UpstreamTimeout."""
     iterator = aiter(source)
     while True:

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.outbound.credentials import WireCredential
 from app.security.masking import MASK
-from app.utcp.call_template import replaced
+from app.utcp.call_template import replace_strings
 
 
 def field_values(credentials: Iterable[WireCredential], *, masked: bool = False) -> dict[str, str]:
@@ -17,4 +17,4 @@ def field_values(credentials: Iterable[WireCredential], *, masked: bool = False)
 
 def filled(fields: Any, credentials: Iterable[WireCredential], *, masked: bool = False) -> Any:
     """A copy of a template, or of what has its shape, with the sealed values in it."""
-    return replaced(fields, field_values(credentials, masked=masked))
+    return replace_strings(fields, field_values(credentials, masked=masked))

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.errors import Fault, InvalidInput
-from app.outbound.framing import Event
-from app.outbound.network import Place
+from app.errors import FieldError, InvalidInput
+from app.outbound.framing import StreamEvent
+from app.outbound.network import Address
 from app.protocols.base import MASKED_HEADER, Call, Result
 from app.protocols.shared.boundaries import (
     check_control_characters,
@@ -18,7 +18,7 @@ from app.protocols.shared.boundaries import (
     has_control_characters,
 )
 from app.protocols.shared.messages import (
-    Piece,
+    MessagePart,
     joined,
     json_text,
     message_pieces,
@@ -35,10 +35,10 @@ _QUICK: Final = 256 << 10
 _TEMPLATE: Final = "/request_data_template"
 
 
-def place_of(origin: str) -> Place:
+def place_of(origin: str) -> Address:
     """The host and port of `scheme://host:port`."""
     host, _, port = origin.partition("://")[2].rpartition(":")
-    return Place(host.removeprefix("[").removesuffix("]"), int(port))
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def check_codec(name: str | None) -> None:
@@ -57,7 +57,7 @@ def check_codec(name: str | None) -> None:
     except (LookupError, ValueError):
         usable = False
     if not usable:
-        fault = Fault("/response_byte_format", "Name a text encoding, or give null for raw bytes.")
+        fault = FieldError("/response_byte_format", "Name a text encoding, or give null for raw bytes.")
         raise InvalidInput("The encoding of the answer is not known.", errors=[fault])
 
 
@@ -100,18 +100,18 @@ async def decoded_answer(raw: bytes, codec: str | None, call: Call) -> Result:
     body = _masked(raw, codec, call)
     result = body_result(body, BYTES, call)
     if body is not raw:
-        result.masked = True
+        result.is_masked = True
         result.headers.append((MASKED_HEADER, "body"))
     return result
 
 
-def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[Event, bool]:
+def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[StreamEvent, bool]:
     """A whole message as an event, in the way of `decoded_answer`, and whether it was masked here."""
     text = _decoded(piece, codec)
     if text is not None:
-        return Event(text, "text"), False
+        return StreamEvent(text, "text"), False
     data = _masked(piece, codec, call)
-    return Event(data, "bytes"), data is not piece
+    return StreamEvent(data, "bytes"), data is not piece
 
 
 async def decoded_manual(raw: bytes, codec: str | None) -> bytes:
@@ -129,23 +129,23 @@ def shown(
     return {"method": verb, "url": origin, "headers": {}, "body": json.loads(body) if is_json else body}
 
 
-def _json(arguments: Mapping[str, Any]) -> list[Piece]:
+def _json(arguments: Mapping[str, Any]) -> list[MessagePart]:
     """As `json_text` of all of them, each a piece of its own."""
-    pieces: list[Piece] = []
+    pieces: list[MessagePart] = []
     for name, value in arguments.items():
         begin = ", " if pieces else "{"
-        pieces.append(Piece(begin + json_text({name: value})[1:-1], name, is_json=True))
-    return [*pieces, Piece("}")] if pieces else [Piece("{}")]
+        pieces.append(MessagePart(begin + json_text({name: value})[1:-1], name, is_json=True))
+    return [*pieces, MessagePart("}")] if pieces else [MessagePart("{}")]
 
 
-def _text(template: str | None, arguments: Mapping[str, Any]) -> list[Piece]:
+def _text(template: str | None, arguments: Mapping[str, Any]) -> list[MessagePart]:
     if template:
         return message_pieces(template, arguments)
-    values = [Piece(plain_text(value), name) for name, value in arguments.items()]
-    return [piece for value in values for piece in (Piece(" "), value)][1:]
+    values = [MessagePart(plain_text(value), name) for name, value in arguments.items()]
+    return [piece for value in values for piece in (MessagePart(" "), value)][1:]
 
 
-def _check_boundaries(model: SocketTemplate, pieces: list[Piece], delimiter: bytes) -> None:
+def _check_boundaries(model: SocketTemplate, pieces: list[MessagePart], delimiter: bytes) -> None:
     """Raise InvalidArguments for arguments that would change the number or the ends of messages.
 
     A length before the message lets it hold anything. A delimiter does but for itself, unless it is one of
@@ -166,7 +166,7 @@ def _check_boundaries(model: SocketTemplate, pieces: list[Piece], delimiter: byt
         check_length(pieces, model.frame_length)
 
 
-def _all_json(pieces: list[Piece]) -> bool:
+def _all_json(pieces: list[MessagePart]) -> bool:
     return all(piece.is_json for piece in pieces if piece.argument is not None)
 
 

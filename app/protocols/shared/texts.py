@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.errors import Fault, InvalidArguments
+from app.errors import FieldError, InvalidArguments
 from app.text import pointer
 
 PLACEHOLDER: Final = re.compile(r"UTCP_ARG_(.+?)_UTCP_ARG")
@@ -54,6 +54,6 @@ def as_text(value: Any) -> str:
 def given(name: str, arguments: Mapping[str, Any]) -> Any:
     """One argument; raises InvalidArguments where it is not there."""
     if name not in arguments:
-        fault = Fault(pointer("", name), "The message of this tool needs it.")
+        fault = FieldError(pointer("", name), "The message of this tool needs it.")
         raise InvalidArguments("An argument is missing.", errors=[fault])
     return arguments[name]

@@ -18,12 +18,12 @@ from websockets.exceptions import ConnectionClosed, InvalidState, InvalidStatus,
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI, parse_uri
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 from app.errors import (
     GatewayError,
     ResponseTooLarge,
-    UpstreamAnswer,
     UpstreamError,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamTimeout,
@@ -31,21 +31,21 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.egress import EgressSettings
-from app.outbound.http1.dialing import not_connected
-from app.outbound.network import Network, Place
-from app.outbound.refusals import readable
+from app.outbound.error_bodies import sanitize_error_body
+from app.outbound.http1.dialing import connect_error
+from app.outbound.network import Address, Network
 from app.security.masking import Masker
 
 _PING_SECONDS: Final = 20.0
 _CLOSE_SECONDS: Final = 1.0
-_MOST_QUEUED: Final = 4
+_MAX_QUEUED: Final = 4
 """Frames that wait to be read before the peer is slowed down."""
 
-_MOST_UNSENT: Final = 1 << 20
+_MAX_UNSENT_BYTES: Final = 1 << 20
 _ERROR_BODY: Final = 64 * 1024
-_LONGEST_SECRET: Final = 8 * 1024
+_MAX_SECRET_LENGTH: Final = 8 * 1024
 # RFC 6455 section 7.4.1 and IANA's registry: what a peer finds wrong with what it was sent.
-_CALLERS_FAULT: Final = frozenset({1003, 1007, 1008, 1009, 1010})
+_CLIENT_ERROR_CODES: Final = frozenset({1003, 1007, 1008, 1009, 1010})
 _UNAUTHORIZED: Final = frozenset({3000, 4401})
 
 # The library logs headers and messages, among them credentials, where its logger is at DEBUG.
@@ -73,7 +73,7 @@ class _Connection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if not self.sending and self.transport.get_write_buffer_size() > _MOST_UNSENT:
+        if not self.sending and self.transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
             self.transport.abort()
 
 
@@ -105,7 +105,7 @@ class WebSocket:
         uri = parse_uri(upgrade.url)
         connection = await _connected(uri, upgrade, network, egress, connect_by)
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), by):
                 await connection.handshake(list(upgrade.headers), None)
         except BaseException as error:
             connection.transport.abort()
@@ -125,7 +125,7 @@ class WebSocket:
         """Send a text message, and wait until the peer takes it or closes. Raises what `receive` does."""
         self._connection.sending = True
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), by):
                 await self._connection.send(message)
         except TimeoutError:
             raise UpstreamTimeout("The upstream did not take the message in time.") from None
@@ -149,13 +149,13 @@ class WebSocket:
             while True:
                 quiet = loop.time() + idle
                 try:
-                    with Bound(timers(), min(by, quiet)):
+                    with Deadline(timer_queue(), min(by, quiet)):
                         return await self._connection.recv()
                 except TimeoutError:
                     if by <= quiet or not self._keep_alive or (pong is not None and not pong.done()):
                         raise UpstreamTimeout("The upstream did not answer in time.") from None
                 # Of a connection that was closed this very moment, messages may be left to be read.
-                with contextlib.suppress(ConnectionClosed), Bound(timers(), by):
+                with contextlib.suppress(ConnectionClosed), Deadline(timer_queue(), by):
                     pong = asyncio.ensure_future(await self._connection.ping())
         except ConnectionClosed as closed:
             error = self._ended(closed)
@@ -195,13 +195,13 @@ class WebSocket:
         if received.code in (1000, 1005):
             return None
         body = {"code": received.code, "reason": self._masker.mask(received.reason)}
-        answer = UpstreamAnswer(status=_status(received.code), body=body)
+        answer = UpstreamErrorResponse(status=_status(received.code), body=body)
         detail = f"The upstream closed the connection with code {received.code}."
         if received.code in _UNAUTHORIZED:
-            return UpstreamUnauthorized(detail, answer=answer)
+            return UpstreamUnauthorized(detail, response=answer)
         if received.code in (1001, 1012):
-            return UpstreamUnreachable(detail, answer=answer)
-        return UpstreamRejected(detail, answer=answer)
+            return UpstreamUnreachable(detail, response=answer)
+        return UpstreamRejected(detail, response=answer)
 
 
 async def _connected(
@@ -209,7 +209,7 @@ async def _connected(
 ) -> _Connection:
     tls: dict[str, Any] = {}
     if uri.secure:
-        tls = {"ssl": network.tls(egress), "server_hostname": uri.host.rstrip(".")}
+        tls = {"ssl": network.tls_context(egress), "server_hostname": uri.host.rstrip(".")}
         tls["ssl_shutdown_timeout"] = _CLOSE_SECONDS
     protocol = ClientProtocol(
         uri,
@@ -225,20 +225,22 @@ async def _connected(
             ping_interval=_PING_SECONDS if upgrade.keep_alive else None,
             ping_timeout=None,
             close_timeout=_CLOSE_SECONDS,
-            max_queue=_MOST_QUEUED,
+            max_queue=_MAX_QUEUED,
         )
 
-    raw = await network.connected(Place(uri.host, uri.port), egress=egress, by=by)
+    raw = await network.connect_socket(Address(uri.host, uri.port), egress=egress, deadline=by)
     try:
-        with Bound(timers(), by):
+        with Deadline(timer_queue(), by):
             loop = asyncio.get_running_loop()
             _, connection = await loop.create_connection(made, sock=raw, **tls)
     except BaseException as error:
         raw.close()
         if isinstance(error, TimeoutError):
-            raise UpstreamTimeout("No connection to the upstream was made in time.", sent=False) from None
+            raise UpstreamTimeout(
+                "No connection to the upstream was made in time.", request_sent=False
+            ) from None
         if isinstance(error, (OSError, ssl.SSLError)):
-            raise not_connected(error) from None
+            raise connect_error(error) from None
         raise
     return connection
 
@@ -263,21 +265,21 @@ def _rejection(error: InvalidStatus, masker: Masker, *, with_credential: bool) -
     media_type = response.headers.get_all("Content-Type")
     body = None
     if raw:
-        body = readable(
-            raw[: _ERROR_BODY + _LONGEST_SECRET],
+        body = sanitize_error_body(
+            raw[: _ERROR_BODY + _MAX_SECRET_LENGTH],
             media_type[0] if media_type else "",
             masker=masker,
             limit=_ERROR_BODY,
             complete=len(raw) <= _ERROR_BODY,
         )
-    answer = UpstreamAnswer(status=status, body=body)
+    answer = UpstreamErrorResponse(status=status, body=body)
     if status == 401:
         sent = "the stored credential" if with_credential else "a call without a credential"
-        return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", answer=answer)
+        return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=answer)
     detail = f"The upstream answered the upgrade with status {status}."
     if 300 <= status < 400:
         detail += " Redirects are not followed: register the address that it points to."
-    return UpstreamRejected(detail, answer=answer)
+    return UpstreamRejected(detail, response=answer)
 
 
 def _status(code: int) -> int:
@@ -287,7 +289,7 @@ def _status(code: int) -> int:
     if code in _UNAUTHORIZED:
         return 401
     # 4500 is what a subscription's server calls its own failure.
-    return 422 if code in _CALLERS_FAULT or (code >= 4000 and not 4500 <= code < 4600) else 502
+    return 422 if code in _CLIENT_ERROR_CODES or (code >= 4000 and not 4500 <= code < 4600) else 502
 
 
 def _broken() -> UpstreamError:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from app.errors import UpstreamError, UpstreamMalformed, UpstreamUnreachable
-from app.http_requests.arguments import ArgumentPlan, PlacedRequest, compile_plan
-from app.outbound.framing import SSE, Event, SseParser
+from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
+from app.outbound.framing import SSE_MEDIA_TYPE, SseParser, StreamEvent
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
 from app.protocols.shared.http_based import HttpBasedAdapter
@@ -21,10 +21,10 @@ from app.protocols.shared.results import event_result
 from app.protocols.sse.template import SseTemplate
 from app.utcp.call_template import compile_template
 
-_ACCEPT: Final = ("Accept", SSE)
+_ACCEPT: Final = ("Accept", SSE_MEDIA_TYPE)
 _DOCUMENTS: Final = ("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5")
-_LONGEST_PAUSE: Final = 60.0
-_MOST_IN_VAIN: Final = 5
+_MAX_BACKOFF: Final = 60.0
+_MAX_FAILED_RECONNECTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SseTarget:
 class _Subscription:
     """A stream that may be taken up again."""
 
-    placed: PlacedRequest
+    placed: PreparedRequest
     resumable: bool
     pause: float
     response: OutboundResponse
@@ -55,7 +55,7 @@ class _Subscription:
         """Ends the connection."""
         self.response.close()
 
-    def resuming(self) -> PlacedRequest:
+    def resuming(self) -> PreparedRequest:
         """The request that goes on after the last event."""
         if not self.last_id:
             return self.placed
@@ -119,15 +119,15 @@ class SseAdapter(HttpBasedAdapter):
         events = self._events(subscription, call)
         result = await event_result(events, call, close=subscription.close)
         result.status, result.headers = response.status, self.passed_on(response)
-        if call.ends is not None:
-            result.media_type = SSE
+        if call.stream_deadline is not None:
+            result.media_type = SSE_MEDIA_TYPE
         return result
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON."""
         return self.shown(self._placed(call), call)
 
-    def _placed(self, call: Call) -> PlacedRequest:
+    def _placed(self, call: Call) -> PreparedRequest:
         target: SseTarget = call.target
         arguments = dict(call.arguments)
         plan = target.get
@@ -136,22 +136,22 @@ class SseAdapter(HttpBasedAdapter):
                 plan = target.post
             else:
                 arguments.pop(target.body_field, None)
-        placed: PlacedRequest = plan.place(arguments)
+        placed: PreparedRequest = plan.prepare(arguments)
         return placed._replace(headers=[*placed.headers, _ACCEPT])
 
-    async def _subscribe(self, placed: PlacedRequest, call: Call) -> OutboundResponse:
+    async def _subscribe(self, placed: PreparedRequest, call: Call) -> OutboundResponse:
         response = await self.send(placed, call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
         media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if media != SSE and response.status != 204:
+        if media != SSE_MEDIA_TYPE and response.status != 204:
             # 204 says that nothing more will come (WHATWG HTML section 9.2.3).
             response.close()
             raise UpstreamMalformed("The upstream did not answer with an event stream.")
-        response.extend(call.deadline if call.ends is None else call.ends)
+        response.set_deadline(call.deadline if call.stream_deadline is None else call.stream_deadline)
         return response
 
-    async def _events(self, subscription: _Subscription, call: Call) -> AsyncGenerator[Event, None]:
+    async def _events(self, subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
         """The events that count. A broken stream is taken up again; what then fails is raised."""
         wanted = call.target.event_type
         try:
@@ -172,11 +172,11 @@ class SseAdapter(HttpBasedAdapter):
     async def _resumed(self, subscription: _Subscription, call: Call, lost: UpstreamError) -> bool:
         """Whether there is a new connection. Raises what refused it, or the last loss."""
         loop = asyncio.get_running_loop()
-        until = call.deadline if call.ends is None else call.ends
+        until = call.deadline if call.stream_deadline is None else call.stream_deadline
         while True:
             subscription.in_vain += 1
-            pause = min(subscription.pause, _LONGEST_PAUSE)
-            if subscription.in_vain > _MOST_IN_VAIN or loop.time() + pause >= until:
+            pause = min(subscription.pause, _MAX_BACKOFF)
+            if subscription.in_vain > _MAX_FAILED_RECONNECTS or loop.time() + pause >= until:
                 raise lost
             await asyncio.sleep(pause)
             again = replace(call, deadline=min(until, loop.time() + call.limits.first_byte))
@@ -185,15 +185,15 @@ class SseAdapter(HttpBasedAdapter):
             except (UpstreamUnreachable, UpstreamMalformed) as error:
                 lost = error
                 continue
-            response.extend(until)
+            response.set_deadline(until)
             subscription.response = response
             return True
 
 
-async def _parsed(subscription: _Subscription, call: Call) -> AsyncGenerator[Event, None]:
+async def _parsed(subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
     """The events of one connection; what they say of resuming is remembered."""
     limits = call.limits
-    most = limits.response_bytes if call.ends is None else limits.event_bytes
+    most = limits.response_bytes if call.stream_deadline is None else limits.event_bytes
     parser = SseParser(most)
     async for piece in subscription.response.iterate(limits.response_bytes):
         for event in parser.feed(piece):

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.http_requests.arguments import ArgumentPlan, compile_plan
-from app.outbound.framing import LINES, framed, is_json
+from app.http_requests.plan_compiler import ArgumentPlan, compile_plan
+from app.outbound.framing import JSON_LINES_MEDIA_TYPES, is_json, parse_events
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
 from app.protocols.shared.http_based import HttpBasedAdapter
@@ -70,18 +70,18 @@ class StreamableHttpAdapter(HttpBasedAdapter):
     async def call(self, call: Call) -> Result:
         """Send the request; the answer has begun when its headers are here."""
         target: StreamableHttpTarget = call.target
-        until = self._engine.clock.loop.time() + target.timeout
+        until = self._engine.timers.loop.time() + target.timeout
         call.deadline = min(call.deadline, until)
-        response = await self.send(target.plan.place(call.arguments), call)
+        response = await self.send(target.plan.prepare(call.arguments), call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
-        response.accept(call.limits.response_bytes)
-        response.extend(until if call.ends is None else min(until, call.ends))
-        if call.ends is None:
-            response.extend(call.deadline)
+        response.check_headers(call.limits.response_bytes)
+        response.set_deadline(until if call.stream_deadline is None else min(until, call.stream_deadline))
+        if call.stream_deadline is None:
+            response.set_deadline(call.deadline)
         media_type = response.headers.get("Content-Type", "")
         result = await self._answer(response, media_type, target, call)
-        result.status, result.headers, result.received = (
+        result.status, result.headers, result.upstream_headers = (
             response.status, self.passed_on(response), response.headers,
         )  # fmt: skip
         return result
@@ -96,13 +96,13 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         media = media_type.partition(";")[0].strip().lower()
         limits = call.limits
         pieces = _chunks(response.iterate(limits.response_bytes), target.chunk_size)
-        if call.ends is None and (media in LINES or is_json(media)):
-            events = framed(pieces, media_type, most=limits.response_bytes)
+        if call.stream_deadline is None and (media in JSON_LINES_MEDIA_TYPES or is_json(media)):
+            events = parse_events(pieces, media_type, max_bytes=limits.response_bytes)
             return await event_result(events, call, close=response.close)
         result = Result(status=200, headers=[], media_type=media_type, body=None, stream=pieces)
         result.close_with(response.close)
-        if call.ends is not None:
-            result.events = framed(result.iterate(), media_type, most=limits.event_bytes)
+        if call.stream_deadline is not None:
+            result.events = parse_events(result.iterate(), media_type, max_bytes=limits.event_bytes)
         return result
 
 

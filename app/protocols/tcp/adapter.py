@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.outbound.framing import Event
-from app.outbound.network import Place, Stream
+from app.outbound.framing import StreamEvent
+from app.outbound.network import Address, Stream
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
@@ -33,7 +33,7 @@ class TcpTarget:
 
     model: TcpTemplate
     origin: str
-    place: Place
+    place: Address
     delimiter: bytes
 
 
@@ -70,7 +70,7 @@ class TcpAdapter(UnknownEffects):
             target.model, request_of(target.model, call, delimiter=target.delimiter), target.delimiter
         )
         stream, incoming = await self._asked(target, request, call)
-        if call.ends is not None and target.model.framing_strategy == "stream":
+        if call.stream_deadline is not None and target.model.framing_strategy == "stream":
             return await _streamed(stream, incoming, target.model.response_byte_format, call)
         async with stream:
             raw = await incoming.message(target.delimiter)
@@ -101,8 +101,8 @@ class TcpAdapter(UnknownEffects):
         now = asyncio.get_running_loop().time()
         limits = call.limits
         first_by = min(call.deadline, now + target.model.timeout / 1000, now + limits.first_byte)
-        stream = await self._network.stream(
-            target.place, egress=call.egress, by=min(first_by, now + limits.connect)
+        stream = await self._network.open_stream(
+            target.place, egress=call.egress, deadline=min(first_by, now + limits.connect)
         )
         try:
             with timed(first_by):
@@ -121,14 +121,14 @@ async def _streamed(stream: Stream, incoming: Incoming, codec: str | None, call:
     except BaseException:
         stream.abort()
         raise
-    incoming.by = call.ends or call.deadline
+    incoming.by = call.stream_deadline or call.deadline
     result = Result(
         status=200,
         headers=[],
         media_type=BYTES if codec is None else TEXT,
         body=None,
         events=_events(stream, first, pieces, codec),
-        pieces=True,
+        has_text_pieces=True,
     )
     result.close_with(stream.abort)
     return result
@@ -136,7 +136,7 @@ async def _streamed(stream: Stream, incoming: Incoming, codec: str | None, call:
 
 async def _events(
     stream: Stream, first: bytes, pieces: AsyncGenerator[bytes, None], codec: str | None
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[StreamEvent, None]:
     """Each piece as text, a character that two share with the second; as bytes without a codec."""
     decoder = None if codec is None else codecs.getincrementaldecoder(codec)("replace")
     try:
@@ -147,14 +147,14 @@ async def _events(
             if event.data:
                 yield event
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
-            yield Event(rest.encode("utf-8", "replace"), "text")
+            yield StreamEvent(rest.encode("utf-8", "replace"), "text")
     finally:
         stream.abort()
         await pieces.aclose()
 
 
-def from_piece(piece: bytes, decoder: codecs.IncrementalDecoder | None) -> Event:
+def from_piece(piece: bytes, decoder: codecs.IncrementalDecoder | None) -> StreamEvent:
     """A piece as one event, which is empty where it holds but the beginning of a character."""
     if decoder is None:
-        return Event(piece, "bytes")
-    return Event(decoder.decode(piece).encode("utf-8", "replace"), "text")
+        return StreamEvent(piece, "bytes")
+    return StreamEvent(decoder.decode(piece).encode("utf-8", "replace"), "text")

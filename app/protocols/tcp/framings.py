@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from app.errors import Fault, InvalidArguments, InvalidInput, UpstreamTimeout, UpstreamUnreachable
+from app.errors import FieldError, InvalidArguments, InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.limits import Limits
 from app.outbound.network import Stream
 from app.protocols.shared.results import check_size, timed
@@ -28,10 +28,10 @@ def delimiter_of(model: TcpTemplate) -> bytes:
             text = text.encode("ascii", "backslashreplace").decode("unicode_escape")
         delimiter = text.encode()
     except UnicodeError:
-        fault = Fault("/message_delimiter", "Its escape sequences are not complete.")
+        fault = FieldError("/message_delimiter", "Its escape sequences are not complete.")
         raise InvalidInput("The delimiter cannot be read.", errors=[fault]) from None
     if not delimiter:
-        fault = Fault("/message_delimiter", "Its escape sequences stand for nothing.")
+        fault = FieldError("/message_delimiter", "Its escape sequences stand for nothing.")
         raise InvalidInput("The delimiter is empty.", errors=[fault])
     return delimiter
 
@@ -45,7 +45,9 @@ def framed_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> byte
     try:
         prefix = len(message).to_bytes(model.length_prefix_bytes, model.length_prefix_endian)
     except OverflowError:
-        fault = Fault("", f"Give less: {model.length_prefix_bytes} byte(s) tell the length of the message.")
+        fault = FieldError(
+            "", f"Give less: {model.length_prefix_bytes} byte(s) tell the length of the message."
+        )
         raise InvalidArguments("The arguments make the message too long.", errors=[fault]) from None
     return prefix + message
 

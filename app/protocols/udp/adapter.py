@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from app.errors import Fault, InvalidArguments, UpstreamTimeout, UpstreamUnreachable
-from app.outbound.framing import Event
-from app.outbound.network import Datagrams, Place
-from app.outbound.refusals import readable
+from app.errors import FieldError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable
+from app.outbound.error_bodies import sanitize_error_body
+from app.outbound.framing import StreamEvent
+from app.outbound.network import Address, Datagrams
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
@@ -31,7 +31,7 @@ from app.protocols.udp.template import UdpTemplate
 from app.security.masking import Masker
 from app.utcp.call_template import compile_template
 
-LARGEST: Final = 65_507
+MAX_DATAGRAM_BYTES: Final = 65_507
 """Bytes that a datagram carries (RFC 768 over IPv4)."""
 
 _SHOWN: Final = 16 << 10
@@ -43,7 +43,7 @@ class UdpTarget:
 
     model: UdpTemplate
     origin: str
-    place: Place
+    place: Address
 
 
 class UdpAdapter(UnknownEffects):
@@ -81,11 +81,11 @@ class UdpAdapter(UnknownEffects):
         target: UdpTarget = call.target
         codec, count = target.model.response_byte_format, target.model.number_of_response_datagrams
         request = request_of(target.model, call)
-        if len(request) > LARGEST:
-            fault = Fault("", f"Give less: a datagram carries {LARGEST} bytes.")
+        if len(request) > MAX_DATAGRAM_BYTES:
+            fault = FieldError("", f"Give less: a datagram carries {MAX_DATAGRAM_BYTES} bytes.")
             raise InvalidArguments("The arguments make the datagram too long.", errors=[fault])
         answers = await self._asked(target, request, call, count)
-        if call.ends is not None and count > 1:
+        if call.stream_deadline is not None and count > 1:
             return await _streamed(answers, codec, call)
         return await decoded_answer(await answers.joined(), codec, call)
 
@@ -102,23 +102,23 @@ class UdpAdapter(UnknownEffects):
         """The datagram as JSON."""
         return shown(call.target.model, call.target.origin, call, verb="SEND")
 
-    async def _asked(self, target: UdpTarget, request: bytes, call: Call, count: int) -> "_Answers":
+    async def _asked(self, target: UdpTarget, request: bytes, call: Call, count: int) -> "_ResponseDatagrams":
         """What comes after the datagram was sent."""
         now = asyncio.get_running_loop().time()
         by = min(call.deadline, now + target.model.timeout / 1000)
         first_by = min(by, now + call.limits.first_byte)
-        datagrams = await self._network.datagrams(
-            target.place, egress=call.egress, by=min(first_by, now + call.limits.connect)
+        datagrams = await self._network.open_datagrams(
+            target.place, egress=call.egress, deadline=min(first_by, now + call.limits.connect)
         )
         try:
             datagrams.send(request)
         except BaseException:
             datagrams.close()
             raise
-        return _Answers(datagrams, call, count, self._masker, first_by=first_by, by=by)
+        return _ResponseDatagrams(datagrams, call, count, self._masker, first_by=first_by, by=by)
 
 
-class _Answers:
+class _ResponseDatagrams:
     """The datagrams of one answer."""
 
     def __init__(
@@ -164,7 +164,7 @@ class _Answers:
                 return await self._datagrams.receive()
         except UpstreamUnreachable as error:
             # The one datagram found a closed port; had it been read, there would be no such message.
-            raise UpstreamUnreachable(error.detail, sent=number > 0) from None
+            raise UpstreamUnreachable(error.detail, request_sent=number > 0) from None
         except UpstreamTimeout:
             raise self._missing(number) from None
 
@@ -173,12 +173,12 @@ class _Answers:
         error.extra |= {"datagrams": number, "expected_datagrams": self._count}
         raw = b"".join(self._came)[: _SHOWN * 2]
         if raw:
-            text = readable(raw, "text/plain", masker=self._masker, limit=_SHOWN, complete=False)
+            text = sanitize_error_body(raw, "text/plain", masker=self._masker, limit=_SHOWN, complete=False)
             error.extra["upstream_body"] = text
         return error
 
 
-async def _streamed(answers: _Answers, codec: str | None, call: Call) -> Result:
+async def _streamed(answers: _ResponseDatagrams, codec: str | None, call: Call) -> Result:
     """An event for each datagram, once the first is here."""
     each = answers.each(keep=False)
     first = await anext(each)
@@ -195,14 +195,14 @@ async def _streamed(answers: _Answers, codec: str | None, call: Call) -> Result:
 
 async def _events(
     first: bytes, rest: AsyncGenerator[bytes, None], codec: str | None, call: Call, result: Result
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[StreamEvent, None]:
     try:
         event, masked = text_event(first, codec, call)
-        result.masked = result.masked or masked
+        result.is_masked = result.is_masked or masked
         yield event
         async for datagram in rest:
             event, masked = text_event(datagram, codec, call)
-            result.masked = result.masked or masked
+            result.is_masked = result.is_masked or masked
             yield event
     finally:
         await rest.aclose()

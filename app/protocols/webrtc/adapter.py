@@ -15,17 +15,17 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from app.errors import (
-    Fault,
+    FieldError,
     InvalidInput,
-    UpstreamAnswer,
     UpstreamError,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamUnauthorized,
 )
 from app.outbound.attach import Headers, attach
-from app.outbound.refusals import readable
-from app.protocols.base import AdapterContext, Call, Discovered, Event, Result
+from app.outbound.error_bodies import sanitize_error_body
+from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import writable
 from app.protocols.shared.results import JSON, check_size, event_result, value_result
@@ -78,10 +78,10 @@ class WebrtcAdapter(UnknownEffects):
         """Call the peer's tool. A stream of answers is given as events, or as a JSON list."""
         name = call.target.model.tool_name
         if name is None:
-            fault = Fault("/tool_name", "Give the name that the peer has for the tool.")
+            fault = FieldError("/tool_name", "Give the name that the peer has for the tool.")
             raise InvalidInput("The template names no tool.", errors=[fault])
         by = self._by(call)
-        asked = await self._ask(call, _request(name, call), exclusive=call.ends is not None, by=by)
+        asked = await self._ask(call, _request(name, call), exclusive=call.stream_deadline is not None, by=by)
         streams = False
         try:
             first, size = await asked.next(by=by)
@@ -153,14 +153,14 @@ class WebrtcAdapter(UnknownEffects):
 
     async def _events(
         self, asked: PendingCall, message: dict[str, Any], size: int, call: Call
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[StreamEvent, None]:
         loop = asyncio.get_running_loop()
-        ends = call.ends or call.deadline
-        most = call.limits.event_bytes if call.ends is not None else call.limits.response_bytes
+        ends = call.stream_deadline or call.deadline
+        most = call.limits.event_bytes if call.stream_deadline is not None else call.limits.response_bytes
         try:
             while "event" in message:
                 check_size(size, most)
-                yield Event(orjson.dumps(message["event"]), "json")
+                yield StreamEvent(orjson.dumps(message["event"]), "json")
                 message, size = await asked.next(by=min(ends, loop.time() + call.limits.idle))
             if message.get("done") is not True:
                 self._value(message, call)
@@ -180,12 +180,12 @@ class WebrtcAdapter(UnknownEffects):
         status = error.get("status") if isinstance(error, dict) else None
         status = status if isinstance(status, int) and 400 <= status < 600 else 422
         raw = orjson.dumps(error)
-        body = readable(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
-        answer = UpstreamAnswer(status=status, body=body)
+        body = sanitize_error_body(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
+        answer = UpstreamErrorResponse(status=status, body=body)
         if status == 401:
             sent = "the stored credential" if call.credentials else "a call without a credential"
-            return UpstreamUnauthorized(f"The peer refused {sent}.", answer=answer)
-        return UpstreamRejected("The peer answered with an error.", answer=answer)
+            return UpstreamUnauthorized(f"The peer refused {sent}.", response=answer)
+        return UpstreamRejected("The peer answered with an error.", response=answer)
 
 
 def _request(name: str, call: Call) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from app.deadlines import Bound, timers
-from app.errors import GatewayError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable, again
+from app.deadlines import Deadline, timer_queue
+from app.errors import GatewayError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable, clone_error
 
 _IDLE_SECONDS: Final = 60.0
 _MAX_CHANNELS: Final = 64
@@ -32,10 +32,10 @@ class PendingCall:
     async def next(self, *, by: float) -> tuple[dict[str, Any], int]:
         """The next message and its bytes. Raises UpstreamTimeout, and what ended the channel."""
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), by):
                 while not self._waiting:
                     if self._error is not None:
-                        raise again(self._error)
+                        raise clone_error(self._error)
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
@@ -90,7 +90,7 @@ class PeerChannel:
             text = orjson.dumps({"id": asked.id, **message}).decode()
             await self.peer.send(text, by=by)
         except BaseException as error:
-            asked.failed(UpstreamUnreachable("It was not sent.", sent=False))
+            asked.failed(UpstreamUnreachable("It was not sent.", request_sent=False))
             asked.close()
             if isinstance(error, ValueError):
                 raise InvalidArguments("The arguments are larger than the peer takes.") from None
@@ -159,10 +159,12 @@ class ChannelPool:
         channel = self._free(pool, exclusive=exclusive)
         if channel is None:
             try:
-                with Bound(timers(), by):
+                with Deadline(timer_queue(), by):
                     await pool.lock.acquire()
             except TimeoutError:
-                raise UpstreamTimeout("No connection to the peer was made in time.", sent=False) from None
+                raise UpstreamTimeout(
+                    "No connection to the peer was made in time.", request_sent=False
+                ) from None
             try:
                 channel = self._free(pool, exclusive=exclusive) or await self._opened(pool, connect)
             finally:
@@ -197,7 +199,7 @@ class ChannelPool:
 
     async def _opened(self, pool: _PeerPool, connect: Callable[[PeerChannel], Awaitable[Any]]) -> PeerChannel:
         if len(pool.channels) >= _MAX_CHANNELS_OF_PEER:
-            raise UpstreamUnreachable("Too many streams of the peer are under way.", sent=False)
+            raise UpstreamUnreachable("Too many streams of the peer are under way.", request_sent=False)
         if len(self) >= _MAX_CHANNELS:
             self._make_room()
         channel = PeerChannel()
@@ -213,7 +215,7 @@ class ChannelPool:
                     pool.channels.remove(channel)
                     self._close(channel)
                     return
-        raise UpstreamUnreachable("Too many peers are connected already.", sent=False)
+        raise UpstreamUnreachable("Too many peers are connected already.", request_sent=False)
 
     def _swept(self) -> None:
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from aioice.ice import get_host_addresses
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 from app.errors import (
     BlockedAddress,
     GatewayError,
@@ -23,15 +23,15 @@ from app.errors import (
 )
 from app.outbound.network import Network
 
-MOST_MESSAGE: Final = 4 << 20
+MAX_MESSAGE_BYTES: Final = 4 << 20
 """Bytes of a message that a peer may send, which its own library keeps to (RFC 8841 section 6)."""
 
-_WINDOW: Final = MOST_MESSAGE + (1 << 20)
-_MOST_UNSENT: Final = 1 << 20
-_MOST_CANDIDATES: Final = 64
-_MOST_CHANNELS: Final = 8
-_MOST_ADDRESSES: Final = 8
-_LONGEST_SDP: Final = 64 << 10
+_WINDOW: Final = MAX_MESSAGE_BYTES + (1 << 20)
+_MAX_UNSENT_BYTES: Final = 1 << 20
+_MAX_CANDIDATES: Final = 64
+_MAX_CHANNELS: Final = 8
+_MAX_ADDRESSES: Final = 8
+_MAX_SDP_LENGTH: Final = 64 << 10
 _CLOSE_SECONDS: Final = 5.0
 _ANY_PORT: Final = 49_152
 
@@ -64,7 +64,7 @@ class Peer:
         self._connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._channels = 0
         self._channel = self._connection.createDataChannel(label)
-        self._channel.bufferedAmountLowThreshold = _MOST_UNSENT // 2
+        self._channel.bufferedAmountLowThreshold = _MAX_UNSENT_BYTES // 2
         self._channel.on("open", self._is_open)
         self._channel.on("message", heard)
         self._channel.on("close", self._broken)
@@ -80,7 +80,7 @@ class Peer:
     async def offer(self) -> str:
         """The session description (RFC 8866), with all candidates."""
         ice: Any = self._sctp.transport.transport.iceGatherer._connection  # noqa: SLF001
-        addresses = get_host_addresses(use_ipv4=True, use_ipv6=True)[:_MOST_ADDRESSES]
+        addresses = get_host_addresses(use_ipv4=True, use_ipv6=True)[:_MAX_ADDRESSES]
         if self._network.allows("127.0.0.1", _ANY_PORT):
             addresses.append("127.0.0.1")
 
@@ -96,7 +96,7 @@ class Peer:
         await self._connection.setLocalDescription(await self._connection.createOffer())
         lines = self._connection.localDescription.sdp.splitlines()
         kept = [line for line in lines if not line.startswith("a=max-message-size:")]
-        return "\r\n".join([*kept, f"a=max-message-size:{MOST_MESSAGE}", ""])
+        return "\r\n".join([*kept, f"a=max-message-size:{MAX_MESSAGE_BYTES}", ""])
 
     async def accept(self, sdp: str, *, by: float) -> None:
         """Take the peer's answer, and wait until the channel is open.
@@ -106,16 +106,16 @@ class Peer:
         """
         description = RTCSessionDescription(sdp=self._allowed(sdp), type="answer")
         try:
-            with Bound(timers(), by):
+            with Deadline(timer_queue(), by):
                 try:
                     await self._connection.setRemoteDescription(description)
                 except Exception:  # noqa: BLE001 - the library's parser raises whatever a line makes it.
                     raise UpstreamMalformed(
-                        "The peer's answer is no session description.", sent=False
+                        "The peer's answer is no session description.", request_sent=False
                     ) from None
                 await self._opened
         except TimeoutError:
-            raise UpstreamTimeout("No connection to the peer was made in time.", sent=False) from None
+            raise UpstreamTimeout("No connection to the peer was made in time.", request_sent=False) from None
 
     @property
     def usable(self) -> bool:
@@ -125,18 +125,18 @@ class Peer:
     async def send(self, message: str, *, by: float) -> None:
         """Send a text. Raises UpstreamUnreachable, UpstreamTimeout, and ValueError for too long a one."""
         try:
-            with Bound(timers(), by):
-                while self.usable and self._channel.bufferedAmount > _MOST_UNSENT:
+            with Deadline(timer_queue(), by):
+                while self.usable and self._channel.bufferedAmount > _MAX_UNSENT_BYTES:
                     self._drained.clear()
                     await self._drained.wait()
         except TimeoutError:
-            raise UpstreamTimeout("The peer did not take the call in time.", sent=False) from None
-        self.tell(message)
+            raise UpstreamTimeout("The peer did not take the call in time.", request_sent=False) from None
+        self.send_text(message)
 
-    def tell(self, message: str) -> None:
+    def send_text(self, message: str) -> None:
         """Send a text at once, whatever waits already."""
         if not self.usable:
-            raise UpstreamUnreachable("The connection to the peer is closed.", sent=False)
+            raise UpstreamUnreachable("The connection to the peer is closed.", request_sent=False)
         self._channel.send(message)
 
     def hold(self, size: int) -> None:
@@ -174,13 +174,15 @@ class Peer:
 
     def _allowed(self, sdp: str) -> str:
         """The answer without candidates that are names, TCP, or at addresses that are not allowed."""
-        if len(sdp) > _LONGEST_SDP:
-            raise UpstreamMalformed(f"The peer's answer has more than {_LONGEST_SDP} characters.", sent=False)
+        if len(sdp) > _MAX_SDP_LENGTH:
+            raise UpstreamMalformed(
+                f"The peer's answer has more than {_MAX_SDP_LENGTH} characters.", request_sent=False
+            )
         lines: list[str] = []
         candidates = 0
         for line in sdp.splitlines():
             if line.startswith("a=candidate:"):
-                if not self._is_allowed(line.split()) or candidates >= _MOST_CANDIDATES:
+                if not self._is_allowed(line.split()) or candidates >= _MAX_CANDIDATES:
                     continue
                 candidates += 1
             if line != "a=end-of-candidates":
@@ -203,7 +205,7 @@ class Peer:
         """
         if self._sctp._advertised_rwnd <= 0:  # noqa: SLF001
             if self._held <= 0:
-                self._end(ResponseTooLarge(f"A message of the peer has more than {MOST_MESSAGE} bytes."))
+                self._end(ResponseTooLarge(f"A message of the peer has more than {MAX_MESSAGE_BYTES} bytes."))
             self._sctp._sack_needed = True  # noqa: SLF001
             return
         await self._receive_chunk(chunk)
@@ -219,7 +221,7 @@ class Peer:
     def _another_channel(self, channel: Any) -> None:
         """The peer opens one of its own, which nobody listens to."""
         self._channels += 1
-        if self._channels > _MOST_CHANNELS:
+        if self._channels > _MAX_CHANNELS:
             self._end(UpstreamMalformed("The peer opens channel after channel."))
         else:
             channel.close()
@@ -232,7 +234,7 @@ class Peer:
             return
         if not self._opened.done():
             self._opened.set_exception(
-                UpstreamUnreachable("No connection to the peer could be made.", sent=False)
+                UpstreamUnreachable("No connection to the peer could be made.", request_sent=False)
             )
             self._opened.add_done_callback(lambda opened: opened.exception())
         lost = self._lost
@@ -254,7 +256,7 @@ class _Guarded:
         allowed = self._known.get(place)
         if allowed is None:
             allowed = self._network.allows(*place)
-            if len(self._known) < _MOST_CANDIDATES:
+            if len(self._known) < _MAX_CANDIDATES:
                 self._known[place] = allowed
         if allowed:
             self._transport.sendto(data, addr)

@@ -3,7 +3,7 @@
 from app.protocols.record import DirectMode, Fields, ProtocolRecord
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
 from app.protocols.webrtc.template import WebrtcTemplate
-from app.utcp.paths import HTTP, compile_url
+from app.utcp.paths import HTTP_SCHEMES, compile_url
 
 
 def origin_of(fields: Fields) -> str:
@@ -11,7 +11,7 @@ def origin_of(fields: Fields) -> str:
     fixed and legal.
     """
     url = _address(fields)
-    schemes = WEBSOCKET_SCHEMES if url.strip().lower().startswith("ws") else HTTP
+    schemes = WEBSOCKET_SCHEMES if url.strip().lower().startswith("ws") else HTTP_SCHEMES
     return compile_url(url, at="/signaling_server", schemes=schemes).origin
 
 

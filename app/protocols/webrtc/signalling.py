@@ -15,24 +15,24 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 import orjson
 
 from app.errors import (
-    Fault,
+    FieldError,
     GatewayError,
     InvalidInput,
-    UpstreamAnswer,
     UpstreamError,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
 )
-from app.http_requests.arguments import PlacedRequest
+from app.http_requests.plan_compiler import PreparedRequest
 from app.outbound.attach import Headers, attach
-from app.outbound.refusals import readable
+from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import AdapterContext, Call
 from app.protocols.shared.http_based import HttpBasedAdapter
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.protocols.webrtc.template import WebrtcTemplate
 
-_MOST_SDP: Final = 64 << 10
-_MOST_MESSAGES: Final = 64
+_MAX_SDP_LENGTH: Final = 64 << 10
+_MAX_MESSAGES: Final = 64
 _DELETE_SECONDS: Final = 5.0
 _SDP: Final = "application/sdp"
 _PATH: Final = "/%:@!$&'()*+,;=~-._"
@@ -45,7 +45,7 @@ def signalling_url(model: WebrtcTemplate) -> str:
     if parts.scheme.lower() in ("ws", "wss"):
         return urlunsplit(parts._replace(path=quote(parts.path, safe=_PATH), fragment=""))
     if _DOTS.fullmatch(model.peer_id):
-        fault = Fault("/peer_id", "This cannot stand in a path.")
+        fault = FieldError("/peer_id", "This cannot stand in a path.")
         raise InvalidInput("The peer cannot be named in a URL.", errors=[fault])
     path = f"{quote(parts.path.rstrip('/'), safe=_PATH)}/{quote(model.peer_id, safe='')}"
     return urlunsplit(parts._replace(path=path, fragment=""))
@@ -65,17 +65,17 @@ class Signalling(HttpBasedAdapter):
                 return await self._by_websocket(offer, url, headers, call), None
             return await self._by_http(offer, url, headers, call)
         except UpstreamError as error:
-            error.sent = False
+            error.request_sent = False
             raise
 
     async def _by_http(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
         body = offer.encode()
         kept = [pair for pair in headers if pair[0].lower() not in ("content-type", "accept")]
         sent = [*kept, ("Content-Type", _SDP), ("Accept", _SDP)]
-        response = await self.send(PlacedRequest("POST", url, sent, body), call)
+        response = await self.send(PreparedRequest("POST", url, sent, body), call)
         if response.status not in (200, 201):
             raise await self.rejection(response, call)
-        raw = await response.read(_MOST_SDP)
+        raw = await response.read(_MAX_SDP_LENGTH)
         location = response.headers.get("Location")
         place = urljoin(url, location) if location else ""
         try:
@@ -87,7 +87,7 @@ class Signalling(HttpBasedAdapter):
         """The session is over (RFC 9725 section 4.2)."""
         call.deadline = asyncio.get_running_loop().time() + _DELETE_SECONDS
         try:
-            response = await self.send(PlacedRequest("DELETE", url, list(headers), None), call)
+            response = await self.send(PreparedRequest("DELETE", url, list(headers), None), call)
         except GatewayError:
             return
         response.close()
@@ -98,7 +98,7 @@ class Signalling(HttpBasedAdapter):
         ours = secrets.token_urlsafe(12)
         loop = asyncio.get_running_loop()
         socket = await WebSocket.open(
-            Upgrade(url=url, headers=sent, most=_MOST_SDP),
+            Upgrade(url=url, headers=sent, most=_MAX_SDP_LENGTH),
             network=self._network,
             egress=call.egress,
             masker=self._masker,
@@ -109,7 +109,7 @@ class Signalling(HttpBasedAdapter):
             peer = call.target.model.peer_id
             message = {"type": "offer", "to": peer, "from": ours, "sdp": offer}
             await socket.send(orjson.dumps(message).decode(), by=by)
-            for _ in range(_MOST_MESSAGES):
+            for _ in range(_MAX_MESSAGES):
                 text = await socket.receive(by=by, idle=call.limits.idle)
                 if text is None:
                     break
@@ -135,9 +135,11 @@ class Signalling(HttpBasedAdapter):
 
     def _refused(self, message: dict[str, Any]) -> UpstreamRejected:
         raw = orjson.dumps({"detail": message.get("detail")})
-        body = readable(raw, "application/json", masker=self._masker, limit=_MOST_SDP, complete=True)
+        body = sanitize_error_body(
+            raw, "application/json", masker=self._masker, limit=_MAX_SDP_LENGTH, complete=True
+        )
         detail = "The signalling server refused the offer."
-        return UpstreamRejected(detail, answer=UpstreamAnswer(status=404, body=body))
+        return UpstreamRejected(detail, response=UpstreamErrorResponse(status=404, body=body))
 
 
 def _origin(url: str) -> tuple[str, str]:

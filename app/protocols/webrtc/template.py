@@ -23,7 +23,7 @@ class WebrtcTemplate(CallTemplate):
     timeout: int = Field(default=30_000, ge=1, le=86_400_000)
     tool_name: str | None = Field(default=None, min_length=1, max_length=512)
 
-    def of_tool(self, name: str) -> Self:
+    def for_tool(self, name: str) -> Self:
         """With the tool's name, where it has none."""
         return self if self.tool_name else self.model_copy(update={"tool_name": name})
 

@@ -12,16 +12,16 @@ import orjson
 
 from app.errors import (
     CredentialMissing,
-    Fault,
+    FieldError,
     InvalidInput,
-    UpstreamAnswer,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
 )
-from app.http_requests.arguments import ArgumentPlan, compile_head
+from app.http_requests.plan_compiler import ArgumentPlan, compile_plan_without_body
 from app.outbound.attach import attach
-from app.outbound.framing import Event
-from app.outbound.refusals import readable
+from app.outbound.error_bodies import sanitize_error_body
+from app.outbound.framing import StreamEvent
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
@@ -69,7 +69,7 @@ class WebsocketAdapter(UnknownEffects):
         _refuse_ours(model)
         subprotocols = _subprotocols(model.protocol)
         url = compile_url(model.url, schemes=WEBSOCKET_SCHEMES)
-        plan, placed = compile_head(
+        plan, placed = compile_plan_without_body(
             url, method="GET", headers=model.headers, header_fields=model.header_fields
         )
         return WebsocketTarget(model, origin_of(template), plan, placed, subprotocols)
@@ -89,8 +89,10 @@ class WebsocketAdapter(UnknownEffects):
         model: WebsocketTemplate = call.target.model
         message = message_of(model, call.target.placed, call)
         socket, by = await self._asked(call, message)
-        if call.ends is not None:
-            return await event_result(self._events(socket, call, call.ends), call, close=socket.close)
+        if call.stream_deadline is not None:
+            return await event_result(
+                self._events(socket, call, call.stream_deadline), call, close=socket.close
+            )
         try:
             return await self._collected(socket, call, model, by)
         finally:
@@ -123,7 +125,7 @@ class WebsocketAdapter(UnknownEffects):
         """The URL and headers of the upgrade, credentials last."""
         target: WebsocketTarget = call.target
         given = {name: value for name, value in call.arguments.items() if name in target.placed}
-        request = target.plan.place(given)
+        request = target.plan.prepare(given)
         present = {name.lower() for name, _ in request.headers}
         # What an Accept header asks for, an upgrade cannot give.
         more = [pair for pair in call.headers if pair[0].lower() not in present | {"accept"}]
@@ -145,7 +147,7 @@ class WebsocketAdapter(UnknownEffects):
             Upgrade(
                 url=url,
                 headers=headers,
-                most=limits.response_bytes if call.ends is None else limits.event_bytes,
+                most=limits.response_bytes if call.stream_deadline is None else limits.event_bytes,
                 subprotocols=target.subprotocols,
                 keep_alive=target.model.keep_alive,
             ),
@@ -180,7 +182,9 @@ class WebsocketAdapter(UnknownEffects):
             raise UpstreamMalformed("The upstream closed the connection without an answer.")
         return body_result(b"[" + b",".join(values) + b"]", JSON, call)
 
-    async def _events(self, socket: "WebSocket", call: Call, ends: float) -> AsyncGenerator[Event, None]:
+    async def _events(
+        self, socket: "WebSocket", call: Call, ends: float
+    ) -> AsyncGenerator[StreamEvent, None]:
         """Messages until the peer closes. Those of UTCP's own streams are taken out of their envelopes."""
         try:
             while True:
@@ -192,7 +196,7 @@ class WebsocketAdapter(UnknownEffects):
                     case "stream_end":
                         return
                     case "tool_response":
-                        yield Event(orjson.dumps(envelope.get("result")), "json")
+                        yield StreamEvent(orjson.dumps(envelope.get("result")), "json")
                     case "tool_error":
                         raise self._failed(envelope.get("error"))
                     case _:
@@ -202,16 +206,16 @@ class WebsocketAdapter(UnknownEffects):
 
     def _failed(self, error: Any) -> UpstreamRejected:
         raw = orjson.dumps(error)
-        body = readable(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
-        answer = UpstreamAnswer(status=422, body=body)
-        return UpstreamRejected("The upstream ended its stream with an error.", answer=answer)
+        body = sanitize_error_body(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
+        answer = UpstreamErrorResponse(status=422, body=body)
+        return UpstreamRejected("The upstream ended its stream with an error.", response=answer)
 
 
 def _subprotocols(text: str | None) -> tuple[str, ...]:
     """RFC 6455 section 1.9; several have commas between them."""
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if not all(HEADER_NAME.fullmatch(name) for name in names):
-        fault = Fault("/protocol", "Give the name of a subprotocol: letters, digits, dots and dashes.")
+        fault = FieldError("/protocol", "Give the name of a subprotocol: letters, digits, dots and dashes.")
         raise InvalidInput("The subprotocol cannot be asked for.", errors=[fault])
     return names
 
@@ -223,5 +227,5 @@ def _refuse_ours(model: WebsocketTemplate) -> None:
     ]
     for name, at in places:
         if name.lower().startswith(_OURS):
-            fault = Fault(at, "The upgrade sets this header itself; `protocol` names a subprotocol.")
+            fault = FieldError(at, "The upgrade sets this header itself; `protocol` names a subprotocol.")
             raise InvalidInput("A header of the call template cannot be sent.", errors=[fault])

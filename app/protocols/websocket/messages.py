@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from app.outbound.framing import Event
+from app.outbound.framing import StreamEvent
 from app.protocols.base import Call, Result
 from app.protocols.shared.boundaries import check_control_characters
 from app.protocols.shared.messages import joined, json_text, message_pieces, writable
@@ -49,13 +49,13 @@ def value_of(message: str | bytes, model: WebsocketTemplate) -> bytes:
     return raw if model.response_format == "json" and is_json(raw) else orjson.dumps(message)
 
 
-def event_of(message: str | bytes, model: WebsocketTemplate) -> Event:
+def event_of(message: str | bytes, model: WebsocketTemplate) -> StreamEvent:
     """JSON is told from text by itself, unless the template asks for text."""
     if isinstance(message, bytes):
-        return Event(message, "bytes")
+        return StreamEvent(message, "bytes")
     raw = message.encode()
     as_text = model.response_format in ("text", "raw") or not is_json(raw)
-    return Event(raw, "text" if as_text else "json")
+    return StreamEvent(raw, "text" if as_text else "json")
 
 
 def is_json(raw: bytes) -> bool:

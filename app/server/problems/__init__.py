@@ -5,7 +5,22 @@ No response repeats what was sent, or contains the text of an exception of anoth
 the body, or with `#/query/x`, `#/path/x`, `#/header/x`.
 """
 
-from app.server.problems.responses import MEDIA_TYPE, Unhandled, cut, install, problem, respond
+from app.server.problems.responses import (
+    MEDIA_TYPE,
+    UnhandledErrorMiddleware,
+    error_response,
+    install,
+    log_truncated_response,
+    problem_response,
+)
 from app.server.problems.translation import translate
 
-__all__ = ["MEDIA_TYPE", "Unhandled", "cut", "install", "problem", "respond", "translate"]
+__all__ = [
+    "MEDIA_TYPE",
+    "UnhandledErrorMiddleware",
+    "error_response",
+    "install",
+    "log_truncated_response",
+    "problem_response",
+    "translate",
+]

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import AnswerCut, GatewayError
+from app.errors import GatewayError, ResponseTruncated
 from app.models import new_id
 from app.server.problems.translation import translate
 
@@ -41,10 +41,10 @@ def install(app: FastAPI) -> None:
         RecursionError,
     ):
         app.add_exception_handler(kind, _handle)
-    app.add_middleware(Unhandled)
+    app.add_middleware(UnhandledErrorMiddleware)
 
 
-class Unhandled:
+class UnhandledErrorMiddleware:
     """The outermost middleware: an unexpected error becomes a 500 with an id that is also logged."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -66,30 +66,30 @@ class Unhandled:
             await self.app(scope, receive, watched)
         except Exception as error:  # noqa: BLE001  (the last place that can respond)
             if begun:
-                cut(error)
+                log_truncated_response(error)
                 # Only an error makes the server close the connection, so that the response is not taken as
                 # complete.
-                raise AnswerCut from None
-            await respond(HTTPConnection(scope), error)(scope, receive, send)
+                raise ResponseTruncated from None
+            await error_response(HTTPConnection(scope), error)(scope, receive, send)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    return respond(request, error)
+    return error_response(request, error)
 
 
-def respond(connection: HTTPConnection, error: Exception) -> Response:
+def error_response(connection: HTTPConnection, error: Exception) -> Response:
     """Return the response to any error; log an unexpected one."""
     known = translate(connection, error)
     if known is None:
         known = _unexpected(error)
     call_id = getattr(connection.state, "call_id", None)
-    return problem(known, call_id=None if call_id is None else str(call_id))
+    return problem_response(known, call_id=None if call_id is None else str(call_id))
 
 
-def problem(error: GatewayError, *, call_id: str | None = None) -> Response:
+def problem_response(error: GatewayError, *, call_id: str | None = None) -> Response:
     """Return the problem response of an error, with `call_id` where it belongs to a call."""
     headers = {name: value for name, value in error.headers.items() if _is_header_text(name + value)}
-    body = _encode(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, bare=True))
+    body = _encode(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, without_extra=True))
     return Response(body, error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
@@ -106,7 +106,7 @@ def _unexpected(error: BaseException) -> GatewayError:
     )
 
 
-def cut(error: Exception) -> None:
+def log_truncated_response(error: Exception) -> None:
     """Log an error that was raised after the response had begun; Starlette wraps those with a handler."""
     cause = error.__cause__ if isinstance(error.__cause__, GatewayError) else error
     if isinstance(cause, GatewayError):

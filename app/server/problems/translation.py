@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import Match, Mount
 
-from app.access.authorise import every_route
-from app.database import PoolBusy, is_unavailable
+from app.access.authorise import iter_routes
+from app.database import DatabasePoolExhausted, is_unavailable
 from app.errors import (
     BadRequest,
     Conflict,
@@ -25,7 +25,7 @@ from app.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from app.server.problems.validation import invalid
+from app.server.problems.validation import validation_error
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 _BY_STATUS: dict[int, tuple[type[GatewayError], str]] = {
@@ -48,7 +48,7 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
         case GatewayError():
             return error
         case RequestValidationError():
-            return invalid(error)
+            return validation_error(error)
         case HTTPException():
             return _from_http(connection, error)
         case ClientDisconnect():
@@ -111,7 +111,7 @@ def _allowed_methods(connection: HTTPConnection) -> str:
         "headers": scope["headers"],
     }
     path = scope_of_path["path"].removeprefix(scope_of_path["root_path"])
-    literal = [one for one in every_route(connection.app.router.routes) if getattr(one, "path", None) == path]
+    literal = [one for one in iter_routes(connection.app.router.routes) if getattr(one, "path", None) == path]
     if literal and not isinstance(literal[0], Mount):
         methods = {method for one in literal for method in getattr(one, "methods", None) or ()}
         return ", ".join(method for method in _METHODS if method in methods)
@@ -131,7 +131,7 @@ def _allowed_methods(connection: HTTPConnection) -> str:
 def _from_database(error: DBAPIError | PoolTimeout) -> GatewayError | None:
     """Return the gateway's error by SQLSTATE (PostgreSQL, appendix A); None for an unexpected one."""
     if isinstance(error, PoolTimeout):
-        return PoolBusy()
+        return DatabasePoolExhausted()
     if is_unavailable(error):
         return Unavailable("The database cannot be reached.")
     state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 
-from app.errors import BadRequest, Fault, GatewayError, InvalidInput, UnsupportedMediaType
+from app.errors import BadRequest, FieldError, GatewayError, InvalidInput, UnsupportedMediaType
 
 _MAX_ERRORS = 50
 _MAX_SEGMENT_LENGTH = 200
@@ -20,7 +20,7 @@ _MESSAGES = {
 _GENERIC = "This value is not valid."
 
 
-def invalid(error: RequestValidationError) -> GatewayError:
+def validation_error(error: RequestValidationError) -> GatewayError:
     """Return the gateway's error for a request that FastAPI rejected: 400, 415 or 422."""
     findings = error.errors()
     in_body = [finding for finding in findings if finding["loc"][:1] == ("body",)]
@@ -28,7 +28,7 @@ def invalid(error: RequestValidationError) -> GatewayError:
         if finding["type"] == "json_invalid":
             at = finding["loc"][-1]
             return BadRequest(
-                f"The body is not valid JSON: see character {at}.", errors=[Fault("", "Must be JSON.")]
+                f"The body is not valid JSON: see character {at}.", errors=[FieldError("", "Must be JSON.")]
             )
     if in_body and isinstance(error.body, bytes):
         return UnsupportedMediaType("Send the body as application/json, and say so in Content-Type.")
@@ -37,7 +37,7 @@ def invalid(error: RequestValidationError) -> GatewayError:
     return InvalidInput(f"The input is not valid: see {pointers}.", errors=found)
 
 
-def _field_error(finding: Mapping[str, Any], body: Any) -> Fault:
+def _field_error(finding: Mapping[str, Any], body: Any) -> FieldError:
     location, *parts = finding["loc"] or ("body",)
     if location in _LOCATIONS:
         pointer = "#" + "".join(f"/{_segment(part)}" for part in (location, *parts))
@@ -46,7 +46,7 @@ def _field_error(finding: Mapping[str, Any], body: Any) -> Fault:
         pointer = "".join(f"/{_segment(part)}" for part in _body_path(body, parts, is_missing=is_missing))
     context = finding.get("ctx") or {}
     expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
-    return Fault(pointer, _message(finding), expected if isinstance(expected, str) else None)
+    return FieldError(pointer, _message(finding), expected if isinstance(expected, str) else None)
 
 
 def _body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:

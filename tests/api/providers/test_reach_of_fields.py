@@ -26,7 +26,7 @@ from app.protocols.registry import PROTOCOLS
 from app.providers import export
 from app.registration import from_export as exported
 from app.registration import input_models as inputs
-from app.schemas import Closed, RateInput
+from app.schemas import RateLimitInput, StrictModel
 from app.tools.schemas import ToolPatch
 from app.utcp.auth import ApiKeyAuth, BasicAuth, OAuth2Auth
 from tests.harness.certificates import certificate
@@ -54,22 +54,22 @@ FIELDS = {
         "harmless": "connect first_byte idle total response_bytes concurrency breaker_failures attempts "
         "retry_idempotent idempotency_header stream",
     },
-    inputs.CacheInput: {"harmless": "seconds assumed stale_if_error tools"},
-    RateInput: {"harmless": "requests per_seconds burst"},
+    inputs.CacheInput: {"harmless": "seconds default_seconds stale_if_error tools"},
+    RateLimitInput: {"harmless": "requests per_seconds burst"},
     inputs.VariableInput: {"owner": "value secret"},
-    inputs.Described: {
+    inputs.RegistrationFields: {
         "owner": "credentials variables", "nested": "limits options", "harmless": "description tags",
     },
-    inputs.CanonicalRegistration: {
+    inputs.RegistrationInput: {
         "owner": "credentials variables", "nested": "limits options source",
         "registers": "name", "harmless": "description tags",
     },
-    inputs.ReadingInput: {"registers": "root overlay"},
+    inputs.DocumentOptionsInput: {"registers": "root overlay"},
     inputs.SourceInput: {
         "owner": "headers auth auth_tools",
         "registers": "url document manual call_template root overlay follow_references",
     },
-    inputs.HandToolInput: {
+    inputs.CustomToolInput: {
         "owner": "variables", "nested": "call_template",
         "harmless": "provider name description inputs outputs tags",
     },
@@ -84,14 +84,14 @@ FIELDS = {
     export.ExportedOverride: {"harmless": "description tags enabled"},
     exported.ToolForm: {
         "nested": "security", "registers": "call_template",
-        "harmless": "source_key name description inputs outputs tags hand_made",
+        "harmless": "source_key name description inputs outputs tags custom",
     },
     exported.NeedForm: {"registers": "slot scopes"},
     exported.SlotForm: {
         "nested": "values",
         "registers": "slot kind scheme location name token_url scopes description fallback",
     },
-    exported.PlaceForm: {"registers": "location name"},
+    exported.ValueLocationForm: {"registers": "location name"},
     credential_inputs.ApiKeyInput: {"owner": "kind value location name allowed_origins"},
     credential_inputs.BasicInput: {"owner": "kind username password allowed_origins"},
     credential_inputs.BearerInput: {"owner": "kind token allowed_origins"},
@@ -183,7 +183,7 @@ def inputs_of(model):
 
 
 def test_every_model_that_a_registrar_sends_is_classified():
-    assert inputs_of(Closed) - {Closed} <= FIELDS.keys()
+    assert inputs_of(StrictModel) - {StrictModel} <= FIELDS.keys()
     assert {
         *(record.template for record in PROTOCOLS.values()),
         *get_args(get_args(CredentialInput)[0]),
@@ -276,7 +276,9 @@ async def test_what_the_owner_set_is_taken_back_by_nobody_else(owned, writer):
 
 async def test_an_option_in_no_table_takes_the_scope(gateway_app):
     with pytest.raises(reach.Forbidden):
-        reach.Reach(seals=False, shared=True).permit_options({"brand_new": 1}, at="/options")
+        reach.RegistrationPermissions(
+            may_write_credentials=False, may_use_shared_secrets=True
+        ).require_options_write({"brand_new": 1}, at="/options")
 
 
 async def test_harmless_changes_lead_no_secret_away(owned, writer, upstream, elsewhere):

@@ -305,7 +305,7 @@ async def test_an_export_comes_in_again_without_any_secret(admin, upstream):
     assert back.status_code == 200, back.text
     assert {name: await tools_of(admin, name) for name in ("pets", "m")} == before
     assert (await admin.get("/tools/pets.listPets")).json()["description"] == "changed by hand"
-    assert (await admin.get("/tools/pets.hand")).json()["hand_made"] is True
+    assert (await admin.get("/tools/pets.hand")).json()["custom"] is True
     again = await admin.post("/import", content=export, headers={"Content-Type": "application/json"})
     assert [one["verdict"] for one in again.json()["entries"]] == ["unchanged", "unchanged"]
     first, second = orjson.loads(export), orjson.loads((await admin.get("/export")).content)

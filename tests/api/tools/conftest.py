@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from app.catalog.feed import Change, record_change
+from app.catalog.feed import ChangeNotice, record_change
 from app.models import Credential, Variable, new_id
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
 from app.security.vault import KeyRing
@@ -126,7 +126,7 @@ async def api(served):
     await services.call_log.flush()
     await clear(services.database)
     for reader in (services.search, served.application.manuals, services.catalog):
-        await reader.on_changes([Change("all")])
+        await reader.on_changes([ChangeNotice("all")])
     yield served
     await served.application.close_clients()
 

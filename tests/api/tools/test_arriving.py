@@ -33,9 +33,9 @@ async def test_a_caller_that_stops_sending_does_not_keep_its_place(api, upstream
     async with beginning(api, upstream) as (reader, _):
         answer = await asyncio.wait_for(reader.read(), 10)
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"caller-stalled" in answer
+    assert b"client-timeout" in answer
     [call] = await recorded(api)
-    assert (call["outcome"], call["status"]) == ("caller-stalled", 408)
+    assert (call["outcome"], call["status"]) == ("client-timeout", 408)
     assert upstream.requests == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from app.call_log.bodies import BodyKeeper
+from app.call_log.bodies import BodyRecorder
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def keeping(api):
     """Sets which bodies are kept."""
 
     def keep(which, most_bytes=1000):
-        api.services.calls.bodies = BodyKeeper(api.services.vault, which=which, most_bytes=most_bytes)
+        api.services.calls.bodies = BodyRecorder(api.services.vault, policy=which, max_bytes=most_bytes)
 
     yield keep
     api.services.calls.bodies = None

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from app.call_log.strict import StrictRecorder
+from app.call_log.strict import StrictCallLog
 
 
 async def tool_at(api, upstream, path, **limits):
@@ -67,18 +67,18 @@ async def test_a_record_is_waited_for_within_the_callers_time_only(api, upstream
     provider = await api.provider("api")
     await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
     client = await api.client()
-    recorder = StrictRecorder(api.services.call_log, dsn=database_url, wait_seconds=8)
+    recorder = StrictCallLog(api.services.call_log, dsn=database_url, wait_seconds=8)
     monkeypatch.setattr(api.services.calls, "call_log", recorder)
     began = asyncio.get_running_loop().time()
     async with api.services.database.writing() as session:
         await session.execute(text("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE"))
         answer = await client.post("/tools/api.pay/call", headers={"X-Timeout-Ms": "300"})
         assert asyncio.get_running_loop().time() - began < 4
-    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "audit-unavailable")
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "call-log-unavailable")
     assert upstream.requests == []
     await recorder.flush()
     [call] = await api.calls()
-    assert call["outcome"] == "audit-unavailable"
+    assert call["outcome"] == "call-log-unavailable"
     await recorder._connection.aclose()
 
 
@@ -97,7 +97,7 @@ async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
         again = await client.post(
             "/tools/api.pay/call", headers={"X-Timeout-Ms": "1", "Idempotency-Key": "once"}
         )
-    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "time-over")
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "deadline-exceeded")
     # The second has not even the time that the first has waited already.
     assert (again.status_code, again.json()["type"].rpartition(":")[2]) == (503, "overloaded")
     assert "Retry-After" in again.headers
@@ -121,6 +121,6 @@ async def test_without_time_left_nothing_is_sent(api, upstream):
         call = asyncio.create_task(client.post("/tools/api.pay/call", headers={"X-Timeout-Ms": "100"}))
         await asyncio.sleep(0.4)
     answer = await call
-    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "time-over")
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "deadline-exceeded")
     assert upstream.requests == []
-    assert (await api.calls())[0]["outcome"] == "time-over"
+    assert (await api.calls())[0]["outcome"] == "deadline-exceeded"

@@ -13,7 +13,7 @@ from app.calls.idempotency_store import IdempotencyStore
 from app.calls.rate_limiter import RateLimiter
 from app.catalog.feed import record_change
 from app.database import Database
-from app.redis_client import Cache, connect
+from app.redis_client import RedisClient, connect
 from app.security.rate_limit import RateLimit
 from tests.harness.beside import web_server
 from tests.harness.valkey import own_valkey, wire_to
@@ -152,7 +152,7 @@ class TestRateLimits:
         with own_valkey() as valkey:
             async with wire_to(valkey.path) as wire:
                 client = connect(wire.url, timeout=0.1)
-                limiter = RateLimiter(Cache(client, off_seconds=0.2), api.services.vault)
+                limiter = RateLimiter(RedisClient(client, retry_seconds=0.2), api.services.vault)
                 monkeypatch.setattr(api.services.calls, "rate_limiter", limiter)
                 path = await tool()
                 caller = await api.client(rate=RateLimit(1000, 1, 1000))
@@ -171,7 +171,7 @@ class TestRateLimits:
                 await wire.open()
                 await asyncio.sleep(0.25)
                 assert await many(2) == {200}
-                assert not limiter._cache.away
+                assert not limiter._cache.is_unavailable
                 other = connect(valkey.url)
                 await other.flushall()
                 await other.script_flush()
@@ -361,7 +361,7 @@ class TestIdempotencyKeys:
         assert (first.status_code, len(first.content)) == (200, site.size)
         again = await client.post(path, json={}, headers=headers)
         assert again.status_code == 409
-        assert again.json()["type"] == SLUG + "idempotency-unkept"
+        assert again.json()["type"] == SLUG + "idempotency-not-stored"
         assert again.headers["x-call-id"] == first.headers["x-call-id"]
         assert site.done == 1
 
@@ -419,7 +419,10 @@ class TestKeptAnswers:
     async def test_off_by_default_and_for_tools_with_effects(self, api, tool, site):
         site.headers = {"Cache-Control": "max-age=60"}
         client = await api.client()
-        for path in (await tool("GET"), await tool("POST", limits={"cache": {"seconds": 60, "assumed": 60}})):
+        for path in (
+            await tool("GET"),
+            await tool("POST", limits={"cache": {"seconds": 60, "default_seconds": 60}}),
+        ):
             for _ in range(2):
                 assert "x-cache" not in (await client.post(path, json={})).headers
         assert site.done == 4

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from app.access import declared_scope
-from app.access.authorise import every_route
+from app.access.authorise import iter_routes
 from app.call_api.endpoint import CALL_ROUTE
 from app.discovery import router as discovery_router
 from app.tools import router as tools_router
@@ -118,7 +118,7 @@ async def test_the_manual_needs_a_key_unless_a_setting_opens_it(api, library):
 
 
 def test_every_route_declares_what_it_needs():
-    routes = every_route([CALL_ROUTE, *tools_router.routes, *discovery_router.routes])
+    routes = iter_routes([CALL_ROUTE, *tools_router.routes, *discovery_router.routes])
     declared = {(route.path, declared_scope(route)) for route in routes}
     assert ("/tools/{name}/call", "tools:call") in declared
     assert ("/utcp", "tools:read") in declared

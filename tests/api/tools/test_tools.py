@@ -76,7 +76,7 @@ async def test_one_tool_by_name_and_alias(api, library):
     tool = answer.json()
     assert answer.headers["etag"] == '"1"'
     assert (tool["name"], tool["call_url"]) == ("library.a", "https://gateway.example/tools/library_a/call")
-    assert tool["hand_made"] is True
+    assert tool["custom"] is True
     assert (await client.get("/tools/library.a")).json() == tool
     assert (await client.get("/tools/library.zzz")).status_code == 404
     assert (await client.get("/tools/%00")).status_code == 422
@@ -130,7 +130,7 @@ async def test_of_concurrent_changes_with_one_etag_one_wins(api, library):
     assert sorted(answer.status_code for answer in answers) == [200, 412, 412, 412, 412]
 
 
-async def test_only_hand_made_tools_can_be_deleted(api, library):
+async def test_only_custom_tools_can_be_deleted(api, library):
     client = await api.client("admin")
     assert (await client.delete("/tools/library.a")).status_code == 204
     assert (await client.get("/tools/library.a")).status_code == 404

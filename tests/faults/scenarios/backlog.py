@@ -20,9 +20,9 @@ _KILL_SECONDS = 5.0
 _WRITERS = 16
 _RECOVERY_SECONDS = 10
 """Once all replicas are ready again; nginx leaves one that was killed alone for two seconds more."""
-_ENDS = frozenset({"idempotency-unknown", "idempotency-unkept"})
+_ENDS = frozenset({"idempotency-unknown", "idempotency-not-stored"})
 """Problems after which a caller does not retry with the same key."""
-_REJECTED = frozenset({"overloaded", "unavailable", "audit-unavailable", "origin-busy"})
+_REJECTED = frozenset({"overloaded", "unavailable", "call-log-unavailable", "origin-busy"})
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Backlog:
 async def run(rig: Rig) -> list[Row]:
     """400 clients and 30 s of kills; in the slice 100 and one kill."""
     clients, kills, seconds = (400, 6, 10.0) if rig.full else (100, 1, 3.0)
-    await rig.use(AUDIT_MODE="strict")
+    await rig.use(CALL_LOG_MODE="strict")
     await rig.register("w", rig.stub.url, writers=_WRITERS, limits={"concurrency": 1000})
     await rig.warm("w.write0", {"body": {"id": "warm"}})
     async with rig.caller() as caller:
@@ -105,7 +105,7 @@ async def run(rig: Rig) -> list[Row]:
                 recovered, after = await _recovery(many, last, usual, seconds)
             finally:
                 supervisor.cancel()
-    await rig.use(AUDIT_MODE="strict")
+    await rig.use(CALL_LOG_MODE="strict")
     seen = Counter({name: times for name, times in rig.stub.seen.items() if name.startswith("w-")})
     twice = [name for name, times in seen.items() if times > 1]
     recorded = await rig.servers.primary.query(

@@ -14,7 +14,7 @@ TITLE = "SIGKILL at random under load, strict audit"
 
 _WORKERS = 16
 _REFUSED = frozenset(
-    {"audit-unavailable", "unavailable", "overloaded", "circuit-open", "origin-busy", "rate-limited", "unauthenticated",
+    {"call-log-unavailable", "unavailable", "overloaded", "circuit-open", "origin-busy", "rate-limited", "unauthenticated",
      "stopping"}
 )  # fmt: skip
 """Problems that promise that nothing was sent."""
@@ -29,7 +29,7 @@ async def run(rig: Rig) -> list[Row]:
 
 
 async def _mode(rig: Rig, mode: str, calls: int, *, gateways: int, servers: int) -> list[Row]:
-    await rig.use(AUDIT_MODE=mode)
+    await rig.use(CALL_LOG_MODE=mode)
     provider = f"d-{mode}"
     await rig.register(provider, rig.stub.url, writers=_WORKERS)
     await rig.warm(f"{provider}.read")
@@ -47,7 +47,7 @@ async def _mode(rig: Rig, mode: str, calls: int, *, gateways: int, servers: int)
                 await load.finished()
     finally:
         supervisor.cancel()
-    await rig.use(AUDIT_MODE=mode)
+    await rig.use(CALL_LOG_MODE=mode)
     seen = {name: times for name, times in rig.stub.seen.items() if name.startswith(f"{provider}-")}
     lost: list[str] = []
 

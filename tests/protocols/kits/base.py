@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from app.outbound.wiring import WireCredential
+from app.outbound.credential_rendering import WireCredential
 from app.security.secret import Secret
 
 Template = dict[str, Any]

@@ -11,10 +11,10 @@ from sqlalchemy import text
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from app.access import KeyVerifier, anonymous_if, authorise, openly, requires
+from app.access import KeyVerifier, anonymous_if, authorise, public_route, requires
 from app.access.data_keys import open_vault
 from app.access.repository import create_key
-from app.catalog.feed import Feed
+from app.catalog.feed import ChangeFeed
 from app.database import Database
 from app.keys.routes import router
 from app.security.principal import Principal
@@ -43,7 +43,7 @@ class Gateway:
 
     database: Switchable
     vault: Any
-    feed: Feed
+    feed: ChangeFeed
     keys: KeyVerifier
     client: httpx2.AsyncClient
     settings: Settings
@@ -75,14 +75,14 @@ async def gateway(own_database_url):
     async with database.writing() as session:
         await session.execute(text("TRUNCATE keys, events, changes, data_keys"))
     vault = await open_vault(database, KeyRing({"k1": os.urandom(32)}))
-    feed = Feed(database, listen_dsn=None, poll_seconds=60)
+    feed = ChangeFeed(database, listen_dsn=None, poll_seconds=60)
     keys = KeyVerifier(database, vault)
     feed.subscribe(keys.on_changes)
     await feed.start()
     app = FastAPI(docs_url=None, redoc_url=None)
     app.include_router(router)
 
-    @app.get("/open", dependencies=[Depends(openly)])
+    @app.get("/open", dependencies=[Depends(public_route)])
     async def _open() -> str:
         return "open"
 

@@ -128,9 +128,9 @@ async def test_a_limited_key_cannot_make_one_that_may_call_more(gateway):
 
 
 async def test_the_default_holds_for_keys_without_a_limit_and_binds_no_maker(gateway):
-    gateway.keys._default_rate_limit = RateLimit.parse("10/1", own=False)
+    gateway.keys._default_rate_limit = RateLimit.parse("10/1", is_own=False)
     admin = await gateway.key()
-    assert (await gateway.keys.verify(admin)).rate == RateLimit(10, 1, 10, own=False)
+    assert (await gateway.keys.verify(admin)).rate == RateLimit(10, 1, 10, is_own=False)
     made = await create(gateway, admin, rate_limit={"requests": 1000, "per_seconds": 1})
     assert made.status_code == 201
     assert (await gateway.keys.verify(made.json()["key"])).rate == RateLimit(1000, 1, 1000)

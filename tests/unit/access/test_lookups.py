@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import event, text
 
 from app.access import KeyVerifier
-from app.access.failures import FailureLimit
+from app.access.failures import KeyFailureLimiter
 from app.access.key_ids import KeyIds
 from app.access.lookups import KeyLookups, LookupTimeout
 from app.access.repository import create_key, find_key, revoke_key
-from app.catalog.feed import Change
-from app.database import Database, PoolBusy
+from app.catalog.feed import ChangeNotice
+from app.database import Database, DatabasePoolExhausted
 from app.errors import Unauthenticated, Unavailable
 from app.security.keys import _checksum, mint
 from app.security.rate_limit import RateLimit
@@ -119,9 +119,9 @@ class TestAWaitInThisProcess:
         await revoked(gateway, key)
         await asyncio.sleep(0.1)
         async with database.reading():
-            with pytest.raises(PoolBusy):
+            with pytest.raises(DatabasePoolExhausted):
                 await keys.verify(key)
-            with pytest.raises(PoolBusy):
+            with pytest.raises(DatabasePoolExhausted):
                 await keys.verify(mint().text.reveal())
             assert keys.verify_cached(key) is None
         with pytest.raises(Unauthenticated):
@@ -180,7 +180,7 @@ class TestLimit:
 
     @pytest.fixture
     async def keys(self, gateway, own_database_url):
-        made = KeyVerifier(gateway.database, gateway.vault, failures=_LIMIT, feed=gateway.feed)
+        made = KeyVerifier(gateway.database, gateway.vault, failure_limit=_LIMIT, feed=gateway.feed)
         gateway.feed.subscribe(made.on_changes)
         await made.start()
         yield made
@@ -250,7 +250,7 @@ class TestLimit:
         gateway.database.plug()
 
     async def test_the_response_has_retry_after(self, keys, gateway):
-        gateway.keys._failures = FailureLimit(RateLimit.parse("1/60:1"))
+        gateway.keys._failures = KeyFailureLimiter(RateLimit.parse("1/60:1"))
         await gateway.keys.start()
         responses = [await gateway.ask("GET", "/tools", mint().text.reveal()) for _ in range(2)]
         assert [one.status_code for one in responses] == [401, 401]
@@ -278,7 +278,7 @@ class TestIds:
         await revoked(gateway, keys[0])
         made = KeyVerifier(gateway.database, gateway.vault)
         await made.start()
-        assert made.known_ids == 2
+        assert made.known_id_count == 2
         assert key_id_of(keys[1]) in made._ids
         assert key_id_of(keys[0]) not in made._ids
         await made.aclose()
@@ -289,7 +289,7 @@ class TestIds:
             await gateway.key()
         made = KeyVerifier(gateway.database, gateway.vault)
         await made.start()
-        assert made.known_ids == 5
+        assert made.known_id_count == 5
         await made.aclose()
 
     async def test_they_are_read_again_when_too_much_was_missed(self, gateway):
@@ -297,13 +297,13 @@ class TestIds:
         async with gateway.database.writing() as session:
             minted = await create_key(session, gateway.vault, name="x", scopes=("admin",), actor="bootstrap")
         assert minted.key_id not in gateway.keys._ids
-        await gateway.keys.on_changes([Change("all")])
+        await gateway.keys.on_changes([ChangeNotice("all")])
         assert not gateway.keys._ids.is_complete
         await until_complete(gateway.keys)
         assert minted.key_id in gateway.keys._ids
 
     async def test_and_until_then_nobody_is_over_a_limit(self, gateway):
-        gateway.keys._failures = FailureLimit(RateLimit.parse("1/60:1"))
+        gateway.keys._failures = KeyFailureLimiter(RateLimit.parse("1/60:1"))
         assert not gateway.keys._ids.is_complete
         for _ in range(2):
             assert await gateway.keys.verify(await gateway.key(), host="192.0.2.1")
@@ -339,7 +339,7 @@ async def test_the_index_serves_a_look_up_by_ids_alone(gateway):
 
 async def test_a_look_up_that_nobody_waits_for_is_not_made(gateway, statements):
     lookups = KeyLookups(gateway.database)
-    waiting = [asyncio.create_task(lookups.find(mint().key_id, "unknown", seconds=5)) for _ in range(200)]
+    waiting = [asyncio.create_task(lookups.look_up(mint().key_id, "unknown", timeout=5)) for _ in range(200)]
     await asyncio.sleep(0)
     for task in waiting[1:]:
         task.cancel()
@@ -358,9 +358,9 @@ async def test_an_id_that_is_asked_for_again_is_found_for_both(gateway, statemen
         # All statements of the lane are under way.
         others = []
         for number in range(2):
-            others.append(asyncio.create_task(lookups.find(f"other-{number}", lane, seconds=60)))
+            others.append(asyncio.create_task(lookups.look_up(f"other-{number}", lane, timeout=60)))
             await asyncio.sleep(0.05)
-        both = [asyncio.create_task(lookups.find(key_id_of(key), lane, seconds=60)) for _ in range(2)]
+        both = [asyncio.create_task(lookups.look_up(key_id_of(key), lane, timeout=60)) for _ in range(2)]
         await asyncio.sleep(0)
         lookups.promote(key_id_of(key))
         await asyncio.sleep(0)
@@ -371,7 +371,7 @@ async def test_an_id_that_is_asked_for_again_is_found_for_both(gateway, statemen
 
 async def test_a_close_leaves_nobody_waiting(gateway):
     lookups = KeyLookups(gateway.database)
-    waiting = [asyncio.create_task(lookups.find(mint().key_id, "unknown", seconds=5)) for _ in range(200)]
+    waiting = [asyncio.create_task(lookups.look_up(mint().key_id, "unknown", timeout=5)) for _ in range(200)]
     await asyncio.sleep(0)
     await lookups.aclose()
     found = await asyncio.gather(*waiting, return_exceptions=True)
@@ -380,13 +380,13 @@ async def test_a_close_leaves_nobody_waiting(gateway):
 
 def test_a_limit_forgets_the_address_that_failed_longest_ago(monkeypatch):
     monkeypatch.setattr("app.access.failures._CAPACITY", 2)
-    limit = FailureLimit(RateLimit.parse("1/60:1"))
-    assert [limit.take(f"192.0.2.{number}") for number in (1, 2, 3)] == [True] * 3
+    limit = KeyFailureLimiter(RateLimit.parse("1/60:1"))
+    assert [limit.try_consume(f"192.0.2.{number}") for number in (1, 2, 3)] == [True] * 3
     assert len(limit) == 2
-    assert [limit.take("192.0.2.3"), limit.take("192.0.2.1")] == [False, True]
+    assert [limit.try_consume("192.0.2.3"), limit.try_consume("192.0.2.1")] == [False, True]
 
 
 def test_no_limit_limits_nothing():
-    limit = FailureLimit(None)
-    assert all(limit.take("192.0.2.1") for _ in range(1000))
+    limit = KeyFailureLimiter(None)
+    assert all(limit.try_consume("192.0.2.1") for _ in range(1000))
     assert limit.retry_after("192.0.2.1") == 1

@@ -10,7 +10,7 @@ from sqlalchemy import event, text, update
 
 from app.access import KeyVerifier
 from app.access.repository import find_key, issue_key, revoke_key
-from app.catalog.feed import Change
+from app.catalog.feed import ChangeNotice
 from app.errors import Unauthenticated, Unavailable
 from app.models import TENANT, Key
 from app.security.keys import mint
@@ -141,7 +141,7 @@ async def test_a_read_that_was_under_way_during_a_revocation_is_not_remembered(g
         await session.execute(text("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE"))
         reading = asyncio.create_task(gateway.keys.verify(key))
         await asyncio.sleep(0.2)
-        await gateway.keys.on_changes([Change("key", object_id=key_id_of(key))])
+        await gateway.keys.on_changes([ChangeNotice("key", object_id=key_id_of(key))])
     assert await reading
     assert gateway.keys.verify_cached(key) is None
 
@@ -153,7 +153,7 @@ async def test_a_request_after_a_revocation_joins_no_read_from_before(gateway, k
     async with locked_keys(gateway) as session:
         before = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0.2)
-        await keys.on_changes([Change(kind, object_id=key_id_of(key))])
+        await keys.on_changes([ChangeNotice(kind, object_id=key_id_of(key))])
         after = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0.2)
         assert not before.done()
@@ -181,7 +181,7 @@ async def test_a_key_whose_change_was_told_is_not_believed_while_the_database_is
     async with locked_keys(gateway) as session:
         verifying = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0.2)
-        await keys.on_changes([Change(kind, object_id=key_id_of(key))])
+        await keys.on_changes([ChangeNotice(kind, object_id=key_id_of(key))])
         gateway.database.unplug()
         await session.execute(text(_END_WAITING))
         with pytest.raises(Unavailable):
@@ -198,7 +198,7 @@ async def test_reads_from_before_a_change_end_with_the_verifier(gateway):
         for kind in ("key", "all", "key"):
             waiting.append(asyncio.create_task(keys.verify(key)))
             await asyncio.sleep(0.1)
-            await keys.on_changes([Change(kind, object_id=key_id_of(key))])
+            await keys.on_changes([ChangeNotice(kind, object_id=key_id_of(key))])
         await keys.aclose()
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "key-read"]
         await asyncio.wait(waiting, timeout=1)
@@ -208,9 +208,9 @@ async def test_reads_from_before_a_change_end_with_the_verifier(gateway):
 async def test_a_change_of_everything_forgets_all_keys(gateway):
     key = await gateway.key()
     await gateway.keys.verify(key)
-    await gateway.keys.on_changes([Change("tool", object_id="x")])
+    await gateway.keys.on_changes([ChangeNotice("tool", object_id="x")])
     assert gateway.keys.verify_cached(key)
-    await gateway.keys.on_changes([Change("all")])
+    await gateway.keys.on_changes([ChangeNotice("all")])
     assert gateway.keys.verify_cached(key) is None
 
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.call_api.event_formats import event_format
-from app.outbound.framing import Event
+from app.outbound.framing import StreamEvent
 
 SSE = event_format("text/event-stream")
 LINES = event_format("application/x-ndjson")
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _EVENTS = st.builds(
-    Event,
+    StreamEvent,
     st.text(st.characters(codec="utf-8"), max_size=20).map(str.encode),
     name=_TEXT,
     id=st.none() | _TEXT,
@@ -57,34 +57,38 @@ def test_no_event_of_an_upstream_can_say_what_only_the_gateway_says(events):
     "name", ["gateway-end", "\0gateway-end", "g\ra\nteway-end", " gateway-error", "\0\t gateway-x"]
 )
 def test_no_name_becomes_one_of_the_gateways_by_what_is_taken_out_of_it(name):
-    [event] = heard(SSE.event(Event(b"{}", name=name), ""))
+    [event] = heard(SSE.event(StreamEvent(b"{}", name=name), ""))
     assert event.event.startswith("upstream-")
 
 
 @pytest.mark.parametrize(
     ("event", "sse", "line"),
     [
-        (Event(b"a\nb"), b"data: a\ndata: b\n\n", b'{"event":"message","data":"a\\nb"}\n'),
-        (Event(b""), b"data: \n\n", b'{"event":"message","data":""}\n'),
+        (StreamEvent(b"a\nb"), b"data: a\ndata: b\n\n", b'{"event":"message","data":"a\\nb"}\n'),
+        (StreamEvent(b""), b"data: \n\n", b'{"event":"message","data":""}\n'),
         (
-            Event(b'{"n":12345678901234567890123}', name="tick", id="7", retry=5),
+            StreamEvent(b'{"n":12345678901234567890123}', name="tick", id="7", retry=5),
             b'event: tick\nid: 7\nretry: 5\ndata: {"n":12345678901234567890123}\n\n',
             b'{"event":"tick","id":"7","retry":5,"data":{"n":12345678901234567890123}}\n',
         ),
         (
-            Event(b"x", name="gateway-end"),
+            StreamEvent(b"x", name="gateway-end"),
             b"event: upstream-gateway-end\ndata: x\n\n",
             b'{"event":"gateway-end","data":"x"}\n',
         ),
-        (Event(b'{\r\n "a": 1}', "json"), b'data: {   "a": 1}\n\n', b'{   "a": 1}\n'),
-        (Event(b'{"$gateway":1}', "json"), b'data: {"$gateway":1}\n\n', b'{"$upstream":{"$gateway":1}}\n'),
+        (StreamEvent(b'{\r\n "a": 1}', "json"), b'data: {   "a": 1}\n\n', b'{   "a": 1}\n'),
         (
-            Event(rb'{"\u0024gateway":1}', "json"),
+            StreamEvent(b'{"$gateway":1}', "json"),
+            b'data: {"$gateway":1}\n\n',
+            b'{"$upstream":{"$gateway":1}}\n',
+        ),
+        (
+            StreamEvent(rb'{"\u0024gateway":1}', "json"),
             b'data: {"\\u0024gateway":1}\n\n',
             b'{"$upstream":{"\\u0024gateway":1}}\n',
         ),
-        (Event(b'["$gateway"]', "json"), b'data: ["$gateway"]\n\n', b'["$gateway"]\n'),
-        (Event(b"a\r\n", "text"), b'event: gateway-text\ndata: "a\\r\\n"\n\n', b'"a\\r\\n"\n'),
+        (StreamEvent(b'["$gateway"]', "json"), b'data: ["$gateway"]\n\n', b'["$gateway"]\n'),
+        (StreamEvent(b"a\r\n", "text"), b'event: gateway-text\ndata: "a\\r\\n"\n\n', b'"a\\r\\n"\n'),
     ],
 )
 def test_each_kind_in_each_form(event, sse, line):
@@ -94,7 +98,7 @@ def test_each_kind_in_each_form(event, sse, line):
 
 def test_bytes_are_an_object_as_in_an_ordinary_answer():
     expected = {"media_type": "image/png", "base64": base64.b64encode(b"\x89\x00").decode()}
-    event = Event(b"\x89\x00", "bytes")
+    event = StreamEvent(b"\x89\x00", "bytes")
     assert json.loads(LINES.event(event, "Image/PNG; x=y")) == expected
     [read] = heard(SSE.event(event, "image/png"))
     assert (read.event, read.json()) == ("gateway-bytes", expected)
@@ -103,7 +107,10 @@ def test_bytes_are_an_object_as_in_an_ordinary_answer():
 @pytest.mark.parametrize("form", [SSE, LINES])
 def test_a_heartbeat_is_nothing_to_a_reader(form):
     body = (
-        form.heartbeat + form.event(Event(b"1", "json"), "") + form.heartbeat + form.failed({"status": 502})
+        form.heartbeat
+        + form.event(StreamEvent(b"1", "json"), "")
+        + form.heartbeat
+        + form.failed({"status": 502})
     )
     if form is SSE:
         assert [(one.event, one.data) for one in heard(body)] == [

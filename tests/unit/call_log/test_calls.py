@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from app.call_log.batch_writer import CallWriter
-from app.call_log.entries import CallEntry
+from app.call_log.batch_writer import BatchCallLog
+from app.call_log.entries import CallLogEntry
 from app.call_log.queries import CallFilters, list_calls
 from app.database import Database
 from app.models import TENANT, new_id
@@ -18,7 +18,7 @@ AWAY = "postgresql://postgres@127.0.0.1:1/nothing"
 
 
 def entry(**changed):
-    made = CallEntry(
+    made = CallLogEntry(
         id=new_id(),
         at=datetime.now(UTC),
         tenant_id=TENANT,
@@ -42,7 +42,7 @@ async def stored(database, **filters):
 
 
 async def test_a_record_is_stored_as_it_was_made(database):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     made = entry(outcome="upstream-timeout", status=504, upstream_status=None)
     writer.record(made)
     assert await writer.flush()
@@ -54,7 +54,7 @@ async def test_a_record_is_stored_as_it_was_made(database):
 
 
 async def test_records_are_stored_in_the_background(database):
-    writer = CallWriter(database, flush_seconds=0.02)
+    writer = BatchCallLog(database, flush_seconds=0.02)
     await writer.start()
     writer.record(entry())
     deadline = time.monotonic() + 60
@@ -65,7 +65,7 @@ async def test_records_are_stored_in_the_background(database):
 
 
 async def test_closing_stores_what_is_left(database):
-    writer = CallWriter(database, flush_seconds=60)
+    writer = BatchCallLog(database, flush_seconds=60)
     await writer.start()
     for _ in range(5_001):
         writer.record(entry())
@@ -77,14 +77,14 @@ async def test_closing_stores_what_is_left(database):
 async def test_a_record_that_is_sent_twice_is_stored_once(database):
     made = entry()
     for _ in range(2):
-        writer = CallWriter(database)
+        writer = BatchCallLog(database)
         writer.record(made)
         assert await writer.flush()
     assert len(await stored(database)) == 1
 
 
 async def test_records_wait_while_the_database_is_away(database):
-    writer = CallWriter(Database(AWAY))
+    writer = BatchCallLog(Database(AWAY))
     made = [entry() for _ in range(3)]
     for one in made:
         writer.record(one)
@@ -94,21 +94,21 @@ async def test_records_wait_while_the_database_is_away(database):
     writer.store.database = database
     assert await writer.flush()
     assert {row.id for row in await stored(database)} == {one.id for one in made}
-    assert writer.lost == 0
+    assert writer.dropped == 0
 
 
 async def test_beyond_the_capacity_the_oldest_are_lost_and_counted(database):
-    writer = CallWriter(database, capacity=10)
+    writer = BatchCallLog(database, capacity=10)
     made = [entry() for _ in range(25)]
     for one in made:
         writer.record(one)
     assert await writer.flush()
     assert {row.id for row in await stored(database)} == {one.id for one in made[15:]}
-    assert writer.lost == 15
+    assert writer.dropped == 15
 
 
 async def test_a_flush_that_is_cancelled_loses_nothing(database):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     made = [entry() for _ in range(50)]
     for one in made:
         writer.record(one)
@@ -122,7 +122,7 @@ async def test_a_flush_that_is_cancelled_loses_nothing(database):
 
 
 async def test_text_that_postgres_cannot_store_does_not_stop_the_others(database):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     writer.record(entry(tool="a\x00b"))
     writer.record(entry(tool="\ud800"))
     writer.record(entry(tool="x" * 10_000, response_bytes=1 << 40))
@@ -132,17 +132,17 @@ async def test_text_that_postgres_cannot_store_does_not_stop_the_others(database
 
 
 async def test_a_row_that_is_refused_is_dropped_alone(database):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     writer.record(entry(status=1 << 40))
     good = entry()
     writer.record(good)
     assert await writer.flush()
     assert [row.id for row in await stored(database)] == [good.id]
-    assert writer.lost == 1
+    assert writer.dropped == 1
 
 
 async def test_pages_are_newest_first_complete_and_stable(database):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     made = [entry() for _ in range(25)]
     for one in made:
         writer.record(one)
@@ -161,7 +161,7 @@ async def test_pages_are_newest_first_complete_and_stable(database):
 
 
 async def test_the_last_full_page_has_no_cursor(database):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     for _ in range(10):
         writer.record(entry())
     await writer.flush()
@@ -184,7 +184,7 @@ async def test_the_last_full_page_has_no_cursor(database):
     ],
 )
 async def test_filters(database, filters, found):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     made = {
         "a": entry(),
         "b": entry(tool="library.lend", key_id="key2"),
@@ -198,7 +198,7 @@ async def test_filters(database, filters, found):
 
 async def test_the_time_filter_includes_its_start_and_not_its_end(database):
     at = datetime.now(UTC).replace(microsecond=0)
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     for seconds in range(3):
         writer.record(entry(at=at + timedelta(seconds=seconds)))
     await writer.flush()

@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from sqlalchemy import text
 
-from app.call_log.batch_writer import CallWriter
-from app.call_log.retention import maintain, partition_name
+from app.call_log.batch_writer import BatchCallLog
+from app.call_log.retention import maintain_partitions, partition_name
 from app.models import TENANT, new_id
 from tests.unit.call_log.test_calls import entry
 
@@ -31,7 +31,7 @@ async def places(database):
 
 
 async def write(database, *entries):
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     for one in entries:
         writer.record(one)
     assert await writer.flush()
@@ -42,14 +42,14 @@ def at(day: date, hour: int = 12) -> datetime:
 
 
 async def test_today_and_three_days_ahead_get_partitions(database):
-    await maintain(database, retention_days=30, today=TODAY)
+    await maintain_partitions(database, retention_days=30, today=TODAY)
     assert await partitions(database) == {partition_name(TODAY + timedelta(days=n)) for n in range(4)}
-    await maintain(database, retention_days=30, today=TODAY)
+    await maintain_partitions(database, retention_days=30, today=TODAY)
     assert len(await partitions(database)) == 4
 
 
 async def test_rows_go_to_the_partition_of_their_day(database):
-    await maintain(database, retention_days=30, today=TODAY)
+    await maintain_partitions(database, retention_days=30, today=TODAY)
     first, last = entry(at=at(TODAY, 0)), entry(at=at(TODAY, 23))
     await write(database, first, last)
     assert await places(database) == {first.id: "calls_20261121", last.id: "calls_20261121"}
@@ -59,25 +59,25 @@ async def test_rows_that_came_before_their_partition_are_moved_into_it(database)
     early, other = entry(at=at(TODAY)), entry(at=at(TODAY - timedelta(days=1)))
     await write(database, early, other)
     assert set((await places(database)).values()) == {"calls_default"}
-    await maintain(database, retention_days=30, today=TODAY)
+    await maintain_partitions(database, retention_days=30, today=TODAY)
     assert await places(database) == {early.id: "calls_20261121", other.id: "calls_default"}
 
 
 async def test_old_rows_are_forgotten_wherever_they_lie(database):
     long_ago = TODAY - timedelta(days=10)
-    await maintain(database, retention_days=30, today=long_ago)
+    await maintain_partitions(database, retention_days=30, today=long_ago)
     old, kept = entry(at=at(long_ago)), entry(at=at(long_ago + timedelta(days=3)))
     unpartitioned = entry(at=at(TODAY - timedelta(days=20)))
     await write(database, old, kept, unpartitioned)
-    await maintain(database, retention_days=7, today=TODAY)
+    await maintain_partitions(database, retention_days=7, today=TODAY)
     assert set(await places(database)) == {kept.id}
     assert partition_name(long_ago) not in await partitions(database)
     assert partition_name(long_ago + timedelta(days=3)) in await partitions(database)
 
 
 async def test_two_workers_at_once_do_not_disturb_each_other(database):
-    await asyncio.gather(*(maintain(database, retention_days=30, today=TODAY) for _ in range(4)))
-    await maintain(database, retention_days=30, today=TODAY)
+    await asyncio.gather(*(maintain_partitions(database, retention_days=30, today=TODAY) for _ in range(4)))
+    await maintain_partitions(database, retention_days=30, today=TODAY)
     assert len(await partitions(database)) == 4
 
 
@@ -98,7 +98,7 @@ async def test_a_role_that_may_not_change_tables_still_stores_and_forgets(databa
         await session.commit()
     old, kept = entry(at=at(TODAY - timedelta(days=40))), entry(at=at(TODAY))
     await write(limited, old, kept)
-    await maintain(limited, retention_days=30, today=TODAY)
+    await maintain_partitions(limited, retention_days=30, today=TODAY)
     await limited.aclose()
     assert set(await places(database)) == {kept.id}
     assert await partitions(database) == set()

@@ -8,11 +8,11 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from app.call_log.batch_writer import CallWriter
-from app.call_log.retention import maintain
-from app.call_log.strict import StrictRecorder
+from app.call_log.batch_writer import BatchCallLog
+from app.call_log.retention import maintain_partitions
+from app.call_log.strict import StrictCallLog
 from app.database import Database, asyncpg_dsn
-from app.errors import AuditUnavailable
+from app.errors import CallLogUnavailable
 from tests.unit.call_log.test_calls import AWAY, entry, stored
 
 
@@ -31,8 +31,8 @@ def ended(begun, **changed):
 @pytest.fixture
 async def recorder(database, own_database_url):
     # A query that runs while the partitions of today are made may miss the rows that are moved.
-    await maintain(database, retention_days=30)
-    made = StrictRecorder(CallWriter(database, flush_seconds=60), dsn=own_database_url, wait_seconds=2)
+    await maintain_partitions(database, retention_days=30)
+    made = StrictCallLog(BatchCallLog(database, flush_seconds=60), dsn=own_database_url, wait_seconds=2)
     await made.start()
     yield made
     await made.aclose()
@@ -94,13 +94,13 @@ async def transactions(dsn):
 
 
 async def test_without_postgres_calls_with_effects_are_refused_at_once():
-    recorder = StrictRecorder(CallWriter(Database(AWAY)), dsn=AWAY, wait_seconds=30)
+    recorder = StrictCallLog(BatchCallLog(Database(AWAY)), dsn=AWAY, wait_seconds=30)
     await recorder.start()
     for _ in range(3):
         async with asyncio.timeout(2):
-            with pytest.raises(AuditUnavailable) as caught:
-                await recorder.intend(intent())
-    assert (caught.value.status, caught.value.slug) == (503, "audit-unavailable")
+            with pytest.raises(CallLogUnavailable) as caught:
+                await recorder.record_intent(intent())
+    assert (caught.value.status, caught.value.slug) == (503, "call-log-unavailable")
     assert "Retry-After" in caught.value.headers
     await recorder.aclose()
 
@@ -112,10 +112,10 @@ async def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_set(da
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     dsn = f"postgresql://nobody@127.0.0.1:{server.sockets[0].getsockname()[1]}/none"
-    recorder = StrictRecorder(CallWriter(database), dsn=dsn, wait_seconds=0.4)
+    recorder = StrictCallLog(BatchCallLog(database), dsn=dsn, wait_seconds=0.4)
     async with asyncio.timeout(3):
-        with pytest.raises(AuditUnavailable):
-            await recorder.intend(intent())
+        with pytest.raises(CallLogUnavailable):
+            await recorder.record_intent(intent())
     await recorder.aclose()
     server.close()
 
@@ -130,13 +130,13 @@ async def test_a_connection_that_ended_costs_no_call(recorder, database, own_dat
 
 async def test_an_end_that_cannot_be_committed_waits_with_the_others(database, own_database_url):
     begun = intent()
-    writer = CallWriter(database, flush_seconds=60)
-    recorder = StrictRecorder(writer, dsn=own_database_url, wait_seconds=1)
-    await recorder.intend(begun)
+    writer = BatchCallLog(database, flush_seconds=60)
+    recorder = StrictCallLog(writer, dsn=own_database_url, wait_seconds=1)
+    await recorder.record_intent(begun)
     await recorder.aclose()
-    away = StrictRecorder(writer, dsn=AWAY, wait_seconds=1)
+    away = StrictCallLog(writer, dsn=AWAY, wait_seconds=1)
     async with asyncio.timeout(3):
-        await away.kept(away.record(ended(begun)))
+        await away.wait_recorded(away.record(ended(begun)))
     assert await outcomes(database) == {begun.id: "running"}
     assert len(writer) == 1
     await away.aclose()
@@ -144,16 +144,16 @@ async def test_an_end_that_cannot_be_committed_waits_with_the_others(database, o
 
 
 async def test_after_postgres_came_back_calls_are_recorded_again(database, own_database_url):
-    recorder = StrictRecorder(CallWriter(database), dsn=AWAY, wait_seconds=1)
-    with pytest.raises(AuditUnavailable):
-        await recorder.intend(intent())
+    recorder = StrictCallLog(BatchCallLog(database), dsn=AWAY, wait_seconds=1)
+    with pytest.raises(CallLogUnavailable):
+        await recorder.record_intent(intent())
     recorder._connection._dsn = asyncpg_dsn(own_database_url)
     async with asyncio.timeout(10):
         while True:
             begun = intent()
             try:
-                await recorder.intend(begun)
-            except AuditUnavailable:
+                await recorder.record_intent(begun)
+            except CallLogUnavailable:
                 await asyncio.sleep(0.05)
             else:
                 break
@@ -169,7 +169,7 @@ async def test_a_server_that_became_read_only_is_left(recorder, database, own_da
     await end_connections(own_database_url)
     connection = await asyncpg.connect(asyncpg_dsn(own_database_url))
     try:
-        with pytest.raises(AuditUnavailable):
+        with pytest.raises(CallLogUnavailable):
             await recorder.intend(intent())
     finally:
         await connection.execute("SET default_transaction_read_only = off")
@@ -189,7 +189,7 @@ async def test_a_row_that_is_refused_fails_its_own_call_only(recorder, database)
 async def test_the_same_records_again_in_any_order_change_nothing(database):
     begun = intent()
     for batch in ([ended(begun)], [begun], [begun, ended(begun)], [ended(begun), begun]):
-        writer = CallWriter(database)
+        writer = BatchCallLog(database)
         for one in batch:
             writer.record(one)
         assert await writer.flush()
@@ -200,7 +200,7 @@ async def test_a_call_whose_end_was_never_recorded_is_unknown_once_its_time_is_o
     now = datetime.now(UTC)
     late, current = intent(), intent()
     late.deadline = now - timedelta(seconds=1)
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     for one in (late, current, entry()):
         writer.record(one)
     assert await writer.flush()
@@ -213,11 +213,11 @@ async def test_leftovers_are_settled_and_a_late_end_still_counts(database):
     late = intent()
     late.deadline = datetime.now(UTC) - timedelta(minutes=5)
     current = intent()
-    writer = CallWriter(database)
+    writer = BatchCallLog(database)
     for one in (late, current):
         writer.record(one)
     assert await writer.flush()
-    await maintain(database, retention_days=30)
+    await maintain_partitions(database, retention_days=30)
     assert await outcomes(database) == {late.id: "unknown", current.id: "running"}
     writer.record(ended(late))
     assert await writer.flush()

@@ -7,7 +7,7 @@ import pytest
 from redis.asyncio import Redis
 
 from app.calls.rate_limiter import RateLimiter
-from app.redis_client import Cache, connect
+from app.redis_client import RedisClient, connect
 from app.security.vault import KeyRing, Vault
 from tests.harness.valkey import OwnValkey, Wire, own_valkey, wire_to
 
@@ -51,7 +51,7 @@ def limiter_on(clients, vault: Vault) -> Callable[..., RateLimiter]:
     prefix = f"test-{uuid4().hex}:"
 
     def make(url: str, *, timeout: float = 2.0, off_seconds: float = 3.0, workers: int = 1) -> RateLimiter:
-        cache = Cache(clients(url, timeout=timeout), off_seconds=off_seconds)
+        cache = RedisClient(clients(url, timeout=timeout), retry_seconds=off_seconds)
         return RateLimiter(cache, vault, workers=workers, prefix=prefix)
 
     return make

@@ -8,9 +8,9 @@ from aiohttp import web
 
 from app.calls import CallRequest, ClientDisconnected, describe, execute
 from app.calls.idempotent_call import ReplayedError
-from app.catalog.feed import Change
+from app.catalog.feed import ChangeNotice
 from app.errors import (
-    IdempotencyUnkept,
+    IdempotencyNotStored,
     InvalidArguments,
     LoopDetected,
     NotFound,
@@ -90,7 +90,7 @@ async def services(database_url, redis_url):
         redis_url=redis_url,
         sealing_keys=KeyRing.generate("test"),
         allow_networks=("127.0.0.0/8",),
-        idempotency_bytes=1024,
+        idempotency_max_response_bytes=1024,
         log_level="error",
     )
     async with open_services(settings, Metrics()) as services:
@@ -112,7 +112,7 @@ async def tools(services, site):
         inputs = {"type": "object", "properties": {"body": INPUTS}}
         await store_tool(services.database, provider, name, call_template=template, inputs=inputs)
     await services.feed.catch_up()
-    await services.catalog.on_changes([Change("all")])
+    await services.catalog.on_changes([ChangeNotice("all")])
 
 
 def principal(**fields) -> Principal:
@@ -232,7 +232,7 @@ class TestIdempotencyKeys:
         first.complete(upstream_status=200, response_bytes=size)
         assert (await recorded(services, first.call_id)).outcome == "ok"
         second = await execute(request(idempotency_key=key), services.calls)
-        assert isinstance(second.error, IdempotencyUnkept)
+        assert isinstance(second.error, IdempotencyNotStored)
         assert site.numbers == [1]
 
 

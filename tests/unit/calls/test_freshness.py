@@ -6,9 +6,9 @@ from email.utils import formatdate
 import pytest
 
 from app.calls.freshness import freshness_of, max_age, parse_cache_control, relevant_headers
-from app.catalog.rules import CacheRule
+from app.catalog.cache_rule import CacheRule
 
-RULE = CacheRule(seconds=1000, assumed=0, stale_if_error=0)
+RULE = CacheRule(seconds=1000, default_seconds=0, stale_if_error=0)
 TAG = {"etag": '"1"'}
 
 
@@ -87,10 +87,10 @@ def test_what_is_kept_to_be_asked_about(headers) -> None:
 
 
 def test_an_upstream_that_says_nothing() -> None:
-    freshness = freshness_of({}, CacheRule(seconds=1000, assumed=20))
+    freshness = freshness_of({}, CacheRule(seconds=1000, default_seconds=20))
     assert freshness is not None
     assert freshness.lifetime == 20
-    assert freshness_of({"cache-control": "no-cache"}, CacheRule(seconds=1000, assumed=20)) is None
+    assert freshness_of({"cache-control": "no-cache"}, CacheRule(seconds=1000, default_seconds=20)) is None
 
 
 def test_age_counts_what_went_by_elsewhere() -> None:

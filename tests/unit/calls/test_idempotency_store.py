@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from app.call_log.entries import CallEntry
+from app.call_log.entries import CallLogEntry
 from app.calls.idempotency_store import (
     IdempotencyLease,
     IdempotencyStore,
@@ -19,13 +19,13 @@ from app.calls.idempotency_store import (
 )
 from app.calls.idempotency_table import LeaseRequest
 from app.database import Database, asyncpg_dsn
-from app.deadlines import timers
+from app.deadlines import timer_queue
 from app.errors import (
+    DeadlineExceeded,
     IdempotencyMismatch,
     IdempotencyRunning,
     IdempotencyUnknown,
     Overloaded,
-    TimeOver,
     Unavailable,
 )
 from app.models import new_id
@@ -83,8 +83,8 @@ async def transactions(database) -> int:
     return int(found)
 
 
-def record_of(call: IdempotentRequest, outcome: str = "running") -> CallEntry:
-    return CallEntry(
+def record_of(call: IdempotentRequest, outcome: str = "running") -> CallLogEntry:
+    return CallLogEntry(
         id=call.call_id, at=call_time(call), tenant_id=TENANT, key_id=call.key_id, provider="p", tool="p.t",
         outcome=outcome, status=0, duration_ms=0.0, safe=False, deadline=call_time(call) + timedelta(seconds=60),
     )  # fmt: skip
@@ -300,7 +300,7 @@ class TestManyAtOnce:
             hurried = asyncio.create_task(store.begin(new_request(seconds=0.3)))
             await asyncio.sleep(0.2)
             leaving.cancel()
-            with pytest.raises(TimeOver):
+            with pytest.raises(DeadlineExceeded):
                 await hurried
             # Behind a batch that takes so long, nobody with little time is let in.
             with pytest.raises(Overloaded):
@@ -319,7 +319,7 @@ class TestManyAtOnce:
         assert await run(database, _CALL, id=first.call_id) == []
         assert isinstance(await store.begin(sent_again(first)), IdempotencyLease)
 
-    @pytest.mark.parametrize(("seconds", "error"), [(1.9, TimeOver), (60.0, Unavailable)])
+    @pytest.mark.parametrize(("seconds", "error"), [(1.9, DeadlineExceeded), (60.0, Unavailable)])
     async def test_a_timeout_in_the_turn_of_the_result_releases_the_key(
         self, store, database, seconds, error
     ) -> None:
@@ -328,9 +328,9 @@ class TestManyAtOnce:
 
         def late(_: object) -> None:
             """A loop that is late runs its timers before the task that has its result."""
-            for timer in list(timers()._waiting):
-                if timer.call is not None:
-                    timer.call()
+            for timer in list(timer_queue()._waiting):
+                if timer.callback is not None:
+                    timer.callback()
 
         other.add_done_callback(late)
         with pytest.raises(error):

@@ -8,7 +8,7 @@ import pytest
 
 from app.calls.rate_limiter import RateLimiter
 from app.errors import RateLimited
-from app.redis_client import Cache
+from app.redis_client import RedisClient
 from app.security.gcra import Bucket, admit
 from app.security.rate_limit import RateLimit
 
@@ -173,7 +173,7 @@ class TestWithoutRedis:
         bucket = Bucket("name", RateLimit(100, 1, 10), kind="key")
         count, now = 0, 0.0
         while now < 60_000_000:
-            count += admit((bucket,), now, share=5).admitted
+            count += admit((bucket,), now, process_count=5).admitted
             now += 1_000
         # 60 s at a fifth of 100/s, and a fifth of the burst.
         assert count == pytest.approx(1200 + 2, abs=1)
@@ -185,7 +185,7 @@ class TestWithoutRedis:
         assert await admitted(limiter, 9, key) == 7
 
     async def test_a_limiter_without_any_redis(self, vault) -> None:
-        assert await admitted(RateLimiter(Cache(None), vault), 9, RateLimit(1, 3600, 4)) == 4
+        assert await admitted(RateLimiter(RedisClient(None), vault), 9, RateLimit(1, 3600, 4)) == 4
 
 
 class TestWhileRedisComesAndGoes:

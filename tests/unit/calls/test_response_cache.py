@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from app.calls.response_cache import CacheKey, ResponseCache
-from app.catalog.rules import CacheRule
-from app.deadlines import timers
+from app.catalog.cache_rule import CacheRule
+from app.deadlines import timer_queue
 from app.errors import (
-    UpstreamAnswer,
+    UpstreamErrorResponse,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnauthorized,
@@ -44,10 +44,10 @@ class Source:
             and self.asked[-1].get("If-None-Match") == self.headers["etag"]
         )
         if same:
-            return Result(304, passed, "", b"", received=self.headers)
+            return Result(304, passed, "", b"", upstream_headers=self.headers)
         if not self.streams:
-            return Result(200, passed, "text/plain", self.body, received=self.headers)
-        return Result(200, passed, "text/plain", None, self._pieces(), received=self.headers)
+            return Result(200, passed, "text/plain", self.body, upstream_headers=self.headers)
+        return Result(200, passed, "text/plain", None, self._pieces(), upstream_headers=self.headers)
 
     async def _pieces(self):
         for start in range(0, len(self.body), 100):
@@ -56,7 +56,7 @@ class Source:
 
 @pytest.fixture
 async def responses() -> ResponseCache:
-    return ResponseCache(timers(), capacity=1 << 20)
+    return ResponseCache(timer_queue(), capacity=1 << 20)
 
 
 def key_of(exact=b"GET /", *, identity=b"", client="a", rule=RULE, cache_control="", seconds=5.0) -> CacheKey:
@@ -151,7 +151,7 @@ class TestRevalidation:
 
         async def other(conditions):
             if conditions:
-                return Result(304, [], "", b"", received={"etag": '"9"'})
+                return Result(304, [], "", b"", upstream_headers={"etag": '"9"'})
             return await source(conditions)
 
         assert await ask(responses, other) == ("miss", b"body")
@@ -162,7 +162,7 @@ class TestRevalidation:
 
         async def now_secret(conditions):
             if conditions:
-                return Result(304, [], "", b"", received={"etag": '"1"', "cache-control": "no-store"})
+                return Result(304, [], "", b"", upstream_headers={"etag": '"1"', "cache-control": "no-store"})
             return await source(conditions)
 
         assert await ask(responses, now_secret) == ("miss", b"body")
@@ -194,7 +194,7 @@ class TestErrors:
         [
             UpstreamTimeout(),
             UpstreamUnreachable(),
-            UpstreamRejected("no", answer=UpstreamAnswer(503)),
+            UpstreamRejected("no", response=UpstreamErrorResponse(503)),
         ],
     )
     async def test_an_older_answer_stands_in_where_that_is_allowed(self, responses, error) -> None:
@@ -205,7 +205,7 @@ class TestErrors:
         assert await ask(responses, source, rule=LENIENT, cache_control="max-age=1") == ("stale", b"body")
 
     @pytest.mark.parametrize(
-        "error", [UpstreamRejected("no", answer=UpstreamAnswer(404)), UpstreamUnauthorized()]
+        "error", [UpstreamRejected("no", response=UpstreamErrorResponse(404)), UpstreamUnauthorized()]
     )
     async def test_not_for_an_error_that_is_about_the_call(self, responses, error) -> None:
         source = Source(cache_control="max-age=60", age="20")
@@ -256,7 +256,9 @@ class TestAtTheSameTime:
     async def test_all_get_an_error_of_their_own(self, responses) -> None:
         source = Source()
         source.gate = asyncio.Event()
-        source.error = UpstreamRejected("no", answer=UpstreamAnswer(503, headers={"Retry-After": "7"}))
+        source.error = UpstreamRejected(
+            "no", response=UpstreamErrorResponse(503, headers={"Retry-After": "7"})
+        )
         asking = [asyncio.create_task(ask(responses, source)) for _ in range(10)]
         await asyncio.sleep(0.01)
         source.gate.set()
@@ -338,7 +340,7 @@ class TestBounds:
         assert await ask(responses, source) == ("hit", b"y" * 1000)
 
     async def test_memory_of_none(self) -> None:
-        responses = ResponseCache(timers(), capacity=0)
+        responses = ResponseCache(timer_queue(), capacity=0)
         source = Source(cache_control="max-age=60")
         assert [await ask(responses, source) for _ in range(2)] == [("bypass", b"body")] * 2
 

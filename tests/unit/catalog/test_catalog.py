@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from app.catalog import Catalog
-from app.catalog.feed import Change
+from app.catalog.feed import ChangeNotice
 from app.errors import NotFound
 
 
@@ -86,15 +86,15 @@ async def test_the_least_recently_used_leaves_first(stored):
 @pytest.mark.parametrize(
     ("change", "forgotten"),
     [
-        (lambda plan: Change("provider", plan.provider_id), True),
-        (lambda plan: Change("credential", plan.provider_id, "x"), True),
-        (lambda plan: Change("variable", plan.provider_id, "NAME"), True),
-        (lambda _: Change("variable", None, "NAME"), True),
-        (lambda plan: Change("tool", plan.provider_id, str(plan.tool_id)), True),
-        (lambda plan: Change("tool", plan.provider_id, str(uuid4())), False),
-        (lambda _: Change("all"), True),
-        (lambda _: Change("provider", uuid4()), False),
-        (lambda _: Change("key", None, "k1"), False),
+        (lambda plan: ChangeNotice("provider", plan.provider_id), True),
+        (lambda plan: ChangeNotice("credential", plan.provider_id, "x"), True),
+        (lambda plan: ChangeNotice("variable", plan.provider_id, "NAME"), True),
+        (lambda _: ChangeNotice("variable", None, "NAME"), True),
+        (lambda plan: ChangeNotice("tool", plan.provider_id, str(plan.tool_id)), True),
+        (lambda plan: ChangeNotice("tool", plan.provider_id, str(uuid4())), False),
+        (lambda _: ChangeNotice("all"), True),
+        (lambda _: ChangeNotice("provider", uuid4()), False),
+        (lambda _: ChangeNotice("key", None, "k1"), False),
     ],
 )
 async def test_a_change_forgets_what_it_touches_and_nothing_else(stored, change, forgotten):
@@ -113,7 +113,7 @@ async def test_a_load_that_a_change_overtook_is_not_kept(stored):
     before = asyncio.create_task(catalog.plan("p.a"))
     await asyncio.sleep(0.01)
     new = stored.add("p.a", old.provider_id)
-    await catalog.on_changes([Change("provider", old.provider_id)])
+    await catalog.on_changes([ChangeNotice("provider", old.provider_id)])
     after = asyncio.create_task(catalog.plan("p.a"))
     await asyncio.sleep(0.01)
     stored.gate.set()

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from app.catalog.feed import Change, Feed, record_change
+from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
 from app.errors import Unavailable
 from tests.faults.proxy import Toxic, proxied
 
@@ -16,7 +16,7 @@ class Told:
     """A subscriber that remembers; `fail` makes it raise once."""
 
     def __init__(self):
-        self.changes: list[Change] = []
+        self.changes: list[ChangeNotice] = []
         self.batches = 0
         self.fail = False
         self._news = asyncio.Event()
@@ -41,7 +41,7 @@ async def feeds(database, database_url):
     made = []
 
     async def make(*, listen=True, poll_seconds=60.0):
-        feed = Feed(database, listen_dsn=database_url if listen else None, poll_seconds=poll_seconds)
+        feed = ChangeFeed(database, listen_dsn=database_url if listen else None, poll_seconds=poll_seconds)
         told = Told()
         feed.subscribe(told)
         await feed.start()
@@ -221,7 +221,7 @@ async def test_a_cancelled_catch_up_swallows_nothing(database, feeds):
 
 
 async def test_closing_leaves_no_listening_connection(database, database_url):
-    feed = Feed(database, listen_dsn=database_url, poll_seconds=60)
+    feed = ChangeFeed(database, listen_dsn=database_url, poll_seconds=60)
     await feed.start()
     await until(lambda: _some(listeners(database)))
     await feed.aclose()
@@ -239,7 +239,7 @@ async def test_a_listening_connection_that_is_silent_for_good_is_given_up(databa
     async with proxied(f"{parts['host'][0]}/.s.PGSQL.{parts['port'][0]}") as link:
         name = urlsplit(database_url).path
         dsn = f"postgresql://postgres@{link.address}{name}"
-        feed = Feed(database, listen_dsn=dsn, poll_seconds=60, silence_seconds=0.3)
+        feed = ChangeFeed(database, listen_dsn=dsn, poll_seconds=60, silence_seconds=0.3)
         told = Told()
         feed.subscribe(told)
         await feed.start()
@@ -264,7 +264,7 @@ async def test_a_subscriber_that_cannot_read_the_database_is_told_everything_lat
         if len(calls) == 1:
             raise Unavailable
 
-    calls: list[list[Change]] = []
+    calls: list[list[ChangeNotice]] = []
     feed.subscribe(away)
     await write(database)
     await feed.catch_up()

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import Any
 
-from app.cli.server import Server, server_config
+from app.cli.server import GatewayServer, server_config
 from app.settings import Settings
 
 
@@ -17,7 +17,7 @@ async def _answering(scope: Any, _receive: Any, send: Any) -> None:
 async def test_connections_queued_at_a_closing_listener_are_served() -> None:
     config = server_config(_answering, Settings(_env_file=None), lifespan="off")
     config.load()
-    server = Server(config, grace_seconds=0, shutdown_seconds=5)
+    server = GatewayServer(config, grace_seconds=0, shutdown_timeout=5)
     server.lifespan = config.lifespan_class(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.credentials.permissions import UNBOUNDED
+from app.credentials.permissions import UNRESTRICTED
 from app.credentials.template_secrets import split_template
 from app.credentials.variable_scope import MisplacedSecret, scope_of
 from app.errors import InvalidInput, UnsetVariable
@@ -15,7 +15,7 @@ def variable(name, value=None):
 
 
 def scope(*rows):
-    return scope_of("my_gw", rows, environment={}, reach=UNBOUNDED)
+    return scope_of("my_gw", rows, environment={}, permissions=UNRESTRICTED)
 
 
 def split(scope_=None, **template):

@@ -1,6 +1,6 @@
 """Which variable a `${NAME}` in a template means."""
 
-from app.credentials.permissions import UNBOUNDED
+from app.credentials.permissions import UNRESTRICTED
 from app.credentials.variable_scope import scope_of
 from app.models import Variable, new_id
 
@@ -9,8 +9,8 @@ def variable(name, value=None, *, own=False):
     return Variable(name=name, secret=value is None, value=value, provider_id=new_id() if own else None)
 
 
-def scope(*rows, provider="my_gw", environment=None, fetched=False, reach=UNBOUNDED):
-    return scope_of(provider, rows, environment=environment or {}, reach=reach, fetched=fetched)
+def scope(*rows, provider="my_gw", environment=None, fetched=False, reach=UNRESTRICTED):
+    return scope_of(provider, rows, environment=environment or {}, permissions=reach, is_fetched=fetched)
 
 
 def test_variables_of_the_provider_hide_those_of_tenant_and_environment():

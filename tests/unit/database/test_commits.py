@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from app.database import asyncpg_dsn
-from app.database.commits import CommitConnection, CommitQueue, DatabaseAway
+from app.database.group_commit import CommitConnection, CommitQueue, DatabaseUnavailable
 from app.errors import Overloaded
 
 
@@ -42,12 +42,12 @@ class TestBatches:
         site.open.set()
         assert all(await asyncio.gather(*futures))
         assert site.batches == [[0], list(range(1, 50))]
-        await queue.settle()
+        await queue.drain()
         assert len(queue) == 0
 
     async def test_a_batch_is_bounded_in_items_and_bytes(self, site: Site) -> None:
         site.open.set()
-        queue = CommitQueue(site.commit, failed=False, max_batch=3, max_bytes=100, weigh=lambda item: item)
+        queue = CommitQueue(site.commit, failed=False, max_batch=3, max_bytes=100, size_of=lambda item: item)
         futures = [queue.add(item) for item in (1, 2, 3, 4, 99, 1, 500, 1)]
         await asyncio.gather(*futures)
         assert site.batches == [[1, 2, 3], [4], [99, 1], [500], [1]]
@@ -56,7 +56,7 @@ class TestBatches:
         site.open.set()
         queue = CommitQueue(site.commit, failed=False)
         assert await asyncio.gather(queue.add(1), queue.add(-1), queue.add(2)) == [True, False, True]
-        site.error = DatabaseAway(sent=True)
+        site.error = DatabaseUnavailable(maybe_committed=True)
         assert await asyncio.gather(queue.add(1), queue.add(2)) == [False, False]
         site.error = None
         assert await queue.add(1) is True
@@ -65,11 +65,11 @@ class TestBatches:
 class TestTheGate:
     async def test_so_many_wait_and_no_more(self, site: Site) -> None:
         queue = CommitQueue(site.commit, failed=False, max_waiting=5)
-        futures = [queue.add(0, seconds=60)]
+        futures = [queue.add(0, max_wait=60)]
         await asyncio.sleep(0)
-        futures += [queue.add(number, seconds=60) for number in range(1, 6)]
+        futures += [queue.add(number, max_wait=60) for number in range(1, 6)]
         with pytest.raises(Overloaded) as rejected:
-            queue.add(6, seconds=60)
+            queue.add(6, max_wait=60)
         assert (rejected.value.status, int(rejected.value.headers["Retry-After"])) == (503, 1)
         assert queue.rejected == 1
         # The end of a call that was made has no choice.
@@ -79,33 +79,33 @@ class TestTheGate:
 
     async def test_who_would_wait_too_long_is_rejected_at_once(self, site: Site) -> None:
         queue = CommitQueue(site.commit, failed=False)
-        first = queue.add(0, seconds=60)
+        first = queue.add(0, max_wait=60)
         await asyncio.sleep(0.3)
         with pytest.raises(Overloaded):
-            queue.add(1, seconds=0.1)
-        second = queue.add(2, seconds=60)
+            queue.add(1, max_wait=0.1)
+        second = queue.add(2, max_wait=60)
         site.open.set()
         assert await first
         assert await second
         # Whoever finds nobody there is let in, so that a queue that was slow once is tried again.
-        await queue.settle()
-        assert await queue.add(3, seconds=0.001)
+        await queue.drain()
+        assert await queue.add(3, max_wait=0.001)
 
     async def test_slow_commits_still_carry_many(self, site: Site) -> None:
         """A queue that let one item in at a time would never be quicker."""
         queue = CommitQueue(site.commit, failed=False)
         site.open.set()
         queue._average = 1.0
-        first = queue.add(0, seconds=1.5)
+        first = queue.add(0, max_wait=1.5)
         await asyncio.sleep(0)
         site.open.clear()
-        second = queue.add(1, seconds=1.5)
+        second = queue.add(1, max_wait=1.5)
         while len(site.batches) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
         with pytest.raises(Overloaded):
-            queue.add(2, seconds=1.5)
+            queue.add(2, max_wait=1.5)
         await asyncio.sleep(0.7)
-        more = [queue.add(number, seconds=1.5) for number in range(3, 100)]
+        more = [queue.add(number, max_wait=1.5) for number in range(3, 100)]
         site.open.set()
         assert all(await asyncio.gather(first, second, *more))
         assert site.batches[2] == list(range(3, 100))
@@ -113,7 +113,7 @@ class TestTheGate:
     async def test_who_has_stopped_waiting_is_not_sent(self, site: Site) -> None:
         told: list[tuple[int, bool]] = []
         queue = CommitQueue(
-            site.commit, failed=False, abandoned=lambda item, result: told.append((item, result))
+            site.commit, failed=False, on_abandoned=lambda item, result: told.append((item, result))
         )
         sent = queue.add(0)
         await asyncio.sleep(0)
@@ -128,7 +128,7 @@ class TestTheGate:
     async def test_who_leaves_just_after_the_commit_is_told_as_one_who_left_before(self, site: Site) -> None:
         told: list[tuple[int, bool]] = []
         queue = CommitQueue(
-            site.commit, failed=False, abandoned=lambda item, result: told.append((item, result))
+            site.commit, failed=False, on_abandoned=lambda item, result: told.append((item, result))
         )
         before, after = queue.add(0), queue.add(1)
         await asyncio.sleep(0)
@@ -143,7 +143,7 @@ class TestTheGate:
 class TestTheConnection:
     @pytest.fixture
     async def connection(self, database_url: str) -> AsyncIterator[CommitConnection]:
-        made = CommitConnection(database_url, seconds=5, purpose="a test")
+        made = CommitConnection(database_url, statement_timeout=5, purpose="a test")
         yield made
         await made.aclose()
 
@@ -167,23 +167,25 @@ class TestTheConnection:
         assert await connection.run("SELECT 1")
 
     async def test_nothing_is_sent_while_nobody_is_there(self) -> None:
-        away = CommitConnection("postgresql://postgres@127.0.0.1:1/none", seconds=5, purpose="a test")
+        away = CommitConnection(
+            "postgresql://postgres@127.0.0.1:1/none", statement_timeout=5, purpose="a test"
+        )
         for _ in range(2):
-            with pytest.raises(DatabaseAway) as caught:
+            with pytest.raises(DatabaseUnavailable) as caught:
                 await away.run("SELECT 1")
-            assert not caught.value.sent
+            assert not caught.value.maybe_committed
         await away.aclose()
 
     async def test_a_silent_server_is_given_up_after_the_time_limit(self, database_url: str) -> None:
-        short = CommitConnection(database_url, seconds=0.5, purpose="a test")
-        with pytest.raises(DatabaseAway) as caught:
+        short = CommitConnection(database_url, statement_timeout=0.5, purpose="a test")
+        with pytest.raises(DatabaseUnavailable) as caught:
             await short.run("SELECT pg_sleep(30)")
-        assert caught.value.sent
+        assert caught.value.maybe_committed
         async with asyncio.timeout(10):
             while True:
                 try:
                     assert await short.run("SELECT 1")
                     break
-                except DatabaseAway:
+                except DatabaseUnavailable:
                     await asyncio.sleep(0.05)
         await short.aclose()

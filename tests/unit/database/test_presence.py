@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.database import Database, PoolBusy
+from app.database import Database, DatabasePoolExhausted
 from app.errors import Unavailable
 from tests.faults.proxy import FaultProxy, Toxic, proxied
 from tests.harness.servers import Pair
@@ -86,7 +86,7 @@ async def test_a_busy_pool_is_no_absence(database):
 async def test_the_end_of_patience_with_a_busy_pool_is_no_absence(database):
     database.engine.sync_engine.pool._timeout = 0.5
     async with database.reading(), database.reading():
-        with pytest.raises(PoolBusy) as caught:
+        with pytest.raises(DatabasePoolExhausted) as caught:
             await one(database)
         assert caught.value.headers["Retry-After"] == "1"
         assert await database.answers()
@@ -95,19 +95,19 @@ async def test_the_end_of_patience_with_a_busy_pool_is_no_absence(database):
 
 async def test_a_server_that_has_too_many_clients_is_there(servers):
     admin = Database(servers.database_url, pool_size=1)
-    async with admin.committing() as session:
+    async with admin.autocommitting() as session:
         await session.execute(text("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0"))
     target, dsn = address_of(servers.database_url)
     try:
         async with proxied(target) as proxy:
             parts = urlsplit(dsn(proxy.address))
             full = Database(f"postgresql://crowded@{proxy.address}{parts.path}")
-            with pytest.raises(PoolBusy):
+            with pytest.raises(DatabasePoolExhausted):
                 await one(full)
-            assert await full.answers()
+            assert await full.responds()
             await full.aclose()
     finally:
-        async with admin.committing() as session:
+        async with admin.autocommitting() as session:
             await session.execute(text("DROP ROLE crowded"))
         await admin.aclose()
 

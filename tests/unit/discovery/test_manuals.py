@@ -6,7 +6,7 @@ import orjson
 import pytest
 from sqlalchemy import event, text
 
-from app.catalog.feed import Change, Feed
+from app.catalog.feed import ChangeFeed, ChangeNotice
 from app.discovery.manuals import Manuals
 from app.discovery.provider_manuals import ManualSelection
 from app.models import TENANT
@@ -18,7 +18,7 @@ EVERYBODY = Principal(key_id="k", name="n", tenant_id=TENANT, scopes=frozenset({
 
 @pytest.fixture
 async def feed(registry):
-    feed = Feed(registry, listen_dsn=None, poll_seconds=60)
+    feed = ChangeFeed(registry, listen_dsn=None, poll_seconds=60)
     await feed.start()
     yield feed
     await feed.aclose()
@@ -64,7 +64,7 @@ async def change_tool(registry, feed, name, description, *, kind="tool"):
         row = (
             await session.execute(text("SELECT id, provider_id FROM tools WHERE name = :n"), {"n": name})
         ).one()
-    await announce(feed, Change(kind, row.provider_id, str(row.id) if kind == "tool" else ""))
+    await announce(feed, ChangeNotice(kind, row.provider_id, str(row.id) if kind == "tool" else ""))
 
 
 async def announce(feed, change):
@@ -114,10 +114,10 @@ async def test_what_comes_and_goes_is_seen(manuals, library, registry, feed):
     assert set(described(await read(manuals))) == {"library_books", "library_loans", "library_shelves"}
     await store_tool(registry, library, "authors")
     await execute(registry, "DELETE FROM tools WHERE name = 'library.books'")
-    await announce(feed, Change("provider", library.id))
+    await announce(feed, ChangeNotice("provider", library.id))
     assert set(described(await read(manuals))) == {"library_authors", "library_loans", "library_shelves"}
     await execute(registry, "UPDATE providers SET enabled = false")
-    await announce(feed, Change("provider", library.id))
+    await announce(feed, ChangeNotice("provider", library.id))
     assert described(await read(manuals)) == {}
     assert manuals._provider_manuals == {}
 
@@ -134,7 +134,7 @@ async def test_an_override_and_the_tags_of_the_provider_count_as_changes(manuals
     )
     await execute(registry, insert)
     await execute(registry, "UPDATE providers SET tags = ARRAY['open']")
-    await announce(feed, Change("provider", library.id))
+    await announce(feed, ChangeNotice("provider", library.id))
     assert described(await manuals.manual(selection, principal=limited))["library_books"] == "Mine"
 
 
@@ -145,7 +145,7 @@ async def test_a_change_while_a_manual_is_rendered_is_seen_by_the_next_reader(
 
     def tell(_connection, _cursor, statement, *_):
         if "tools.inputs" in statement and not told:
-            told.append(asyncio.ensure_future(announce(feed, Change("provider", library.id))))
+            told.append(asyncio.ensure_future(announce(feed, ChangeNotice("provider", library.id))))
 
     event.listen(registry.engine.sync_engine, "before_cursor_execute", tell)
     try:

@@ -19,7 +19,7 @@ def tool(name, **fields):
     columns = {
         "id": uuid4(), "provider_id": uuid4(), "provider": "p", "name": f"p.{name}", "alias": f"p_{name}",
         "description": "d", "inputs": {"type": "object"}, "outputs": {}, "tags": [], "registrar_tags": frozenset(),
-        "enabled": True, "deprecated": False, "hand_made": False, "version": 1, "call_template": {},
+        "enabled": True, "deprecated": False, "custom": False, "version": 1, "call_template": {},
         "security": [], "average_response_size": None, "created_at": moment, "updated_at": moment, **fields,
     }  # fmt: skip
     return ToolView(**columns)

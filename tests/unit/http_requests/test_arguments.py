@@ -5,13 +5,13 @@ import pytest
 from yarl import URL
 
 from app.errors import InvalidArguments, InvalidInput
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 
 BASE = "https://api.example.com"
 
 
 def place(template, arguments):
-    return compile_plan({"url": f"{BASE}/v1/things", **template}).place(arguments)
+    return compile_plan({"url": f"{BASE}/v1/things", **template}).prepare(arguments)
 
 
 def refused(template, arguments):
@@ -220,7 +220,7 @@ class TestUrl:
     def test_origins(self, url, origin):
         plan = compile_plan({"url": url})
         assert plan.origin == origin
-        assert plan.place({}).url.startswith(f"{origin}/")
+        assert plan.prepare({}).url.startswith(f"{origin}/")
 
     @pytest.mark.parametrize(
         "url",

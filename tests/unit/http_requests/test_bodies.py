@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from app.errors import InvalidArguments, InvalidInput
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 
 PNG = b"\x89PNG\r\n\x1a\n\x00--boundary"
 B64 = base64.b64encode(PNG).decode()
@@ -16,7 +16,7 @@ B64 = base64.b64encode(PNG).decode()
 def place(value, content_type, **encoding):
     body = {"input": "body", "content_type": content_type, "required": True, "encoding": encoding}
     plan = compile_plan({"url": "https://h.example", "http_method": "POST", "parameters": [], "body": body})
-    request = plan.place({"body": value})
+    request = plan.prepare({"body": value})
     return request.body, dict(request.headers)["Content-Type"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from app.errors import InvalidArguments
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 
 BASE = "https://h.example"
 HOSTILE = [
@@ -132,7 +132,7 @@ def test_hostile_values_are_refused_with_a_pointer(value, style):
         }
     )
     with pytest.raises(InvalidArguments) as caught:
-        plan.place({"id/1": value})
+        plan.prepare({"id/1": value})
     assert [fault.pointer for fault in caught.value.errors] == ["/id~11"]
 
 
@@ -149,7 +149,7 @@ def test_hostile_values_are_refused_with_a_pointer(value, style):
 )
 def test_pieces_of_one_segment_do_not_add_up_to_dots(url, arguments):
     with pytest.raises(InvalidArguments):
-        compile_plan({"url": f"{BASE}/{url}/x"}).place(arguments)
+        compile_plan({"url": f"{BASE}/{url}/x"}).prepare(arguments)
 
 
 @pytest.mark.parametrize("value", [["", ""], ["..", "a"], ["."], [], {}, {"..": ""}, [None], ["", ";x"]])
@@ -158,7 +158,7 @@ def test_items_of_lists_and_objects_are_no_way_out(value, style):
     spec = {"input": "a", "name": "a", "in": "path", "style": style, "explode": True}
     plan = compile_plan({"url": f"{BASE}/{{a}}/x", "parameters": [spec]})
     try:
-        url = plan.place({"a": value}).url
+        url = plan.prepare({"a": value}).url
     except InvalidArguments:
         return
     assert re.fullmatch(r"https://h\.example/[^/.][^/]*/x", url)
@@ -184,13 +184,13 @@ def test_items_of_lists_and_objects_are_no_way_out(value, style):
     ],
 )
 def test_honest_values_pass(value, expected):
-    assert compile_plan({"url": f"{BASE}/{{a}}/x"}).place({"a": value}).url == f"{BASE}/{expected}/x"
+    assert compile_plan({"url": f"{BASE}/{{a}}/x"}).prepare({"a": value}).url == f"{BASE}/{expected}/x"
 
 
 def test_a_value_encoded_many_times_over_takes_no_time():
     value = "%" + "25" * 200_000 + "2e"
     with pytest.raises(InvalidArguments):
-        compile_plan({"url": f"{BASE}/{{a}}"}).place({"a": value})
+        compile_plan({"url": f"{BASE}/{{a}}"}).prepare({"a": value})
 
 
 @settings(max_examples=500, deadline=None)
@@ -200,7 +200,7 @@ def test_no_argument_adds_a_header_or_splits_one(value, other):
         {"url": BASE, "http_method": "POST", "header_fields": ["X-A"], "content_type": "text/plain"}
     )
     try:
-        request = plan.place({"X-A": value, "body": other, "Host": "evil", "Authorization": "x"})
+        request = plan.prepare({"X-A": value, "body": other, "Host": "evil", "Authorization": "x"})
     except InvalidArguments:
         return
     assert {name for name, _ in request.headers} <= {"X-A", "Content-Type"}

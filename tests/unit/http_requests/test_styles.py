@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import InvalidArguments
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 
 ARRAY = ["blue", "black", "brown"]
 OBJECT = {"R": 100, "G": 200, "B": 150}
@@ -15,7 +15,7 @@ def wire(location, value, **spec):
         "url": f"https://h.example{path}",
         "parameters": [{"input": "c", "name": "color", "in": location, **spec}],
     }
-    request = compile_plan(template).place({"c": value})
+    request = compile_plan(template).prepare({"c": value})
     match location:
         case "path":
             return request.url.removeprefix("https://h.example/x/")

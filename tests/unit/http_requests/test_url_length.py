@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import InvalidArguments
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 from tests.harness.scaling import assert_linear
 
 UTCP = compile_plan(

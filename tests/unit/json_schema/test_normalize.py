@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
-from app.json_schema.normalize import normalise_inputs, normalise_schema, publishable
+from app.json_schema.normalize import normalize_inputs, normalize_schema, publishable
 from app.json_schema.references import drop_dangling, inline, rebase, resolve
 
 
 def normal(raw):
-    return normalise_schema(raw)[0]
+    return normalize_schema(raw)[0]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_references_that_resolve_stay_and_others_go_with_a_note():
         "default": {"$ref": "kept"},
         "$defs": {"A": {"type": "integer"}, "a/b c": True},
     }
-    schema, notes = normalise_schema(raw)
+    schema, notes = normalize_schema(raw)
     assert schema["properties"] == {
         "a": {"$ref": "#/$defs/A"},
         "b": {"$ref": "#/$defs/A"},
@@ -95,12 +95,12 @@ def test_references_that_resolve_stay_and_others_go_with_a_note():
 
 
 def test_inputs_are_objects():
-    assert normalise_inputs(None)[0] == {"type": "object"}
-    assert normalise_inputs({"type": ["object", "null"]})[0] == {"type": "object"}
-    assert normalise_inputs({"type": "array", "properties": {}})[0]["type"] == "object"
+    assert normalize_inputs(None)[0] == {"type": "object"}
+    assert normalize_inputs({"type": ["object", "null"]})[0] == {"type": "object"}
+    assert normalize_inputs({"type": "array", "properties": {}})[0]["type"] == "object"
     for bad in ({"type": "array"}, [], "object"):
         with pytest.raises(InvalidDocument) as caught:
-            normalise_inputs(bad, at="/tools/0/inputs")
+            normalize_inputs(bad, at="/tools/0/inputs")
         assert caught.value.errors[0].pointer == "/tools/0/inputs"
 
 
@@ -109,7 +109,7 @@ def test_nesting_has_a_limit():
     for _ in range(400):
         schema = {"items": schema}
     with pytest.raises(InvalidDocument):
-        normalise_schema(schema)
+        normalize_schema(schema)
     assert orjson.dumps(publishable(schema)).count(b"items") < 120
 
 

@@ -121,7 +121,7 @@ def test_of_several_documents_one_must_be_named() -> None:
 
 
 def test_a_single_document_names_the_files_that_it_wants() -> None:
-    options = ConvertOptions(url="https://api.example.com/docs/openapi.yaml", gathers=True)
+    options = ConvertOptions(url="https://api.example.com/docs/openapi.yaml", list_missing=True)
     conversion = convert(ROOT, options=options)
     assert conversion.missing == ("docs/paths/pets.yaml", "docs/parameters.yaml", "docs/responses.json")
 
@@ -136,14 +136,14 @@ def test_references_to_other_origins_and_out_of_the_archive_are_not_files() -> N
     paths = {f"/{n}": {"$ref": reference} for n, reference in enumerate(references)}
     document = {"openapi": "3.0.0", "info": {}, "paths": paths}
     assert bundled({"openapi.json": orjson.dumps(document)}).missing == ()
-    options = ConvertOptions(url="https://api.example.com/a/openapi.json", gathers=True)
+    options = ConvertOptions(url="https://api.example.com/a/openapi.json", list_missing=True)
     assert convert(orjson.dumps(document), options=options).missing == ()
 
 
 def test_an_absolute_reference_to_the_own_origin_is_a_file() -> None:
     paths = {"/a": {"$ref": "https://api.example.com/x/a.yaml?v=1"}, "/b": {"$ref": "/b.yaml"}}
     document = orjson.dumps({"openapi": "3.0.0", "info": {}, "paths": paths})
-    options = ConvertOptions(url="https://api.example.com/a/openapi.json", gathers=True)
+    options = ConvertOptions(url="https://api.example.com/a/openapi.json", list_missing=True)
     assert convert(document, options=options).missing == ("x/a.yaml?v=1", "b.yaml")
 
 

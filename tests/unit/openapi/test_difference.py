@@ -151,6 +151,6 @@ def test_how_inputs_are_sent_and_words_break_nothing() -> None:
 def test_the_work_is_bounded_and_what_was_not_looked_at_counts_as_changed() -> None:
     old = closed(**{f"p{n}": TEXT for n in range(100)})
     new = closed(**{f"p{n}": {"type": ["string", "null"]} for n in range(100)})
-    effects = [one.effect for one in compare_schemas(old, new, most_pairs=50)]
+    effects = [one.effect for one in compare_schemas(old, new, max_pairs=50)]
     assert set(effects) == {"widened", "changed"}
     assert len(effects) == 100

@@ -9,7 +9,7 @@ from app.errors import InvalidDocument, TooLarge
 from app.openapi import ConvertOptions, convert
 from app.openapi.child import convert_in_child
 from app.openapi.model import DocumentLimits
-from app.openapi.overlay import lay_over, read_overlay
+from app.openapi.overlay import apply_overlay, read_overlay
 
 from .conftest import document
 
@@ -25,7 +25,7 @@ def overlay(*actions: Json, version: str = "1.0.0") -> str:
 def laid(raw: Json, *actions: Json) -> tuple[Json, list[str]]:
     remarks: list[str] = []
     read = read_overlay(overlay(*actions), limits=LIMITS)
-    return lay_over(raw, read, limits=LIMITS, warn=lambda _, detail: remarks.append(detail)), remarks
+    return apply_overlay(raw, read, limits=LIMITS, warn=lambda _, detail: remarks.append(detail)), remarks
 
 
 def test_an_update_is_merged_into_every_object_that_is_found() -> None:
@@ -111,7 +111,7 @@ def test_an_overlay_in_yaml_with_a_number_for_its_version_is_read() -> None:
 def test_an_overlay_cannot_make_a_document_grow_beyond_the_limits() -> None:
     many = {"target": "$..*", "update": {str(n): {} for n in range(1000)}}
     with pytest.raises(TooLarge):
-        lay_over(
+        apply_overlay(
             {str(n): {} for n in range(10_000)},
             read_overlay(overlay(many, many), limits=LIMITS),
             limits=LIMITS,

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.openapi import convert
-from app.openapi.slim import LARGEST, Shown, Slimmer
+from app.openapi.slim import MAX_SHOWN_BYTES, SlimmedTool, Slimmer
 
 from .conftest import document
 
 Json = dict[str, Any]
 
 
-def slimmed(inputs: Json, outputs: Json | None = None, description: str = "Does it.") -> Shown | None:
+def slimmed(inputs: Json, outputs: Json | None = None, description: str = "Does it.") -> SlimmedTool | None:
     return Slimmer().slim(name="tool", description=description, inputs=inputs, outputs=outputs or {})
 
 
-def size(shown: Shown) -> int:
+def size(shown: SlimmedTool) -> int:
     return len(orjson.dumps([shown.description, shown.inputs, shown.outputs]))
 
 
@@ -103,7 +103,7 @@ def test_in_the_end_optional_properties_are_left_out_and_the_object_is_open() ->
     assert shown.steps[-1] == "optional properties left out"
     assert "additionalProperties" not in shown.inputs
     assert "a_property_with_a_long_name_2999" in shown.inputs["properties"]
-    assert 25_000 < size(shown) <= LARGEST
+    assert 25_000 < size(shown) <= MAX_SHOWN_BYTES
 
 
 def test_a_long_description_of_the_tool_is_shortened() -> None:
@@ -124,7 +124,7 @@ def test_a_long_description_of_the_tool_is_shortened() -> None:
 def test_nothing_is_ever_larger_than_the_limit(inputs: Json) -> None:
     shown = slimmed(inputs, filler(1_000))
     assert shown is not None
-    assert size(shown) <= LARGEST
+    assert size(shown) <= MAX_SHOWN_BYTES
     assert jsonschema_rs.meta.is_valid(shown.inputs)
 
 

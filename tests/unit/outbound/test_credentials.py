@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import CredentialMissing, CredentialNotAllowed, UnsetVariable
 from app.outbound.attach import attach
-from app.outbound.credentials import CredentialResolver, WireCredential, compile_needs
+from app.outbound.credentials import CredentialResolver, WireCredential, compile_security
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
@@ -77,7 +77,7 @@ def by_slot(*credentials: SealedCredential) -> dict[str, SealedCredential]:
 
 
 def needs(*alternatives: list[str]):
-    return compile_needs([[{"slot": slot, "scopes": []} for slot in slots] for slots in alternatives])
+    return compile_security([[{"slot": slot, "scopes": []} for slot in slots] for slots in alternatives])
 
 
 def shown(wired: tuple[WireCredential, ...]) -> list[tuple[str, str, str]]:
@@ -107,7 +107,7 @@ class TestKinds:
         public = {"token_url": provider.url, "scope": "", "audience": "aud", "resource": None}
         fields = {"client_id": provider.client[0], "client_secret": provider.client[1]}
         stored = by_slot(store("o", "oauth2", fields, public))
-        wanted = compile_needs([[{"slot": "o", "scopes": ["a", "b"]}]])
+        wanted = compile_security([[{"slot": "o", "scopes": ["a", "b"]}]])
         wired = await resolver.resolve(wanted, stored, origin=ORIGIN)
         assert shown(wired) == [("header", "Authorization", "Bearer token-number-1")]
         assert (provider.requests[0]["scope"], provider.requests[0]["audience"]) == ("a b", "aud")
@@ -122,7 +122,7 @@ class TestKinds:
         fields = {"client_id": provider.client[0], "client_secret": provider.client[1]}
         stored = store("o", "oauth2", fields, {"token_url": provider.url, "scope": "own"})
         await resolver.resolve(
-            compile_needs([[{"slot": "o", "scopes": ["a"]}]]), by_slot(stored), origin=ORIGIN
+            compile_security([[{"slot": "o", "scopes": ["a"]}]]), by_slot(stored), origin=ORIGIN
         )
         assert provider.requests[0]["scope"] == "own"
 

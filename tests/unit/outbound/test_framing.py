@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ResponseTooLarge
-from app.outbound.framing import Event, LineParser, SseParser, framed
+from app.outbound.framing import LineParser, SseParser, StreamEvent, parse_events
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max_size=12)
 
@@ -19,17 +19,17 @@ def cut(body: bytes, cuts: list[int]) -> list[bytes]:
     return [body[start:end] for start, end in itertools.pairwise(places)]
 
 
-def parsed(parser, pieces: list[bytes]) -> list[Event]:
+def parsed(parser, pieces: list[bytes]) -> list[StreamEvent]:
     return [event for piece in pieces for event in parser.feed(piece)] + list(parser.end())
 
 
-def framing(pieces: list[bytes], media_type: str, *, most: int = 1 << 20) -> list[Event]:
+def framing(pieces: list[bytes], media_type: str, *, most: int = 1 << 20) -> list[StreamEvent]:
     async def arriving():
         for piece in pieces:
             yield piece
 
     async def run():
-        return [event async for event in framed(arriving(), media_type, most=most)]
+        return [event async for event in parse_events(arriving(), media_type, max_bytes=most)]
 
     return asyncio.run(run())
 
@@ -61,19 +61,19 @@ def test_an_event_stream_is_read_the_same_wherever_it_is_cut(events, end, space,
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (b"data\n\n", [Event(b"")]),
-        (b"data:  two\n\n", [Event(b" two")]),
-        (b"event: only\n\ndata: x\n\n", [Event(b"x")]),
-        (b"id: 7\n\ndata: x\n\ndata: y\n\n", [Event(b"x", id="7"), Event(b"y")]),
-        (b"id: a\x00b\ndata: x\n\n", [Event(b"x")]),
-        (b"id\ndata: x\n\n", [Event(b"x", id="")]),
-        (b"retry: 250\ndata: x\n\n", [Event(b"x", retry=250)]),
-        (b"retry: 2s\ndata: x\n\n", [Event(b"x")]),
-        (b"data: \xff\n\n", [Event("\ufffd".encode())]),
+        (b"data\n\n", [StreamEvent(b"")]),
+        (b"data:  two\n\n", [StreamEvent(b" two")]),
+        (b"event: only\n\ndata: x\n\n", [StreamEvent(b"x")]),
+        (b"id: 7\n\ndata: x\n\ndata: y\n\n", [StreamEvent(b"x", id="7"), StreamEvent(b"y")]),
+        (b"id: a\x00b\ndata: x\n\n", [StreamEvent(b"x")]),
+        (b"id\ndata: x\n\n", [StreamEvent(b"x", id="")]),
+        (b"retry: 250\ndata: x\n\n", [StreamEvent(b"x", retry=250)]),
+        (b"retry: 2s\ndata: x\n\n", [StreamEvent(b"x")]),
+        (b"data: \xff\n\n", [StreamEvent("\ufffd".encode())]),
         (b"data: x\n", []),
         (b"\n\n\n:\n\n", []),
-        (b"data:x\r\r", [Event(b"x")]),
-        (b"data:x\r\n\r\n", [Event(b"x")]),
+        (b"data:x\r\r", [StreamEvent(b"x")]),
+        (b"data:x\r\n\r\n", [StreamEvent(b"x")]),
         (b"Data: x\n\n", []),
     ],
 )
@@ -84,7 +84,7 @@ def test_edge_cases_of_server_sent_events(body, expected):
 
 def test_an_empty_piece_between_the_two_ends_of_a_line_changes_nothing():
     read = parsed(SseParser(1000), [b"data: 1\r", b"", b"\ndata: 2\r\n\r\n"])
-    assert read == [Event(b"1\n2")]
+    assert read == [StreamEvent(b"1\n2")]
 
 
 @pytest.mark.parametrize("line", [b"data: ", b"", b": "])
@@ -135,10 +135,12 @@ def test_edge_cases_of_json_lines():
 
 
 def test_json_is_one_event_whatever_its_charset():
-    assert framing([b'{"a":', b" 1}"], "application/json") == [Event(b'{"a": 1}', "json")]
-    assert framing(["[1]".encode("utf-16")], "application/json; charset=utf-16") == [Event(b"[1]", "json")]
-    assert framing([b"\xef\xbb\xbf1"], "application/hal+json") == [Event(b"1", "json")]
-    assert framing([b"<oops>"], "application/json") == [Event(b"<oops>", "text")]
+    assert framing([b'{"a":', b" 1}"], "application/json") == [StreamEvent(b'{"a": 1}', "json")]
+    assert framing(["[1]".encode("utf-16")], "application/json; charset=utf-16") == [
+        StreamEvent(b"[1]", "json")
+    ]
+    assert framing([b"\xef\xbb\xbf1"], "application/hal+json") == [StreamEvent(b"1", "json")]
+    assert framing([b"<oops>"], "application/json") == [StreamEvent(b"<oops>", "text")]
     assert framing([], "application/json") == []
     with pytest.raises(ResponseTooLarge, match="Accept: application/json"):
         framing([b"1" * 60, b"1" * 60], "application/json", most=100)
@@ -146,11 +148,17 @@ def test_json_is_one_event_whatever_its_charset():
 
 def test_text_is_passed_on_by_pieces_and_no_character_is_cut():
     assert framing(["é€".encode()[:2], "é€".encode()[2:4], "é€".encode()[4:]], "text/plain") == [
-        Event("é".encode(), "text"),
-        Event("€".encode(), "text"),
+        StreamEvent("é".encode(), "text"),
+        StreamEvent("€".encode(), "text"),
     ]
-    assert framing([b"\xe9"], "text/plain; charset=iso-8859-1") == [Event("é".encode(), "text")]
-    assert framing([b"a\xc3"], "text/plain") == [Event(b"a", "text"), Event("\ufffd".encode(), "text")]
-    assert framing([b"a"], "text/plain; charset=iso-8859-99") == [Event(b"a", "text")]
-    assert framing([b"\x89P", b"NG"], "image/png") == [Event(b"\x89P", "bytes"), Event(b"NG", "bytes")]
-    assert framing([b"x"], "") == [Event(b"x", "bytes")]
+    assert framing([b"\xe9"], "text/plain; charset=iso-8859-1") == [StreamEvent("é".encode(), "text")]
+    assert framing([b"a\xc3"], "text/plain") == [
+        StreamEvent(b"a", "text"),
+        StreamEvent("\ufffd".encode(), "text"),
+    ]
+    assert framing([b"a"], "text/plain; charset=iso-8859-99") == [StreamEvent(b"a", "text")]
+    assert framing([b"\x89P", b"NG"], "image/png") == [
+        StreamEvent(b"\x89P", "bytes"),
+        StreamEvent(b"NG", "bytes"),
+    ]
+    assert framing([b"x"], "") == [StreamEvent(b"x", "bytes")]

@@ -478,7 +478,7 @@ class TestHttp2Only:
                     f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/",
                     limits=Limits(connect=30),
                 )
-            assert not caught.value.sent
+            assert not caught.value.request_sent
             await ended.wait()
             await engine.aclose()
             server.close()
@@ -538,7 +538,7 @@ class TestBrokenUpstreams:
             for _ in range(5):
                 with pytest.raises(UpstreamUnreachable) as caught:
                     await get(engine, url)
-                assert not caught.value.sent
+                assert not caught.value.request_sent
             assert engine.pool.open == 0
             await engine.aclose()
             server.close()

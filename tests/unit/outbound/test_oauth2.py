@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from app.errors import BlockedAddress, GatewayError, TokenRefused, UpstreamTimeout, UpstreamUnreachable
+from app.errors import BlockedAddress, GatewayError, TokenRequestFailed, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
@@ -53,7 +53,7 @@ class TestMethods:
         request = replace(token_request, auth_method=method)
         await endpoint.fetch(request)
         provider.accepts -= {way}
-        with pytest.raises(TokenRefused):
+        with pytest.raises(TokenRequestFailed):
             await endpoint.fetch(request)
         assert provider.ways == [way, way]
 
@@ -98,7 +98,7 @@ class TestMethods:
         self, endpoint: TokenEndpoint, provider, token_request: TokenRequest
     ) -> None:
         provider.failure = web.json_response({"error": "invalid_scope"}, status=400)
-        with pytest.raises(TokenRefused, match="invalid_scope"):
+        with pytest.raises(TokenRequestFailed, match="invalid_scope"):
             await endpoint.fetch(token_request)
         assert len(provider.requests) == 1
 
@@ -143,7 +143,7 @@ class TestRefusals:
             return web.Response(status=status, text=body, content_type=media, headers=headers)
 
         url = await serve(web.post("/t", token)) + "/t"
-        with pytest.raises(TokenRefused) as refused:
+        with pytest.raises(TokenRequestFailed) as refused:
             await endpoint.fetch(replace(token_request, token_url=url))
         error: BaseException | None = refused.value
         assert SECRET not in f"{refused.value.detail} {refused.value.extra} {refused.value.headers}"
@@ -184,7 +184,7 @@ class TestRefusals:
         self, endpoint: TokenEndpoint, token_request: TokenRequest
     ) -> None:
         request = replace(token_request, client_secret=Secret("密码"), auth_method="client_secret_basic")
-        with pytest.raises(TokenRefused, match="HTTP Basic"):
+        with pytest.raises(TokenRequestFailed, match="HTTP Basic"):
             await endpoint.fetch(request)
 
 

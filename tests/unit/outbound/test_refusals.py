@@ -5,7 +5,7 @@ import json
 import orjson
 import pytest
 
-from app.outbound.refusals import readable
+from app.outbound.error_bodies import sanitize_error_body
 from app.security.masking import Masker
 from tests.harness.scaling import assert_linear
 
@@ -21,7 +21,7 @@ def masker() -> Masker:
 
 
 def shown(raw: bytes, masker: Masker, media_type: str = "application/json", *, complete: bool = True):
-    made = readable(raw, media_type, masker=masker, limit=65_536, complete=complete)
+    made = sanitize_error_body(raw, media_type, masker=masker, limit=65_536, complete=complete)
     text = orjson.dumps(made).decode()
     assert "na+ry" not in text
     assert "s3cr3t" not in text

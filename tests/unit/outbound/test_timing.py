@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from app.deadlines import Bound, timers
+from app.deadlines import Deadline, timer_queue
 
 
 class Waiting:
@@ -12,7 +12,7 @@ class Waiting:
 
     def __init__(self, when):
         self.rung = False
-        self.timer = timers().at(when, self.ring)
+        self.timer = timer_queue().call_at(when, self.ring)
 
     def ring(self):
         self.rung = True
@@ -36,19 +36,19 @@ async def test_timer_releases_its_owner_without_the_garbage_collector():
 async def test_one_timer_may_cancel_another_that_is_due():
     loop = asyncio.get_running_loop()
     called = []
-    second = timers().at(loop.time() + 0.002, lambda: called.append("second"))
-    timers().at(loop.time() + 0.001, second.cancel)
+    second = timer_queue().call_at(loop.time() + 0.002, lambda: called.append("second"))
+    timer_queue().call_at(loop.time() + 0.001, second.cancel)
     await asyncio.sleep(0)
     # Both are due when the loop comes to look.
     while loop.time() < second.when + 0.002:
         pass
     await asyncio.sleep(0.01)
     assert called == []
-    assert len(timers()) == 0
+    assert len(timer_queue()) == 0
 
 
 async def test_deadline_leaves_no_timer_behind():
     loop = asyncio.get_running_loop()
-    with Bound(timers(), loop.time() + 60):
-        assert len(timers()) == 1
-    assert len(timers()) == 0
+    with Deadline(timer_queue(), loop.time() + 60):
+        assert len(timer_queue()) == 1
+    assert len(timer_queue()) == 0

@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from app.errors import TokenRefused, UpstreamTimeout
+from app.errors import TokenRequestFailed, UpstreamTimeout
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.tokens import TokenCache
-from app.redis_client import Cache
+from app.redis_client import RedisClient
 from app.security.vault import Vault
 
 
@@ -23,7 +23,7 @@ async def cache_on(vault: Vault, engine: Engine):
     caches: list[TokenCache] = []
 
     def make(redis=None, *, vault: Vault = vault, endpoint: TokenEndpoint | None = None) -> TokenCache:
-        caches.append(TokenCache(vault, endpoint or TokenEndpoint(engine), Cache(redis), prefix=prefix))
+        caches.append(TokenCache(vault, endpoint or TokenEndpoint(engine), RedisClient(redis), prefix=prefix))
         return caches[-1]
 
     make.prefix = prefix
@@ -247,9 +247,9 @@ class TestFailures:
         provider.failure = web.json_response({"error": "invalid_scope"}, status=400)
         cache = cache_on()
         results = await asyncio.gather(*(cache.get(token_request) for _ in range(20)), return_exceptions=True)
-        with pytest.raises(TokenRefused):
+        with pytest.raises(TokenRequestFailed):
             await cache.get(token_request)
-        assert {type(result) for result in results} == {TokenRefused}
+        assert {type(result) for result in results} == {TokenRequestFailed}
         assert len({id(result) for result in results}) == 20
         assert len(provider.requests) == 1
         provider.failure = None
@@ -260,7 +260,7 @@ class TestFailures:
         self, cache_on, provider, token_request
     ) -> None:
         cache = cache_on()
-        with pytest.raises(TokenRefused):
+        with pytest.raises(TokenRequestFailed):
             await cache.get(replace(token_request, client_secret=token_request.client_id))
         await cache.get(token_request)
 

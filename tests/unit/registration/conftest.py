@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
-from app.credentials.permissions import UNBOUNDED
+from app.credentials.permissions import UNRESTRICTED
 from app.database import Database
 from app.models import Provider, Variable, new_id
 from app.providers.dependencies import registry_of
@@ -55,7 +55,7 @@ def context() -> Callable[..., ImportContext]:
     """`context(**fields)` is about a provider `pets` without variables or credentials."""
 
     def make(*variables: Variable, **fields: Any) -> ImportContext:
-        given = {"environment": {}, "options": {}, "reach": UNBOUNDED, **fields}
+        given = {"environment": {}, "options": {}, "reach": UNRESTRICTED, **fields}
         return ImportContext(id=new_id(), name="pets", variables=variables, **given)
 
     return make

@@ -1,6 +1,12 @@
 """Converted documents -> ParsedSource."""
 
-from app.credentials.model import DEFAULT_SLOT, CredentialDraft, CredentialSlot, Need, SlotAssignment
+from app.credentials.model import (
+    DEFAULT_SLOT,
+    CredentialDraft,
+    CredentialSlot,
+    SlotAssignment,
+    SlotRequirement,
+)
 from app.registration.from_openapi import with_auth_tools
 from tests.unit.registration.documents import API, API_KEY, parsed_document
 
@@ -10,14 +16,14 @@ def test_tools_need_the_slots_of_their_security_schemes():
     assert parsed.slots == (
         CredentialSlot("key", "api_key", scheme="key", location="header", parameter="X-Key", scopes=()),
     )
-    assert [tool.security for tool in parsed.tools] == [((Need("key"),),)]
+    assert [tool.security for tool in parsed.tools] == [((SlotRequirement("key"),),)]
     assert [tool.origin for tool in parsed.tools] == [API]
 
 
 def test_document_without_security_scheme_gets_an_optional_default_slot():
     parsed = parsed_document("/pets")
     assert parsed.slots == (CredentialSlot(DEFAULT_SLOT, "any"),)
-    assert parsed.tools[0].security == ((Need(DEFAULT_SLOT),), ())
+    assert parsed.tools[0].security == ((SlotRequirement(DEFAULT_SLOT),), ())
 
 
 def test_auth_tools_is_assigned_to_the_slot_that_it_matches():

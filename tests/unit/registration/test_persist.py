@@ -7,11 +7,11 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from app.credentials.model import CredentialDraft
-from app.models import Credential, Override, Revision, Source, Tool
+from app.models import Credential, Override, Revision, SourceRow, Tool
 from app.registration.model import RegistrationRequest, RegistrationSource
 from app.registration.persist import (
     definition_of,
-    opened_body,
+    open_source_body,
     refreshed_columns,
     write_provider,
     write_tools,
@@ -75,8 +75,8 @@ async def test_new_provider_is_stored_with_tools_slots_and_credentials(registry,
     [(credential,)] = await rows(registry, Credential)
     assert (credential.slot, credential.allowed_origins) == ("key", ["https://api.example.com"])
     assert credential.sealed != b"v"
-    [(source,)] = await rows(registry, Source)
-    assert opened_body(source, vault=vault) == result.plan.parsed.source.body
+    [(source,)] = await rows(registry, SourceRow)
+    assert open_source_body(source, vault=vault) == result.plan.parsed.source.body
 
 
 async def test_refresh_adds_and_removes_tools_and_retains_overrides(registry, register, refresh):

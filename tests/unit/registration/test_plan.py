@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.credentials.model import EGRESS_SLOT, CredentialDraft, MissingConsent, SlotAssignment
-from app.credentials.permissions import Reach
+from app.credentials.permissions import RegistrationPermissions
 from app.errors import Forbidden, InvalidInput
 from app.registration.plan import plan_registration
 from tests.unit.registration.documents import API, API_KEY, parsed_document
@@ -59,7 +59,7 @@ async def test_inline_credential_of_a_fetched_manual_with_variables_goes_to_name
 
 
 async def test_storing_a_credential_takes_the_scope(reader, context):
-    reach = Reach(seals=False, shared=True)
+    reach = RegistrationPermissions(may_write_credentials=False, may_use_shared_secrets=True)
     parsed = parsed_document(schemes=API_KEY)
     assert plan_registration(parsed, context(reach=reach), reader=reader).credentials == {}
     with pytest.raises(Forbidden):

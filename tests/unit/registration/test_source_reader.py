@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from app.credentials.model import CredentialSlot, Need, ValueLocation
+from app.credentials.model import CredentialSlot, SlotRequirement, ValueLocation
 from app.errors import InvalidDocument, InvalidInput
 from app.registration.model import DocumentOptions, RegistrationSource
 from app.registration.source_reader import laid_over
@@ -34,8 +34,11 @@ async def test_manual_is_read_with_its_secrets_apart(reader, context):
     source = RegistrationSource("manual", value=manual(tool("a", headers={"X-Key": "secret"}), tool("b")))
     parsed = await reader.read(source, context())
     first, second = parsed.tools
-    assert first.security == ((Need("static-1"), Need("default")), (Need("static-1"),))
-    assert second.security == ((Need("default"),), ())
+    assert first.security == (
+        (SlotRequirement("static-1"), SlotRequirement("default")),
+        (SlotRequirement("static-1"),),
+    )
+    assert second.security == ((SlotRequirement("default"),), ())
     assert parsed.inline[0].credential.secrets["headers"] == {"X-Key": "secret"}
     assert parsed.slots[0].values == (ValueLocation("header", "X-Key"),)
     assert "secret" not in str([one.columns() for one in parsed.tools])

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from app.resilience import Breaker, BreakerState, Policy, Verdict
+from app.resilience import AttemptVerdict, BreakerState, CircuitBreaker, OriginPolicy
 
-POLICY = Policy(failures=3, ratio=0.5, volume=10, window=10, open_seconds=5, open_most=40)
+POLICY = OriginPolicy(
+    failure_threshold=3, failure_ratio=0.5, min_calls=10, window_seconds=10, open_seconds=5, open_max=40
+)
 
 
 class Clock:
@@ -29,10 +31,10 @@ def turns():
 
 @pytest.fixture
 def breaker(clock, turns):
-    return Breaker(POLICY, now=clock, changed=turns.append)
+    return CircuitBreaker(POLICY, now=clock, on_change=turns.append)
 
 
-def fail(breaker, times=1, verdict=Verdict.FAILURE):
+def fail(breaker, times=1, verdict=AttemptVerdict.FAILURE):
     for _ in range(times):
         breaker.failed(breaker.epoch, verdict)
 
@@ -70,9 +72,9 @@ def test_the_share_is_one_of_a_window(breaker, clock):
 
 
 def test_faults_open_it_by_their_share_only(breaker):
-    fail(breaker, 9, Verdict.FAULT)
+    fail(breaker, 9, AttemptVerdict.SERVER_ERROR)
     assert breaker.state is BreakerState.CLOSED
-    fail(breaker, 1, Verdict.FAULT)
+    fail(breaker, 1, AttemptVerdict.SERVER_ERROR)
     assert breaker.state is BreakerState.OPEN
 
 
@@ -103,7 +105,7 @@ def test_each_pause_is_twice_as_long_up_to_the_longest(breaker, clock):
     for _ in range(6):
         pauses.append(breaker.seconds_left())
         clock.now += pauses[-1]
-        breaker.failed(breaker.admit(), Verdict.FAILURE)
+        breaker.failed(breaker.admit(), AttemptVerdict.FAILURE)
     for pause, expected in zip(pauses, [5, 10, 20, 40, 40, 40], strict=True):
         assert expected * 0.79 < pause < expected * 1.21
 
@@ -112,7 +114,7 @@ def test_an_upstream_that_worked_for_long_is_paused_shortly_again(breaker, clock
     fail(breaker, 3)
     for _ in range(3):
         clock.now += 60
-        breaker.failed(breaker.admit(), Verdict.FAILURE)
+        breaker.failed(breaker.admit(), AttemptVerdict.FAILURE)
     clock.now += 60
     breaker.answered(breaker.admit())
     fail(breaker, 3)
@@ -125,7 +127,7 @@ def test_an_upstream_that_worked_for_long_is_paused_shortly_again(breaker, clock
 
 
 def test_none_failures_turn_it_off(clock):
-    breaker = Breaker(Policy(failures=0), now=clock)
+    breaker = CircuitBreaker(OriginPolicy(failure_threshold=0), now=clock)
     fail(breaker, 1000)
     assert breaker.state is BreakerState.CLOSED
 
@@ -138,7 +140,7 @@ class BreakerRules(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.clock = Clock()
-        self.breaker = Breaker(POLICY, now=self.clock, changed=self._turned)
+        self.breaker = CircuitBreaker(POLICY, now=self.clock, on_change=self._turned)
         self.turns = [BreakerState.CLOSED]
         self.probes = 0
 
@@ -157,22 +159,22 @@ class BreakerRules(RuleBasedStateMachine):
             assert self.clock.now >= self.opened + POLICY.open_seconds * 0.8
         return permit
 
-    @rule(permit=consumes(calls), verdict=st.sampled_from([*Verdict, None]))
+    @rule(permit=consumes(calls), verdict=st.sampled_from([*AttemptVerdict, None]))
     def end(self, permit, verdict):
         if not permit:
             return
         was, current = self.breaker.state, permit == self.breaker.epoch
-        if verdict is Verdict.ANSWERED:
-            self.breaker.answered(permit)
+        if verdict is AttemptVerdict.RESPONDED:
+            self.breaker.record_success(permit)
         elif verdict is not None:
-            self.breaker.failed(permit, verdict)
+            self.breaker.record_failure(permit, verdict)
         if not current:
             assert self.breaker.state is was, "what began before a change says nothing after it"
         elif was is BreakerState.HALF_OPEN and verdict is not None:
-            expected = BreakerState.CLOSED if verdict is Verdict.ANSWERED else BreakerState.OPEN
+            expected = BreakerState.CLOSED if verdict is AttemptVerdict.RESPONDED else BreakerState.OPEN
             assert self.breaker.state is expected
-        if self.breaker.shut:
-            self.breaker.give_back(permit)
+        if self.breaker.is_tripped:
+            self.breaker.release(permit)
         if self.breaker.state is BreakerState.OPEN and was is not BreakerState.OPEN:
             self.opened = self.clock.now if verdict is not None else self.opened
 
@@ -182,7 +184,7 @@ class BreakerRules(RuleBasedStateMachine):
 
     @invariant()
     def it_can_always_be_recovered(self):
-        assert self.breaker.seconds_left() <= POLICY.open_most * 1.2
+        assert self.breaker.retry_after() <= POLICY.open_max * 1.2
 
     @invariant()
     def states_follow_each_other(self):
@@ -192,8 +194,8 @@ class BreakerRules(RuleBasedStateMachine):
     @precondition(lambda self: self.breaker.state is BreakerState.OPEN)
     @rule()
     def the_upstream_recovers(self):
-        self.clock.now += POLICY.open_most * 1.2
-        self.breaker.answered(self.breaker.admit())
+        self.clock.now += POLICY.open_max * 1.2
+        self.breaker.record_success(self.breaker.admit())
         assert self.breaker.state is BreakerState.CLOSED
 
 

@@ -6,64 +6,64 @@ from hypothesis import strategies as st
 
 from app.errors import (
     ResponseTooLarge,
-    UpstreamAnswer,
+    UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.resilience import Budget, Verdict, judge
+from app.resilience import AttemptVerdict, RetryBudget, classify_error
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=200), st.sampled_from([0.0, 0.05, 0.1, 0.5]))
 def test_retries_are_a_share_of_the_calls(batches, share):
-    budget = Budget(share)
+    budget = RetryBudget(share)
     spent = 0
     for calls in batches:
         budget.calls += calls
         for _ in range(calls * 2):
-            spent += budget.spend()
+            spent += budget.try_spend()
         assert spent <= max(1.0 if share else 0.0, share * budget.calls + 1e-6)
     assert spent == budget.spent
 
 
 def test_every_call_that_fails_is_offered_a_tenth_of_the_retries():
-    budget = Budget(0.1)
+    budget = RetryBudget(0.1)
     spent = 0
     for _ in range(1000):
         budget.calls += 1
-        spent += budget.spend()
+        spent += budget.try_spend()
     assert 98 <= spent <= 100
 
 
 def test_good_times_save_up_ten_retries_at_most():
-    budget = Budget(0.1)
+    budget = RetryBudget(0.1)
     budget.calls = 1_000_000
-    assert sum(budget.spend() for _ in range(50)) <= 11
+    assert sum(budget.try_spend() for _ in range(50)) <= 11
 
 
 def rejected(status):
-    return UpstreamRejected(answer=UpstreamAnswer(status))
+    return UpstreamRejected(response=UpstreamErrorResponse(status))
 
 
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (UpstreamTimeout(), Verdict.FAILURE),
-        (UpstreamUnreachable(), Verdict.FAILURE),
-        (rejected(502), Verdict.FAILURE),
-        (rejected(503), Verdict.FAILURE),
-        (rejected(504), Verdict.FAILURE),
-        (rejected(500), Verdict.FAULT),
-        (rejected(501), Verdict.FAULT),
-        (UpstreamMalformed(), Verdict.FAULT),
-        (rejected(400), Verdict.ANSWERED),
-        (rejected(429), Verdict.ANSWERED),
-        (rejected(302), Verdict.ANSWERED),
-        (UpstreamUnauthorized(answer=UpstreamAnswer(401)), Verdict.ANSWERED),
-        (ResponseTooLarge(), Verdict.ANSWERED),
+        (UpstreamTimeout(), AttemptVerdict.FAILURE),
+        (UpstreamUnreachable(), AttemptVerdict.FAILURE),
+        (rejected(502), AttemptVerdict.FAILURE),
+        (rejected(503), AttemptVerdict.FAILURE),
+        (rejected(504), AttemptVerdict.FAILURE),
+        (rejected(500), AttemptVerdict.SERVER_ERROR),
+        (rejected(501), AttemptVerdict.SERVER_ERROR),
+        (UpstreamMalformed(), AttemptVerdict.SERVER_ERROR),
+        (rejected(400), AttemptVerdict.RESPONDED),
+        (rejected(429), AttemptVerdict.RESPONDED),
+        (rejected(302), AttemptVerdict.RESPONDED),
+        (UpstreamUnauthorized(response=UpstreamErrorResponse(401)), AttemptVerdict.RESPONDED),
+        (ResponseTooLarge(), AttemptVerdict.RESPONDED),
     ],
 )
 def test_what_an_error_says_about_its_upstream(error, verdict):
-    assert judge(error) is verdict
+    assert classify_error(error) is verdict

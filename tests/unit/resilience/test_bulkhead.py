@@ -9,15 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.deadlines import Timers, timers
+from app.deadlines import TimerQueue, timer_queue
 from app.errors import CircuitOpen, OriginBusy
-from app.resilience import Origins, Policy, Verdict
+from app.resilience import AttemptVerdict, OriginPolicy, Origins
 
 TENANT = UUID(int=1)
 
 
 def origin(**policy):
-    return Origins(timers()).of(TENANT, "https://a.example", b"", Policy(**policy))
+    return Origins(timer_queue()).get(TENANT, "https://a.example", b"", OriginPolicy(**policy))
 
 
 async def entered(one, deadline=1e9):
@@ -73,7 +73,7 @@ async def test_those_who_wait_are_turned_away_when_the_breaker_opens():
     permit = await entered(one)
     waiting = [asyncio.create_task(entered(one)) for _ in range(3)]
     await asyncio.sleep(0)
-    one.failed(permit, Verdict.FAILURE)
+    one.failed(permit, AttemptVerdict.FAILURE)
     done = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
     assert [type(error) for error in done] == [CircuitOpen] * 3
     one.leave(permit)
@@ -83,7 +83,7 @@ async def test_those_who_wait_are_turned_away_when_the_breaker_opens():
 async def test_nobody_waits_for_a_place_to_probe():
     one = origin(concurrency=1, queue=10, queue_seconds=30, failures=1, open_seconds=0.01, open_most=0.01)
     hanging = await entered(one)
-    one.failed(hanging, Verdict.FAILURE)
+    one.failed(hanging, AttemptVerdict.FAILURE)
     await asyncio.sleep(0.05)
     with pytest.raises(CircuitOpen):
         await asyncio.wait_for(entered(one), 5)
@@ -97,17 +97,17 @@ async def test_nobody_waits_for_a_place_to_probe():
 
 
 async def test_an_origin_is_remembered_while_it_is_used_or_recent():
-    origins = Origins(timers(), capacity=2)
-    held = origins.of(TENANT, "https://held.example", b"", Policy())
+    origins = Origins(timer_queue(), capacity=2)
+    held = origins.get(TENANT, "https://held.example", b"", OriginPolicy())
     for number in range(5):
-        origins.of(TENANT, f"https://{number}.example", b"", Policy())
-    assert origins.of(TENANT, "https://held.example", b"", Policy()) is held
+        origins.get(TENANT, f"https://{number}.example", b"", OriginPolicy())
+    assert origins.get(TENANT, "https://held.example", b"", OriginPolicy()) is held
     gc.collect()
     assert len(origins) == 2
     others = [
-        origins.of(UUID(int=2), "https://held.example", b"", Policy()),
-        origins.of(TENANT, "https://held.example", b"proxy", Policy()),
-        origins.of(TENANT, "https://held.example", b"", Policy(concurrency=5)),
+        origins.get(UUID(int=2), "https://held.example", b"", OriginPolicy()),
+        origins.get(TENANT, "https://held.example", b"proxy", OriginPolicy()),
+        origins.get(TENANT, "https://held.example", b"", OriginPolicy(concurrency=5)),
     ]
     assert len({id(one) for one in (held, *others)}) == 4
 
@@ -118,8 +118,10 @@ class Places(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        clock = Timers(self.loop)
-        self.origin = Origins(clock).of(TENANT, "https://a.example", b"", Policy(concurrency=2, queue=3))
+        clock = TimerQueue(self.loop)
+        self.origin = Origins(clock).get(
+            TENANT, "https://a.example", b"", OriginPolicy(concurrency=2, max_queued=3)
+        )
         self.tasks = []
         self.inside = {}
         self.number = 0
@@ -131,7 +133,7 @@ class Places(RuleBasedStateMachine):
             await self.inside[number]
         finally:
             del self.inside[number]
-            self.origin.leave(permit)
+            self.origin.release(permit)
 
     @rule()
     def arrive(self):

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from sqlalchemy import select, update
 
-from app.catalog.feed import Change, Feed, record_change
+from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
 from app.models import Override, Provider, Revision, Tool
 from app.search import Filters, SearchIndex, hits_json
 from tests.stored import store_provider, store_tool
@@ -24,7 +24,7 @@ EVERYBODY = Viewer()
 
 @pytest.fixture
 async def index(registry):
-    feed = Feed(registry, listen_dsn=None, poll_seconds=60)
+    feed = ChangeFeed(registry, listen_dsn=None, poll_seconds=60)
     search = SearchIndex(registry, base_url="http://gateway.test")
     feed.subscribe(search.on_changes)
     await feed.start()
@@ -242,7 +242,7 @@ async def test_of_a_changed_provider_only_tools_that_changed_are_indexed_again(r
 
 async def test_everything_is_compared_and_nothing_written_twice(registry, index, library):
     before, documents = index.written, len(index)
-    await index.on_changes([Change("all")])
+    await index.on_changes([ChangeNotice("all")])
     assert (index.written, len(index)) == (before, documents)
     assert await names(index, "getBook", limit=1) == ["library.getBook"]
 
@@ -303,16 +303,16 @@ async def test_a_write_that_was_cut_off_is_made_good(registry, index, library):
         await record_change(session, kind="provider", provider_id=library["library"].id)
         await record_change(session, kind="provider", provider_id=library["weather"].id)
     await written
-    cut = asyncio.create_task(index.on_changes([Change("all")]))
+    cut = asyncio.create_task(index.on_changes([ChangeNotice("all")]))
     await asyncio.sleep(0.01)
     cut.cancel()
     await asyncio.gather(cut, return_exceptions=True)
-    await index.on_changes([Change("all")])
+    await index.on_changes([ChangeNotice("all")])
     assert len(await names(index, "giraffe", limit=50)) == len(index) == 4
 
 
 async def test_what_changes_during_the_first_load_is_not_lost(registry):
-    feed = Feed(registry, listen_dsn=None, poll_seconds=60)
+    feed = ChangeFeed(registry, listen_dsn=None, poll_seconds=60)
     search = SearchIndex(registry, base_url="http://gateway.test")
     feed.subscribe(search.on_changes)
     await feed.start()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.search.words import exact_forms, split
+from app.search.text_analysis import exact_forms, split_identifier
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from app.search.words import exact_forms, split
     ],
 )
 def test_a_name_is_split_at_its_seams(name, words):
-    assert split(name) == words
+    assert split_identifier(name) == words
 
 
 def test_a_tool_is_meant_by_its_names_and_by_its_words():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.models import TENANT
 from app.security.keys import ALPHABET, KEY_ID_PATTERN, KEY_LENGTH, SECRET_LENGTH, digest, mint, parse
 from app.security.principal import Grant, Principal
-from app.security.scopes import SCOPES, missing
+from app.security.scopes import SCOPES, missing_scopes
 from app.security.vault import KeyRing, Vault
 
 
@@ -96,7 +96,7 @@ def test_admin_holds_every_scope_and_others_only_their_own():
     assert principal("tools:read").has("tools:read")
     assert not principal("tools:read").has("tools:call")
     assert not principal("tools:read").has("admin")
-    assert missing(["admin"], held=frozenset(SCOPES) - {"admin"}) == ("admin",)
+    assert missing_scopes(["admin"], held=frozenset(SCOPES) - {"admin"}) == ("admin",)
 
 
 def test_limits_must_all_hold_and_bind_admins():

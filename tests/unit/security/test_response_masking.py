@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import Fault, UpstreamAnswer, UpstreamRejected
+from app.errors import FieldError, UpstreamErrorResponse, UpstreamRejected
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
 
 SECRET = 'cañary+/ "quoted"\\ & <more>~4711'
@@ -89,12 +89,12 @@ def test_any_secret_is_masked_in_each_form(secret: str, form: str, around: str) 
 def test_a_stream_is_masked_as_its_whole_whatever_its_pieces(secrets, body, cuts) -> None:
     masker = ResponseMasker(secrets)
     text = "".join(secrets[part % len(secrets)] if isinstance(part, int) else part for part in body).encode()
-    stream = masker.stream()
+    stream = masker.stream_masker()
     at = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     pieces = [stream.feed(text[begin:end]) for begin, end in pairwise(at)]
-    pieces.append(stream.end())
+    pieces.append(stream.flush())
     assert b"".join(pieces) == masker.mask_part(text)
-    assert stream.found is (b"".join(pieces) != text)
+    assert stream.has_masked is (b"".join(pieces) != text)
 
 
 @settings(max_examples=300, deadline=None)
@@ -103,11 +103,11 @@ def test_a_body_without_the_secret_stays_the_same_bytes(body: bytes, cuts) -> No
     masker = ResponseMasker([SECRET, TOKEN, "pw1234"])
     assert masker.mask(body) is body
     assert masker.mask_json(body) is body
-    stream = masker.stream()
+    stream = masker.stream_masker()
     at = sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})
     pieces = [stream.feed(body[begin:end]) for begin, end in pairwise(at)]
-    assert b"".join([*pieces, stream.end()]) == body
-    assert not stream.found
+    assert b"".join([*pieces, stream.flush()]) == body
+    assert not stream.has_masked
 
 
 @given(value=st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -117,7 +117,7 @@ def test_a_value_without_the_secret_stays_the_same_object(value) -> None:
 
 
 def test_nothing_is_held_back_that_cannot_begin_a_secret() -> None:
-    stream = ResponseMasker([TOKEN]).stream()
+    stream = ResponseMasker([TOKEN]).stream_masker()
     piece = b'data: {"delta": "Hello"}\n\n'
     assert stream.feed(piece) is piece
     assert stream.feed(b"ends with sk-li") == b"ends with "
@@ -127,16 +127,16 @@ def test_nothing_is_held_back_that_cannot_begin_a_secret() -> None:
 def test_at_most_a_needle_is_held_back() -> None:
     masker = ResponseMasker([TOKEN])
     for size in range(1, 200):
-        stream = masker.stream()
+        stream = masker.stream_masker()
         passed = stream.feed(b"x" * size + TOKEN[:-1].encode())
         assert passed == b"x" * size
-        assert stream.end() == TOKEN[:-1].encode()
+        assert stream.flush() == TOKEN[:-1].encode()
 
 
 def test_a_longer_secret_that_begins_like_a_shorter_one_leaves_no_rest() -> None:
     masker = ResponseMasker(["password-1234", "password-1234567890"])
-    stream = masker.stream()
-    assert stream.feed(b"is password-1234") + stream.feed(b"567890.") + stream.end() == b"is ***."
+    stream = masker.stream_masker()
+    assert stream.feed(b"is password-1234") + stream.feed(b"567890.") + stream.flush() == b"is ***."
 
 
 @pytest.mark.parametrize(
@@ -274,14 +274,14 @@ def test_a_declared_charset_that_the_body_does_not_have(declared: str) -> None:
 
 def test_maskers_that_are_made_of_others_are_made_once() -> None:
     own, credential = ResponseMasker([TOKEN]), ResponseMasker([SECRET])
-    joined = own.joined(credential)
+    joined = own.combined_with(credential)
     assert joined.values == (TOKEN, SECRET)
-    assert own.joined(credential) is joined
-    assert own.joined(None) is own.joined(own) is own
+    assert own.combined_with(credential) is joined
+    assert own.combined_with(None) is own.combined_with(own) is own
     assert own.in_charset("utf-16") is own.in_charset("UTF_16")
     for number in range(50):
-        ResponseMasker([f"another-secret-{number}"]).joined(credential)
-    again = own.joined(credential)
+        ResponseMasker([f"another-secret-{number}"]).combined_with(credential)
+    again = own.combined_with(credential)
     assert again is not joined
     assert again.values == joined.values
 
@@ -291,9 +291,9 @@ def test_other_charsets(charset: str) -> None:
     masker = ResponseMasker([SECRET]).in_charset(charset)
     body = f'{{"a": "{SECRET}"}}'.encode(charset)
     assert masker.mask(body).decode(charset) == '{"a": "***"}'
-    stream = masker.stream()
+    stream = masker.stream_masker()
     pieces = [stream.feed(body[at : at + 1]) for at in range(len(body))]
-    assert b"".join([*pieces, stream.end()]).decode(charset) == '{"a": "***"}'
+    assert b"".join([*pieces, stream.flush()]).decode(charset) == '{"a": "***"}'
 
 
 def test_headers() -> None:
@@ -306,18 +306,20 @@ def test_headers() -> None:
 
 
 def test_an_error_is_masked_in_all_its_parts() -> None:
-    answer = UpstreamAnswer(409, body={"told": [TOKEN], TOKEN: 1, "n": 5}, headers={"X-Request-Id": TOKEN})
-    error = UpstreamRejected(f"It says {TOKEN}.", answer=answer)
-    error.errors = (Fault("/a", f"not {TOKEN}"),)
+    answer = UpstreamErrorResponse(
+        409, body={"told": [TOKEN], TOKEN: 1, "n": 5}, headers={"X-Request-Id": TOKEN}
+    )
+    error = UpstreamRejected(f"It says {TOKEN}.", response=answer)
+    error.errors = (FieldError("/a", f"not {TOKEN}"),)
     mask_error(error, ResponseMasker([TOKEN]))
-    assert TOKEN not in repr((error.as_problem(), error.headers, error.answer, str(error), error.args))
-    assert error.answer is not None
-    assert error.answer.body == {"told": ["***"], "***": 1, "n": 5}
+    assert TOKEN not in repr((error.as_problem(), error.headers, error.response, str(error), error.args))
+    assert error.response is not None
+    assert error.response.body == {"told": ["***"], "***": 1, "n": 5}
 
 
 def test_nothing_to_mask_is_no_masker() -> None:
-    assert ResponseMasker.of([]) is None
-    assert ResponseMasker.of(["", "abc"]) is None
+    assert ResponseMasker.for_values([]) is None
+    assert ResponseMasker.for_values(["", "abc"]) is None
 
 
 def test_it_does_not_show_what_it_holds() -> None:

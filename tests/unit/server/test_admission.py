@@ -11,20 +11,20 @@ def refused(admission, calls=1000):
 
 
 def test_nobody_is_refused_while_all_is_well():
-    admission = Admission(most=10, lag=0.05)
+    admission = Admission(max_running=10, max_lag=0.05)
     admission.running = 9
     assert refused(admission) == 0
 
 
 def test_more_calls_than_may_be_under_way_are_refused():
-    admission = Admission(most=10, lag=0.05)
+    admission = Admission(max_running=10, max_lag=0.05)
     admission.running = 10
     assert refused(admission) == 1000
-    assert admission.refused == 1000
+    assert admission.rejected == 1000
 
 
 def test_a_single_stall_is_no_overload():
-    admission = Admission(most=1000, lag=0.05)
+    admission = Admission(max_running=1000, max_lag=0.05)
     admission.running = 500
     for _ in range(50):
         for late in (2.0, 2.0, 0.0):
@@ -33,7 +33,7 @@ def test_a_single_stall_is_no_overload():
 
 
 def test_the_longer_it_lasts_the_more_are_refused_but_never_all():
-    admission = Admission(most=1000, lag=0.05)
+    admission = Admission(max_running=1000, max_lag=0.05)
     admission.running = 500
     shares = []
     for _ in range(10):
@@ -45,7 +45,7 @@ def test_the_longer_it_lasts_the_more_are_refused_but_never_all():
 
 
 def test_it_ends_when_the_loop_is_in_time_again():
-    admission = Admission(most=1000, lag=0.05)
+    admission = Admission(max_running=1000, max_lag=0.05)
     admission.running = 500
     for _ in range(100):
         admission.sample(0.1)
@@ -55,7 +55,7 @@ def test_it_ends_when_the_loop_is_in_time_again():
 
 
 def test_few_calls_are_not_what_keeps_the_loop_busy():
-    admission = Admission(most=1000, lag=0.05, fewest=64)
+    admission = Admission(max_running=1000, max_lag=0.05, min_running=64)
     for _ in range(100):
         admission.sample(1.0)
     admission.running = 63
@@ -65,7 +65,7 @@ def test_few_calls_are_not_what_keeps_the_loop_busy():
 
 
 async def test_a_busy_loop_is_noticed_and_an_idle_one_too():
-    admission = Admission(most=1000, lag=0.05)
+    admission = Admission(max_running=1000, max_lag=0.05)
     admission.start()
     try:
         for _ in range(15):
@@ -84,7 +84,7 @@ async def test_a_busy_loop_is_noticed_and_an_idle_one_too():
 
 
 def test_calls_whose_key_is_being_looked_up_do_not_shut_out_others():
-    admission = Admission(most=100, lag=0.05)
+    admission = Admission(max_running=100, max_lag=0.05)
     admission.running = 300
     admission.unverified = lambda: 299
     for _ in range(100):

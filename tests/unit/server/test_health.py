@@ -8,7 +8,7 @@ from sqlalchemy import event
 
 from app.database import Database
 from app.redis_client import connect
-from app.server.health import Probes
+from app.server.health import HealthProbes
 from tests.faults.proxy import proxied
 from tests.harness.servers import Pair
 from tests.unit.database.test_presence import address_of
@@ -27,23 +27,23 @@ async def test_many_who_ask_at_once_cost_one_statement(database: Database, serve
         database.engine.sync_engine, "before_cursor_execute", lambda *args: statements.append(args[2])
     )
     redis = connect(servers.redis_url)
-    probes = Probes(database, redis)
-    found = await asyncio.gather(*(probes.parts() for _ in range(300)))
+    probes = HealthProbes(database, redis)
+    found = await asyncio.gather(*(probes.states() for _ in range(300)))
     assert set(found) == {("ok", "ok")}
     assert statements == ["SELECT 1"]
     before = await redis.info("commandstats")
-    assert await asyncio.gather(*(probes.parts() for _ in range(300))) == found
+    assert await asyncio.gather(*(probes.states() for _ in range(300))) == found
     after = await redis.info("commandstats")
     assert after["cmdstat_ping"]["calls"] == before["cmdstat_ping"]["calls"]
     await redis.aclose()
 
 
 async def test_pools_without_a_free_connection_are_no_absence(database: Database, servers: Pair) -> None:
-    redis = connect(servers.redis_url, connections=1)
+    redis = connect(servers.redis_url, max_connections=1)
     held = await redis.connection_pool.get_connection()
     database.engine.sync_engine.pool._timeout = 0.3
     async with database.reading():
-        assert await Probes(database, redis).parts() == ("ok", "ok")
+        assert await HealthProbes(database, redis).states() == ("ok", "ok")
     await redis.connection_pool.release(held)
     await redis.aclose()
 
@@ -53,11 +53,11 @@ async def test_what_is_cut_off_is_away(database_url: str) -> None:
     redis = connect("redis://127.0.0.1:1/0")
     async with proxied(target) as link:
         database = Database(dsn(link.address), pool_size=1)
-        probes = Probes(database, redis)
-        assert await probes.parts() == ("ok", "away")
+        probes = HealthProbes(database, redis)
+        assert await probes.states() == ("ok", "away")
         await link.cut()
         await asyncio.sleep(0.6)
-        assert await probes.parts() == ("away", "away")
+        assert await probes.states() == ("away", "away")
         await link.heal()
         await database.aclose()
     await redis.aclose()

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from app.cli.server import server_config
-from app.server.connections import MAX_ENDED_AT_ONCE, Connections, EdgeLimits
+from app.server.connections import MAX_ENDED_AT_ONCE, ConnectionTable, ServerLimits
 from app.settings import Settings
 
 HOST = b"Host: x\r\n"
@@ -27,7 +27,7 @@ GET = b"GET /ok HTTP/1.1\r\nHost: x\r\n\r\n"
 class Site:
     """A server with small limits, and an application that notes what it was given."""
 
-    table: Connections
+    table: ConnectionTable
     port: int = 0
     seen: list[dict[str, Any]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Site:
 
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[Site]:
-    site = Site(Connections(EdgeLimits(**limits)))
+    site = Site(ConnectionTable(ServerLimits(**limits)))
     config = server_config(site, Settings(_env_file=None), port=0, lifespan="on")
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve())

@@ -17,15 +17,15 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
 from app.errors import (
-    AnswerCut,
     CredentialMissing,
-    Fault,
+    FieldError,
     GatewayError,
     InvalidInput,
+    ResponseTruncated,
     TooLarge,
     Unauthenticated,
     Unavailable,
-    UpstreamAnswer,
+    UpstreamErrorResponse,
     UpstreamRejected,
     UpstreamTimeout,
 )
@@ -155,7 +155,9 @@ async def answer(client, error, method="GET", path="/raise/x"):
 
 
 async def test_an_error_of_ours_shows_its_faults_extra_and_headers(client):
-    error = InvalidInput("See a.", errors=[Fault("/a", "Must be a number.", "number")], extra={"tool": "x.y"})
+    error = InvalidInput(
+        "See a.", errors=[FieldError("/a", "Must be a number.", "number")], extra={"tool": "x.y"}
+    )
     body = checked(await answer(client, error), 422, "invalid-input")
     assert body["errors"] == [{"pointer": "/a", "detail": "Must be a number.", "expected": "number"}]
     assert body["tool"] == "x.y"
@@ -175,7 +177,7 @@ async def test_extra_cannot_change_what_kind_of_problem_it_is(client):
 
 
 async def test_an_upstream_refusal_keeps_its_status_and_body(client):
-    error = UpstreamRejected(answer=UpstreamAnswer(409, {"why": "taken"}, {"Retry-After": "3"}))
+    error = UpstreamRejected(response=UpstreamErrorResponse(409, {"why": "taken"}, {"Retry-After": "3"}))
     response = await answer(client, error)
     body = checked(response, 409, "upstream-rejected")
     assert body["upstream_status"] == 409
@@ -188,7 +190,9 @@ async def test_an_upstream_refusal_keeps_its_status_and_body(client):
 @pytest.mark.parametrize("said", [{"a": "\ud800"}, {"a": 1 << 80}, {"a": math.nan}, {"a": {1, 2}}])
 async def test_an_upstream_body_that_is_no_json_of_ours_does_not_break_the_answer(client, said):
     checked(
-        await answer(client, UpstreamRejected(answer=UpstreamAnswer(400, said))), 400, "upstream-rejected"
+        await answer(client, UpstreamRejected(response=UpstreamErrorResponse(400, said))),
+        400,
+        "upstream-rejected",
     )
 
 
@@ -198,7 +202,7 @@ async def test_a_detail_with_odd_text_does_not_break_the_answer(client):
 
 async def test_a_header_that_cannot_be_sent_is_left_out(client):
     error = UpstreamRejected(
-        answer=UpstreamAnswer(400, None, {"X-Bad": "a\r\nSet-Cookie: b", "X-Worse": "日"})
+        response=UpstreamErrorResponse(400, None, {"X-Bad": "a\r\nSet-Cookie: b", "X-Worse": "日"})
     )
     response = await answer(client, error)
     assert "x-bad" not in response.headers
@@ -424,7 +428,7 @@ async def test_endless_recursion_over_an_input_is_a_400(client):
 
 @pytest.mark.parametrize("error", [UpstreamTimeout(), KeyError(CANARY)])
 async def test_an_error_within_an_answer_cuts_it_off(client, error):
-    with structlog.testing.capture_logs() as logs, pytest.raises(AnswerCut):
+    with structlog.testing.capture_logs() as logs, pytest.raises(ResponseTruncated):
         await answer(client, error, "GET", "/stream/x")
     assert CANARY not in str([line for line in logs if line["log_level"] != "debug"])
     assert logs[0]["event"] == (

@@ -33,16 +33,16 @@ def test_two_sources_of_the_key_ring_are_refused(tmp_path: Path) -> None:
         Settings(sealing_keys="a:b", sealing_keys_file=tmp_path / "ring", _env_file=None)
 
 
-def test_the_removed_audit_mode_names_the_one_that_takes_its_place() -> None:
+def test_the_removed_call_log_mode_names_the_one_that_takes_its_place() -> None:
     with pytest.raises(ValidationError, match=r"the mode spool was removed: set strict.*spool folder"):
-        Settings(audit_mode="spool", _env_file=None)
+        Settings(call_log_mode="spool", _env_file=None)
 
 
 @pytest.mark.parametrize(
     ("text", "requests"), [("10/60", 10), ("300/60:100", 300), ("off", None), ("OFF", None)]
 )
 def test_the_limit_of_keys_that_are_not_valid_can_be_turned_off(text: str, requests: int | None) -> None:
-    limit = Settings(key_failure_rate_limit=text, _env_file=None).failure_rate()
+    limit = Settings(key_failure_rate_limit=text, _env_file=None).key_failure_limit()
     assert (limit and limit.requests) == requests
 
 

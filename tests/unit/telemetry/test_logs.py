@@ -7,11 +7,11 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from app.errors import AnswerCut
+from app.errors import ResponseTruncated
 from app.security.masking import Masker
 from app.security.secret import Secret
 from app.telemetry.logs import configure_logging
-from app.telemetry.redaction import scrub
+from app.telemetry.redaction import redact_text
 from tests.harness.scaling import assert_linear
 
 CANARY = "canary-8f2e77c1"
@@ -216,7 +216,7 @@ def test_a_json_line_stays_json_whatever_is_struck_out(capsys):
 
 @pytest.mark.parametrize("text", ["a", "token", "a-", "eyJ.", "password= ", "://"])
 def test_redaction_of_hostile_text_is_linear(text):
-    assert_linear(lambda number: scrub(text * number), 3_000)
+    assert_linear(lambda number: redact_text(text * number), 3_000)
 
 
 def test_a_url_keeps_host_and_path(lines):
@@ -303,7 +303,7 @@ def test_a_later_configuration_reaches_loggers_in_use(capsys):
 
 def test_an_answer_that_is_cut_on_purpose_leaves_no_traceback_of_the_server(lines):
     server = logging.getLogger("uvicorn.error")
-    server.error("Exception in ASGI application\n", exc_info=AnswerCut())
+    server.error("Exception in ASGI application\n", exc_info=ResponseTruncated())
     assert lines() == ""
     server.error("Exception in ASGI application\n", exc_info=ConnectionAbortedError())
     assert "ConnectionAbortedError" in lines()

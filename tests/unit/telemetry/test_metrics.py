@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from app.telemetry import families as of
 from app.telemetry.families import SECONDS, families
 from app.telemetry.metrics import Metrics
-from app.telemetry.sharing import Folder, Merged
+from app.telemetry.worker_metrics import MergedSamples, MetricsFolder
 
 
 async def _text(metrics: Metrics) -> str:
@@ -81,7 +81,7 @@ async def test_beyond_a_thousand_providers_share_one_series():
     assert 'calls_total{outcome="ok",provider="provider999"} 1.0' in text
     assert 'calls_total{outcome="ok",provider="other"} 200.0' in text
     assert "provider1000" not in text
-    assert _value(text, "utcp_gateway_series_refused_total") == 200
+    assert _value(text, "utcp_gateway_series_overflow_total") == 200
 
 
 async def test_two_gateways_in_one_process_do_not_share_figures():
@@ -93,18 +93,18 @@ async def test_two_gateways_in_one_process_do_not_share_figures():
 async def test_what_rooms_tell_is_read_when_it_is_asked_for():
     metrics = Metrics()
     lost = [3]
-    metrics.source(lambda: [(of.RECORDS_LOST, (), lost[0])])
-    assert _value(await _text(metrics), "utcp_gateway_call_records_lost_total") == 3
+    metrics.add_source(lambda: [(of.RECORDS_DROPPED, (), lost[0])])
+    assert _value(await _text(metrics), "utcp_gateway_call_records_dropped_total") == 3
     lost[0] = 5
-    assert _value(await _text(metrics), "utcp_gateway_call_records_lost_total") == 5
+    assert _value(await _text(metrics), "utcp_gateway_call_records_dropped_total") == 5
 
 
 async def test_failing_source_does_not_hide_the_others():
     metrics = Metrics()
-    metrics.source(lambda: 1 / 0)
-    metrics.source(lambda: [(of.PLANS, (), 7)])
+    metrics.add_source(lambda: 1 / 0)
+    metrics.add_source(lambda: [(of.PLAN_CACHE_ENTRIES, (), 7)])
     with capture_logs() as logs:
-        assert _value(await _text(metrics), "utcp_gateway_plans") == 7
+        assert _value(await _text(metrics), "utcp_gateway_plan_cache_entries") == 7
     assert any("a source of metrics failed" in one["event"] for one in logs)
 
 
@@ -121,7 +121,7 @@ async def test_every_family_is_named_and_helped_and_follows_the_conventions():
     for known in families():
         shown = f"{known.name}_total" if known.kind == "counter" else known.name
         assert f"# TYPE {shown} {known.kind}\n" in text
-        assert known.text
+        assert known.description
         assert not known.name.endswith("_total")
         assert re.fullmatch(r"(utcp_gateway|process)_[a-z_]+", known.name)
         assert "milli" not in known.name
@@ -268,13 +268,13 @@ def test_gauges_of_positions_are_not_added(start):
     second.do("publish")
     text = first.show()
     assert _value(text, "utcp_gateway_feed_position") == 5
-    assert _value(text, "utcp_gateway_feed_behind_seconds") == 7
+    assert _value(text, "utcp_gateway_feed_lag_seconds") == 7
 
 
 def test_a_broken_or_foreign_file_in_the_folder_is_left_aside(tmp_path):
-    folder = Folder(tmp_path)
+    folder = MetricsFolder(tmp_path)
     (tmp_path / "7.json").write_text("{")
-    unknown = [("utcp_gateway_of_a_newer_version_total", [], 1), (of.PLANS.name, [], 2)]
+    unknown = [("utcp_gateway_of_a_newer_version_total", [], 1), (of.PLAN_CACHE_ENTRIES.name, [], 2)]
     (tmp_path / "8.json").write_text(json.dumps({"birth": "x", "samples": unknown}))
     folder.publish([(of.CALLS.name, ("library", "ok"), 1)])
     assert list(folder.gather().samples()) == [(of.CALLS, ("library", "ok"), 1)]
@@ -282,7 +282,7 @@ def test_a_broken_or_foreign_file_in_the_folder_is_left_aside(tmp_path):
 
 
 def test_merging_histograms_adds_bucket_by_bucket():
-    merged = Merged()
+    merged = MergedSamples()
     merged.add([(of.LOOP_LAG.name, (), [1, 2, 0.5])])
     merged.add([(of.LOOP_LAG.name, (), [10, 20, 0.25])])
     assert list(merged.samples()) == [(of.LOOP_LAG, (), [11, 22, 0.75])]
@@ -314,9 +314,9 @@ async def test_a_reader_of_some_providers_is_shown_theirs_and_what_names_none(tm
                 labels = tuple(provider if label == of.PROVIDER else "x" for label in family.labels)
                 yield family, labels, [1] * (len(family.bounds) + 2) if family.bounds else 1
 
-    beside.source(samples)
+    beside.add_source(samples)
     if not shared:
-        metrics.source(samples)
+        metrics.add_source(samples)
     metrics.start()
     beside.start()
     try:

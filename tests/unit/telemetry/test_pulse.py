@@ -5,14 +5,14 @@ import time
 
 from structlog.testing import capture_logs
 
+from app.telemetry.heartbeat import Heartbeat
 from app.telemetry.metrics import Metrics
-from app.telemetry.pulse import Pulse
-from app.telemetry.sharing import Folder
+from app.telemetry.worker_metrics import MetricsFolder
 
 
 async def test_a_stall_of_the_loop_is_seen():
     metrics = Metrics()
-    pulse = Pulse(metrics)
+    pulse = Heartbeat(metrics)
     pulse.start()
     await asyncio.sleep(0.25)
     time.sleep(0.4)  # noqa: ASYNC251 - the stall
@@ -25,9 +25,9 @@ async def test_a_stall_of_the_loop_is_seen():
 async def test_figures_are_published_without_being_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     metrics = Metrics()
-    pulse = Pulse(metrics)
+    pulse = Heartbeat(metrics)
     pulse.start()
-    other = Folder(tmp_path)
+    other = MetricsFolder(tmp_path)
     metrics.observe_call("library", "ok", 0.1)
     seen = []
     # A second is what is promised; the loop ends at once when it has come.
@@ -44,7 +44,7 @@ async def test_figures_are_published_without_being_asked_for(tmp_path, monkeypat
 async def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     metrics = Metrics()
-    pulse = Pulse(metrics)
+    pulse = Heartbeat(metrics)
     with capture_logs() as logs:
         pulse.start()
         # Its name is taken by a folder, so that the file cannot be put there.

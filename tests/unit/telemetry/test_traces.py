@@ -202,7 +202,7 @@ async def test_the_collectors_own_headers_and_address_are_sent(site):
             otel_service_name="gw",
         )
     )
-    tracer.begin({}, route=ROUTE, call_id="c").end(provider="", tool="", outcome="ok", status=200)
+    tracer.start_trace({}, route=ROUTE, call_id="c").end(provider="", tool="", outcome="ok", status=200)
     await tracer.aclose()
     assert site.paths == ["/elsewhere"]
     assert site.headers[0]["x-key"] == "a b"

@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import InvalidDocument
-from app.protocols.manuals import detect, read_manual
+from app.protocols.manuals import detect_kind, read_manual
 
 V0 = {"provider_type": "http", "url": "https://example.com/api/weather", "http_method": "GET"}
 V1 = {"call_template_type": "http", "url": "https://example.com/api/weather", "http_method": "GET"}
@@ -54,12 +54,17 @@ README = {
     ],
 )
 def test_documents_are_told_apart_by_their_keys(raw, kind):
-    assert detect(raw) == kind
+    assert detect_kind(raw) == kind
 
 
 def test_the_manual_of_the_readme():
     manual = read_manual(README)
-    assert (manual.version, manual.declared, manual.faults, manual.warnings) == ("manual_v0", "1.0", (), ())
+    assert (manual.version, manual.declared, manual.rejected_tools, manual.warnings) == (
+        "manual_v0",
+        "1.0",
+        (),
+        (),
+    )
     (tool,) = manual.tools
     assert (tool.name, tool.description, tool.tags, tool.pointer) == (
         "get_weather", "Get current weather for a location", (), "/tools/0",
@@ -103,9 +108,13 @@ def test_one_bad_tool_never_loses_the_others():
     ]
     manual = read_manual({"utcp_version": "1.0.1", "tools": [good, *bad, good]})
     assert [tool.name for tool in manual.tools] == ["good", "good"]
-    assert [fault.pointer for fault in manual.faults] == [f"/tools/{n}" for n in range(1, len(bad) + 1)]
-    assert all(fault.errors and fault.errors[0].pointer.startswith(fault.pointer) for fault in manual.faults)
-    assert manual.faults[7].name == "pigeon"
+    assert [fault.pointer for fault in manual.rejected_tools] == [
+        f"/tools/{n}" for n in range(1, len(bad) + 1)
+    ]
+    assert all(
+        fault.errors and fault.errors[0].pointer.startswith(fault.pointer) for fault in manual.rejected_tools
+    )
+    assert manual.rejected_tools[7].name == "pigeon"
     assert [warning.pointer for warning in manual.warnings] == [f"/tools/{len(bad) + 1}/name"]
 
 
@@ -158,4 +167,4 @@ def test_what_says_nothing_at_the_top_is_warned_of():
 @pytest.mark.parametrize("raw", [None, [], {}, {"tools": {}}, {"tools": [{}] * 3}])
 def test_no_manual_at_all(raw):
     with pytest.raises(InvalidDocument):
-        read_manual(raw, most_tools=2)
+        read_manual(raw, max_tools=2)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
-from app.text import clean_text, pointer, refuse_unstorable
+from app.text import clean_text, pointer, reject_unstorable
 from app.utcp.names import LEGAL_NAME, alias_for, legal_name
 
 
@@ -83,7 +83,7 @@ def test_nul_is_refused_where_it_stands():
     assert caught.value.errors[0].pointer == "/tools/0/name"
     for bad in ({"a": ["\x00"]}, {"a": {"\x00": 1}}, {"a": ["\ud800"]}):
         with pytest.raises(InvalidDocument):
-            refuse_unstorable(bad)
+            reject_unstorable(bad)
 
 
 def test_pointers_are_escaped():

@@ -5,9 +5,9 @@ import orjson
 import pytest
 
 from app.protocols.manuals import read_manual
-from app.utcp.render import ManualEntry, render_manual, render_tool_v0, render_tool_v1
+from app.utcp.render import ManualToolEntry, render_manual, render_tool_v0, render_tool_v1
 
-ENTRY = ManualEntry(
+ENTRY = ManualToolEntry(
     name="weather_get",
     description="Weather of a city",
     inputs={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
@@ -43,7 +43,7 @@ NASTY = {
 
 
 def entry(**changes):
-    return ManualEntry(**{name: getattr(ENTRY, name) for name in ENTRY.__slots__} | changes)
+    return ManualToolEntry(**{name: getattr(ENTRY, name) for name in ENTRY.__slots__} | changes)
 
 
 TEMPLATE = {
@@ -192,5 +192,5 @@ def test_what_a_person_cannot_see_is_not_published():
 @pytest.mark.parametrize(("version", "render"), [(0, render_tool_v0), (1, render_tool_v1)])
 def test_we_can_read_what_we_write(version, render):
     manual = read_manual(orjson.loads(render_manual(version, [render(entry(inputs=NASTY))])))
-    assert manual.faults == ()
+    assert manual.rejected_tools == ()
     assert [tool.notes for tool in manual.tools] == [()]

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidArguments, InvalidDocument, InvalidInput
-from app.http_requests.arguments import compile_plan
+from app.http_requests.plan_compiler import compile_plan
 from app.protocols.call_templates import read_template
-from app.protocols.manuals import detect, read_manual
+from app.protocols.manuals import detect_kind, read_manual
 from app.utcp.auth import credential_from_auth
 
 KEYS = [
@@ -54,13 +54,13 @@ relaxed = settings(max_examples=150, deadline=None, suppress_health_check=[Healt
 )
 def test_manuals(entries):
     manual = read_manual({"version": "1", "tools": entries})
-    assert len(manual.tools) + len(manual.faults) == len(entries)
+    assert len(manual.tools) + len(manual.rejected_tools) == len(entries)
 
 
 @relaxed
 @given(raw=anything)
 def test_documents(raw):
-    detect(raw)
+    detect_kind(raw)
     for read in (read_manual, read_template, credential_from_auth):
         with contextlib.suppress(InvalidDocument, InvalidInput):
             read(raw)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from app.errors import Fault, InvalidInput, UpstreamUnreachable
+from app.errors import FieldError, InvalidInput, UpstreamUnreachable
 from app.protocols.shared.programs.environment import is_reserved
 from app.settings.programs import ProgramSettings
 from app.text import pointer
@@ -55,14 +55,14 @@ class ProgramRules:
         allowed = self.settings.programs
         if not allowed:
             detail = "This gateway runs no programs: its operator lists those that it may in PROGRAMS."
-            raise InvalidInput(detail, errors=[Fault(at, detail)])
+            raise InvalidInput(detail, errors=[FieldError(at, detail)])
         if "/" in word:
             found = [path for path in allowed if path == word]
         else:
             found = [path for path in allowed if PurePath(path).name == word]
         if len(found) != 1:
             several = "; its name alone means several of them" if found else ""
-            fault = Fault(at, f"The operator's list PROGRAMS does not have this program{several}.")
+            fault = FieldError(at, f"The operator's list PROGRAMS does not have this program{several}.")
             raise InvalidInput("The program may not be run.", errors=[fault])
         return found[0]
 
@@ -72,7 +72,9 @@ class ProgramRules:
             return "/"
         folder = os.path.normpath(given)
         if not os.path.isabs(given) or not self._holds(folder):  # noqa: PTH117
-            fault = Fault(at, "Give an absolute path in a folder of the operator's list PROGRAM_FOLDERS.")
+            fault = FieldError(
+                at, "Give an absolute path in a folder of the operator's list PROGRAM_FOLDERS."
+            )
             raise InvalidInput("The program may not work in this folder.", errors=[fault])
         return folder
 
@@ -81,7 +83,7 @@ class ProgramRules:
         real = os.path.realpath(folder)
         inside = folder == "/" or any(_below(real, os.path.realpath(root)) for root in self._folders)
         if not inside or not os.path.isdir(real):  # noqa: PTH112
-            raise UpstreamUnreachable("The program's folder is not there.", sent=False)
+            raise UpstreamUnreachable("The program's folder is not there.", request_sent=False)
         return real
 
     def environment(self, given: Mapping[str, str], inherit: Iterable[str], *, at: str) -> dict[str, str]:
@@ -90,7 +92,9 @@ class ProgramRules:
         for index, name in enumerate(inherit):
             if name not in listed:
                 place = pointer(at, "inherit_env_vars", index)
-                fault = Fault(place, "The operator's list PROGRAM_ENV_NAMES does not have this variable.")
+                fault = FieldError(
+                    place, "The operator's list PROGRAM_ENV_NAMES does not have this variable."
+                )
                 raise InvalidInput("The variable may not be inherited.", errors=[fault])
         return {name: os.environ[name] for name in inherit if name in os.environ} | dict(given)
 
@@ -98,14 +102,16 @@ class ProgramRules:
         """Refuse names that are none, and those that only the operator may give to programs."""
         for name in names:
             if not _NAME.fullmatch(name):
-                fault = Fault(pointer(at, name), "A variable's name has letters, digits and _ only.")
+                fault = FieldError(pointer(at, name), "A variable's name has letters, digits and _ only.")
                 raise InvalidInput("This is no name of an environment variable.", errors=[fault])
             if is_reserved(name) and name not in self.settings.program_env_names:
                 detail = (
                     "By it programs choose code, configuration, where they connect or whom they trust; the "
                     "operator can allow it in PROGRAM_ENV_NAMES."
                 )
-                raise InvalidInput("The variable may not be set.", errors=[Fault(pointer(at, name), detail)])
+                raise InvalidInput(
+                    "The variable may not be set.", errors=[FieldError(pointer(at, name), detail)]
+                )
 
     def account(self) -> Account | None:
         """Whom programs run as; None: as the gateway."""

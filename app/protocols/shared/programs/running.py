@@ -22,7 +22,7 @@ TAIL: Final = 16 * 1024
 _LAUNCHER: Final = str(Path(__file__).with_name("launch.py"))
 _READ_AHEAD: Final = 64 * 1024
 # Linux takes no longer word (MAX_ARG_STRLEN), its final NUL included.
-_LONGEST_WORD: Final = 128 * 1024 - 1
+_MAX_WORD_LENGTH: Final = 128 * 1024 - 1
 _LAST_WORDS_SECONDS: Final = 0.5
 
 
@@ -232,7 +232,7 @@ async def _spawned(order: ProgramCommand, asked: str, report: int, told: int) ->
     except OSError as error:
         if error.errno == errno.E2BIG:
             raise InvalidArguments("The arguments are too long for a command line.") from None
-        raise UpstreamUnreachable("The program could not be started.", sent=False) from None
+        raise UpstreamUnreachable("The program could not be started.", request_sent=False) from None
     return running
 
 
@@ -245,5 +245,5 @@ def _check(order: ProgramCommand) -> None:
     for word in (*order.words, *order.environment.values()):
         if "\x00" in word:
             raise InvalidArguments("A program's arguments and environment cannot hold U+0000.")
-        if len(word.encode("utf-8", "surrogateescape")) > _LONGEST_WORD:
-            raise InvalidArguments(f"A word of a command has at most {_LONGEST_WORD} bytes.")
+        if len(word.encode("utf-8", "surrogateescape")) > _MAX_WORD_LENGTH:
+            raise InvalidArguments(f"A word of a command has at most {_MAX_WORD_LENGTH} bytes.")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import orjson
 
 from app.errors import UpstreamMalformed
-from app.outbound.network import Place
+from app.outbound.network import Address
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.results import JSON, timed, value_result
@@ -56,7 +56,7 @@ class ToyAdapter(UnknownEffects):
             for name in names["methods"]
         ]
         raw = orjson.dumps({"utcp_version": "1.0.1", "tools": tools})
-        return Discovered(raw=raw, media_type=JSON, url=call.target.origin, made=True)
+        return Discovered(raw=raw, media_type=JSON, url=call.target.origin, is_generated=True)
 
     async def call(self, call: Call) -> Result:
         """The line that comes back."""
@@ -75,7 +75,9 @@ class ToyAdapter(UnknownEffects):
         model = call.target.model
         now = asyncio.get_running_loop().time()
         by = min(call.deadline, now + call.limits.connect)
-        stream = await self._network.stream(Place(model.host, model.port), egress=call.egress, by=by)
+        stream = await self._network.open_stream(
+            Address(model.host, model.port), egress=call.egress, deadline=by
+        )
         async with stream:
             with timed(call.deadline):
                 await stream.write(orjson.dumps(_request(call)) + b"\n")

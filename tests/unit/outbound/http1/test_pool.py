@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from app.outbound.http1.connection import Http1Connection
-from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, REUSE_DELAY_SECONDS, Pool, PoolKey
+from app.outbound.http1.pool import KEEP_ALIVE_SECONDS, REUSE_DELAY_SECONDS, ConnectionPool, PoolKey
 from tests.unit.outbound.http1.test_connection import OK, Wire, hear
 
 
@@ -44,7 +44,10 @@ def now() -> float:
 
 
 async def test_a_freed_connection_is_used_again_and_an_old_one_is_not() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=0),
+        Upstream(),
+    )
     connection = await pool.acquire(key("a"), upstream.dial)
     assert pool.take_idle(key("a"), now()) is None
     finish(connection)
@@ -58,7 +61,7 @@ async def test_a_freed_connection_is_used_again_and_an_old_one_is_not() -> None:
 
 
 async def test_waiting_is_first_come_first_served_and_bounded_per_origin() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     order: list[int] = []
 
@@ -81,7 +84,7 @@ async def test_waiting_is_first_come_first_served_and_bounded_per_origin() -> No
 
 @pytest.mark.parametrize("turn", ["before", "after"])
 async def test_cancelled_waiter_releases_its_turn(turn: str) -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=10, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     leaver = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
     stayer = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
@@ -99,7 +102,7 @@ async def test_cancelled_waiter_releases_its_turn(turn: str) -> None:
 
 
 async def test_failed_or_cancelled_dial_frees_its_room() -> None:
-    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     upstream.refuse = True
     with pytest.raises(OSError, match="refused"):
         await pool.acquire(key("a"), upstream.dial)
@@ -118,7 +121,7 @@ async def test_failed_or_cancelled_dial_frees_its_room() -> None:
 
 
 async def test_full_pool_closes_the_longest_idle_connection_of_another_origin() -> None:
-    pool, upstream = Pool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
     old, young = await pool.acquire(key("a"), upstream.dial), await pool.acquire(key("b"), upstream.dial)
     finish(old)
     await asyncio.sleep(0.01)
@@ -132,7 +135,7 @@ async def test_full_pool_closes_the_longest_idle_connection_of_another_origin() 
 
 
 async def test_waiter_for_the_whole_pool_is_woken_by_another_origin() -> None:
-    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
     await asyncio.sleep(0)
@@ -146,7 +149,7 @@ async def test_waiter_for_the_whole_pool_is_woken_by_another_origin() -> None:
 
 
 async def test_connection_returned_to_a_full_pool_makes_room_for_another_origin() -> None:
-    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
     await asyncio.sleep(0)
@@ -156,7 +159,7 @@ async def test_connection_returned_to_a_full_pool_makes_room_for_another_origin(
 
 
 async def test_cancelled_waiter_passes_its_turn_to_another_origin() -> None:
-    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=1, max_connections_per_origin=1, probation=0), Upstream()
     first = await pool.acquire(key("a"), upstream.dial)
     leaver = asyncio.create_task(pool.acquire(key("a"), upstream.dial))
     stayer = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
@@ -171,7 +174,7 @@ async def test_cancelled_waiter_passes_its_turn_to_another_origin() -> None:
 
 async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.outbound.http1.pool.KEEP_ALIVE_SECONDS", 0.05)
-    pool, upstream = Pool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
     finish(await pool.acquire(key("a"), upstream.dial))
     await asyncio.sleep(0.2)
     assert (pool.open, pool.idle) == (0, 0)
@@ -179,7 +182,10 @@ async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.Mon
 
 
 async def test_connections_belong_to_a_scope() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=0),
+        Upstream(),
+    )
     connection = await pool.acquire(key("a", b"one"), upstream.dial)
     finish(connection)
     assert pool.take_idle(key("a", b"two"), now()) is None
@@ -188,7 +194,10 @@ async def test_connections_belong_to_a_scope() -> None:
 
 
 async def test_a_connection_without_a_scope_is_used_once() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=0),
+        Upstream(),
+    )
     connection = await pool.acquire(key("a", b""), upstream.dial, new_only=True)
     finish(connection)
     assert (pool.open, pool.idle, connection.usable) == (0, 0, False)
@@ -197,7 +206,7 @@ async def test_a_connection_without_a_scope_is_used_once() -> None:
 
 
 async def test_an_origin_is_bounded_over_all_of_its_scopes_and_gives_way_to_the_one_that_waits() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=2, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=10, max_connections_per_origin=2, probation=0), Upstream()
     first, second = (
         await pool.acquire(key("a", b"one"), upstream.dial),
         await pool.acquire(key("a", b"two"), upstream.dial),
@@ -216,7 +225,7 @@ async def test_an_origin_is_bounded_over_all_of_its_scopes_and_gives_way_to_the_
 
 
 async def test_ten_thousand_scopes_hold_no_more_connections_than_the_pool_may() -> None:
-    pool, upstream = Pool(max_connections=8, max_connections_per_origin=8, probation=0), Upstream()
+    pool, upstream = ConnectionPool(max_connections=8, max_connections_per_origin=8, probation=0), Upstream()
     for number in range(10_000):
         finish(await pool.acquire(key("a", number.to_bytes(4, "big")), upstream.dial))
     assert (pool.open, pool.idle, len(pool._scope_pools)) == (8, 8, 8)
@@ -226,7 +235,7 @@ async def test_ten_thousand_scopes_hold_no_more_connections_than_the_pool_may() 
 
 async def test_number_of_remembered_origins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.outbound.http1.pool._MAX_ORIGINS", 5)
-    pool, upstream = Pool(max_connections=1, max_connections_per_origin=1), Upstream()
+    pool, upstream = ConnectionPool(max_connections=1, max_connections_per_origin=1), Upstream()
     for number in range(50):
         finish(await pool.acquire(key(f"o{number}"), upstream.dial))
     assert len(pool._origin_pools) == 5
@@ -234,7 +243,10 @@ async def test_number_of_remembered_origins_is_bounded(monkeypatch: pytest.Monke
 
 
 async def test_origin_on_probation_delays_reuse_and_is_then_trusted() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=1.0), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=1.0),
+        Upstream(),
+    )
     connection = await pool.acquire(key("a"), upstream.dial)
     began = now()
     connection.send(b"", b"{}")
@@ -251,7 +263,10 @@ async def test_origin_on_probation_delays_reuse_and_is_then_trusted() -> None:
 
 
 async def test_unsolicited_bytes_end_all_reuse_of_the_origin_for_a_while() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=0),
+        Upstream(),
+    )
     odd, other, scope = [await pool.acquire(key("a", scope), upstream.dial) for scope in (b"x", b"x", b"y")]
     elsewhere = await pool.acquire(key("b"), upstream.dial)
     for connection in (odd, scope, elsewhere):
@@ -267,7 +282,7 @@ async def test_unsolicited_bytes_end_all_reuse_of_the_origin_for_a_while() -> No
 async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() -> None:
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
-    pool = Pool(max_connections=10, max_connections_per_origin=10, probation=0)
+    pool = ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=0)
 
     async def dial(make: Callable[[], Http1Connection]) -> Http1Connection:
         _, connection = await loop.create_connection(make, sock=ours)
@@ -291,7 +306,10 @@ async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() ->
 
 
 async def test_requests_with_a_body_have_a_probation_of_their_own() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=60), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=60),
+        Upstream(),
+    )
     connection = await pool.acquire(key("a"), upstream.dial)
     finish(connection)
     trusted = now() + 61
@@ -311,7 +329,10 @@ async def test_requests_with_a_body_have_a_probation_of_their_own() -> None:
 
 
 async def test_probation_ends_where_the_upstream_closes_after_each_response() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=0.05), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=0.05),
+        Upstream(),
+    )
     closing = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
     held = []
     for _ in range(2):
@@ -326,7 +347,10 @@ async def test_probation_ends_where_the_upstream_closes_after_each_response() ->
 
 
 async def test_an_interim_response_before_the_body_is_lawful() -> None:
-    pool, upstream = Pool(max_connections=10, max_connections_per_origin=10, probation=60), Upstream()
+    pool, upstream = (
+        ConnectionPool(max_connections=10, max_connections_per_origin=10, probation=60),
+        Upstream(),
+    )
     other = await pool.acquire(key("a", b"two"), upstream.dial)
     finish(other)
     connection = await pool.acquire(key("a"), upstream.dial)

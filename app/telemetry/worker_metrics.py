@@ -20,14 +20,14 @@ import orjson
 
 from app.telemetry.families import Number, Sample, Value, family
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _MAX_WORKERS = 1_024
 
 Published = list[tuple[str, tuple[str, ...] | list[str], Value]]
 """Samples with the names of their families, as in JSON."""
 
 
-class Merged:
+class MergedSamples:
     """The merged samples of several workers."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Merged:
         """Add what one worker published; of an ended one only its counters and histograms."""
         for name, labels, value in published:
             known = family(name)
-            if known is None or not (alive or known.outlives):
+            if known is None or not (alive or known.is_retained):
                 continue
             series = self._series.setdefault(name, {})
             key = tuple(labels)
@@ -57,7 +57,7 @@ class Merged:
         return [(known.name, labels, value) for known, labels, value in self.samples()]
 
 
-class Folder:
+class MetricsFolder:
     """A worker's slot in the shared folder. Create it once per process; `publish` before `gather`."""
 
     def __init__(self, path: Path) -> None:
@@ -72,9 +72,9 @@ class Folder:
         """Replace what this worker has published; this takes some 50 us, and more with many series."""
         _write(self._path / f"{self.slot}.json", {"birth": self._birth, "samples": published})
 
-    def gather(self) -> Merged:
+    def gather(self) -> MergedSamples:
         """Return what all workers have published. It reads files: call it in a thread."""
-        merged = Merged()
+        merged = MergedSamples()
         with self._locked():
             retired = _read(self._path / "retired.json")
             merged.add(retired.get("samples", []), alive=False)
@@ -101,7 +101,7 @@ class Folder:
                 os.close(lock)
             else:
                 return str(number), lock
-        raise OSError(f"{FOLDER} has no free slot: {_MAX_WORKERS} workers are running.")
+        raise OSError(f"{FOLDER_VARIABLE} has no free slot: {_MAX_WORKERS} workers are running.")
 
     def _retire(self, slot: str) -> None:
         """Add the counters of the slot's previous worker to those of all ended workers.
@@ -115,7 +115,7 @@ class Folder:
         retired = _read(self._path / "retired.json")
         births = retired.get("births", {})
         if births.get(slot) != found["birth"]:
-            merged = Merged()
+            merged = MergedSamples()
             merged.add(retired.get("samples", []), alive=False)
             merged.add(found["samples"], alive=False)
             retired = {"births": births | {slot: found["birth"]}, "samples": merged.published()}

@@ -11,7 +11,7 @@ from app.openapi.archive import is_archive, unpack
 from app.openapi.bundle import Warn, bundle, find_root
 from app.openapi.load import load, load_value, sniff
 from app.openapi.model import ConvertOptions, DocumentLimits, Json
-from app.openapi.overlay import lay_over, read_overlay
+from app.openapi.overlay import apply_overlay, read_overlay
 
 _DEFAULT_ROOT: Final = "openapi"
 
@@ -32,7 +32,7 @@ def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> SourceDocum
     found = _read(document, options, warn)
     if actions is None:
         return found
-    return replace(found, raw=lay_over(found.raw, actions, limits=options.limits, warn=warn))
+    return replace(found, raw=apply_overlay(found.raw, actions, limits=options.limits, warn=warn))
 
 
 def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
@@ -43,9 +43,9 @@ def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocumen
     if options.root is not None:
         raise InvalidDocument("`root` is allowed only with a zip archive")
     raw = load(document, options=options, warn=warn)
-    if not options.gathers:
+    if not options.list_missing:
         return SourceDocument(raw, len(document))
-    root = root_of(options.url)
+    root = root_path(options.url)
 
     def only(path: str) -> Any:
         return {root: raw}[path]
@@ -54,7 +54,7 @@ def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocumen
     return SourceDocument(gathered.raw, len(document), gathered.missing)
 
 
-def root_of(url: str | None) -> str:
+def root_path(url: str | None) -> str:
     """Return the path of the document at a URL, as its bundle names it."""
     split = urlsplit(url or "")
     path = split.path.lstrip("/") + (f"?{split.query}" if split.query else "")
@@ -70,7 +70,7 @@ def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> Sourc
         root = find_root(likely)
     elif root not in files:
         raise InvalidDocument(f"The zip archive contains no file {root[:200]!r}")
-    base = options.url if root == root_of(options.url) else None
+    base = options.url if root == root_path(options.url) else None
     gathered = bundle(root, read=parser.parse, warn=warn, limits=options.limits, base=base)
     if not isinstance(gathered.raw.get("openapi", gathered.raw.get("swagger")), str | int | float):
         raise InvalidDocument(f"{root[:200]!r} has neither a member `openapi` nor `swagger`")

@@ -6,31 +6,31 @@ This is OpenAPI's list of Security Requirement Objects, with slots in place of s
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from app.errors import CredentialMissing, CredentialNotAllowed, Fault
+from app.errors import CredentialMissing, CredentialNotAllowed, FieldError
 from app.security.credentials import SealedCredential
 
 
-class Need(NamedTuple):
+class SlotRequirement(NamedTuple):
     """One slot that a tool requires, with the OAuth2 scopes that its operation requires."""
 
     slot: str
     scopes: tuple[str, ...] = ()
 
 
-Needs = tuple[tuple[Need, ...], ...]
+SecurityRequirements = tuple[tuple[SlotRequirement, ...], ...]
 
 
-def compile_needs(security: Iterable[Iterable[Mapping[str, Any]]]) -> Needs:
+def compile_security(security: Iterable[Iterable[Mapping[str, Any]]]) -> SecurityRequirements:
     """Return the requirements of a tool's `security`: `[[{"slot": ..., "scopes": [...]}, ...], ...]`."""
     return tuple(
-        tuple(Need(need["slot"], tuple(need.get("scopes") or ())) for need in alternative)
+        tuple(SlotRequirement(need["slot"], tuple(need.get("scopes") or ())) for need in alternative)
         for alternative in security
     )
 
 
 def select_alternative(
-    needs: Needs, credentials: Mapping[str, SealedCredential], *, origin: str
-) -> list[tuple[SealedCredential, Need]]:
+    needs: SecurityRequirements, credentials: Mapping[str, SealedCredential], *, origin: str
+) -> list[tuple[SealedCredential, SlotRequirement]]:
     """Return the credentials of the first alternative of which all are stored and allowed for `origin`.
 
     An empty alternative makes credentials optional: the result is empty where no other alternative matches.
@@ -64,11 +64,11 @@ def not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllow
     )
 
 
-def _missing(needs: Needs) -> CredentialMissing:
+def _missing(needs: SecurityRequirements) -> CredentialMissing:
     alternatives = [" and ".join(repr(need.slot) for need in alternative) for alternative in needs]
     slots = list(dict.fromkeys(need.slot for alternative in needs for need in alternative))
     return CredentialMissing(
         f"Store a credential in slot {', or in '.join(alternatives)}.",
-        errors=[Fault("", f"No credential is stored in slot {slot!r}.") for slot in slots],
+        errors=[FieldError("", f"No credential is stored in slot {slot!r}.") for slot in slots],
         extra={"slots": slots},
     )

@@ -6,29 +6,29 @@ from typing import Final
 from app.errors import LoopDetected
 from app.security.vault import Vault
 
-LOOP: Final = b"cdn-loop"
+CDN_LOOP: Final = b"cdn-loop"
 _MAX_LENGTH: Final = 2048
 _FIELD_CHARACTERS: Final = re.compile(rb"[\x20-\x7e\t]*")
 
 
-def identity_of(vault: Vault) -> str:
+def gateway_identity(vault: Vault) -> str:
     """Return the gateway's identity: the same for all replicas on one database, and otherwise meaningless."""
     return f"utcp-gateway-{vault.digest('gateway-identity').hex()[:16]}"
 
 
-def travelled(value: bytes, identity: str) -> tuple[tuple[str, str], ...]:
+def cdn_loop_headers(value: bytes, identity: str) -> tuple[tuple[str, str], ...]:
     """Return the CDN-Loop header that is passed on with a call which arrived with `value`.
 
     Raise LoopDetected where `value` names this gateway, is longer than 2048 bytes or is not a valid value.
     """
-    if came_from(value, identity):
+    if names_gateway(value, identity):
         raise LoopDetected("The call has passed through this gateway before.")
     if len(value) > _MAX_LENGTH or not _FIELD_CHARACTERS.fullmatch(value):
         raise LoopDetected("The CDN-Loop header is too long or malformed.")
     return (("CDN-Loop", value.decode("ascii")),)
 
 
-def came_from(value: bytes, identity: str) -> bool:
+def names_gateway(value: bytes, identity: str) -> bool:
     """Return whether the value of a CDN-Loop header names this gateway."""
     found = (entry.partition(b";")[0].strip() for entry in value.split(b","))
     return bool(identity) and identity.encode() in found

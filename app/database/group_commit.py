@@ -18,7 +18,7 @@ import asyncpg
 import structlog
 from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError, QueryCanceledError
 
-from app.background import end_tasks
+from app.background import cancel_tasks
 from app.database.dsn import asyncpg_dsn
 from app.errors import Overloaded
 
@@ -38,12 +38,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class DatabaseAway(Exception):
+class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be written to. `maybe_committed` says that the statement may have been executed."""
 
-    def __init__(self, *, sent: bool) -> None:
+    def __init__(self, *, maybe_committed: bool) -> None:
         super().__init__("PostgreSQL cannot be written to.")
-        self.sent = sent
+        self.maybe_committed = maybe_committed
 
 
 class CommitConnection:
@@ -54,9 +54,9 @@ class CommitConnection:
     `purpose` is its name in the log.
     """
 
-    def __init__(self, dsn: str, *, seconds: float, purpose: str) -> None:
+    def __init__(self, dsn: str, *, statement_timeout: float, purpose: str) -> None:
         self._dsn = asyncpg_dsn(dsn)
-        self._seconds = seconds
+        self._seconds = statement_timeout
         self._purpose = purpose
         self._connection: Any = None
         self._lock = asyncio.Lock()
@@ -66,7 +66,7 @@ class CommitConnection:
         """Connect, so that the first call need not; without PostgreSQL, retry in the background."""
         try:
             await self._connect(_CONNECT_SECONDS)
-        except DatabaseAway:
+        except DatabaseUnavailable:
             self._reconnect_later()
 
     async def run(self, statement: str, *values: Any) -> list[Any]:
@@ -76,23 +76,23 @@ class CommitConnection:
         """
         async with self._lock:
             if self._tasks:
-                raise DatabaseAway(sent=False)
+                raise DatabaseUnavailable(maybe_committed=False)
             sent = False
             for _ in range(2):
                 # The connection may have been closed while it was idle, and another server may be available.
                 try:
                     return await self._send(statement, values)
-                except DatabaseAway as error:
+                except DatabaseUnavailable as error:
                     self._drop()
-                    sent = sent or error.sent
+                    sent = sent or error.maybe_committed
                     if isinstance(error.__cause__, TimeoutError | QueryCanceledError):
                         break
             self._reconnect_later()
-            raise DatabaseAway(sent=sent)
+            raise DatabaseUnavailable(maybe_committed=sent)
 
     async def aclose(self) -> None:
         """Close the connection."""
-        await end_tasks(self._tasks)
+        await cancel_tasks(self._tasks)
         self._drop()
 
     async def _send(self, statement: str, values: Sequence[Any]) -> list[Any]:
@@ -104,10 +104,10 @@ class CommitConnection:
                 rows: list[Any] = await connection.fetch(statement, *values)
                 return rows
         except _CONNECTION_ERRORS as error:
-            raise DatabaseAway(sent=connection is not None) from error
+            raise DatabaseUnavailable(maybe_committed=connection is not None) from error
         except PostgresError as error:
             if str(getattr(error, "sqlstate", None)).startswith(_UNAVAILABLE_STATES):
-                raise DatabaseAway(sent=True) from error
+                raise DatabaseUnavailable(maybe_committed=True) from error
             raise
 
     async def _connect(self, seconds: float) -> Any:
@@ -123,7 +123,7 @@ class CommitConnection:
                 self._dsn, timeout=seconds, server_settings=settings, target_session_attrs="read-write"
             )
         except (*_CONNECTION_ERRORS, PostgresError) as error:
-            raise DatabaseAway(sent=False) from error
+            raise DatabaseUnavailable(maybe_committed=False) from error
         return self._connection
 
     def _drop(self) -> None:
@@ -142,7 +142,7 @@ class CommitConnection:
             try:
                 await self._connect(_CONNECT_SECONDS)
                 break
-            except DatabaseAway:
+            except DatabaseUnavailable:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _MAX_BACKOFF)
         _log.info("PostgreSQL can be written to again", purpose=self._purpose)
@@ -167,14 +167,14 @@ class CommitQueue(Generic[Item, Result]):
         max_batch: int = 256,
         max_waiting: int = 1_000,
         max_bytes: int = 0,
-        weigh: Callable[[Item], int] | None = None,
-        abandoned: Callable[[Item, Result], None] | None = None,
+        size_of: Callable[[Item], int] | None = None,
+        on_abandoned: Callable[[Item, Result], None] | None = None,
     ) -> None:
         self._commit = commit
         self._failed = failed
         self._max_batch, self._max_waiting, self._max_bytes = max_batch, max_waiting, max_bytes
-        self._size_of = weigh
-        self._abandoned = abandoned
+        self._size_of = size_of
+        self._abandoned = on_abandoned
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -191,7 +191,7 @@ class CommitQueue(Generic[Item, Result]):
         """The number of items that are in no batch yet."""
         return len(self._waiting)
 
-    def add(self, item: Item, *, seconds: float | None = None) -> "asyncio.Future[Result]":
+    def add(self, item: Item, *, max_wait: float | None = None) -> "asyncio.Future[Result]":
         """Queue an item; return a future with its result once it is committed, which raises nothing.
 
         `max_wait` is how long the item may wait: raise Overloaded where the expected wait is longer, or too
@@ -200,9 +200,9 @@ class CommitQueue(Generic[Item, Result]):
         instead.
         """
         loop = asyncio.get_running_loop()
-        if seconds is not None and self._task is not None:
+        if max_wait is not None and self._task is not None:
             expected = self._expected(loop.time())
-            if expected > seconds or len(self._waiting) >= self._max_waiting:
+            if expected > max_wait or len(self._waiting) >= self._max_waiting:
                 self.rejected += 1
                 raise Overloaded(
                     "Too many calls wait for the database.", retry_after=max(1, math.ceil(expected))
@@ -225,7 +225,7 @@ class CommitQueue(Generic[Item, Result]):
         elif not future.cancelled() and self._abandoned is not None:
             self._abandoned(item, future.result())
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Wait until every queued item has been committed or has failed."""
         while self._task is not None:
             await asyncio.wait({self._task})
@@ -270,7 +270,7 @@ class CommitQueue(Generic[Item, Result]):
                     results = await self._commit([item for item, _ in batch])
                     if any(result is not self._failed for result in results):
                         self._average += _SMOOTHING * (loop.time() - self._began - self._average)
-                except DatabaseAway:
+                except DatabaseUnavailable:
                     pass
                 except Exception:  # noqa: BLE001 - the waiting calls get `failed`.
                     _log.exception("a batch could not be committed")

@@ -13,24 +13,24 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from app.errors import Fault, InvalidInput
+from app.errors import FieldError, InvalidInput
 from app.http_requests.bodies import body_encoder
 from app.http_requests.request_plan import (
     ArgumentPlan,
     BodyArgument,
     PathPlaceholder,
-    PlacedRequest,
+    PreparedRequest,
     StaticHeader,
 )
 from app.http_requests.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
 from app.http_requests.templates import BodySpec, Method, ParameterSpec, RequestTemplate
 from app.text import pointer
-from app.utcp.auth import faults_of
-from app.utcp.headers import HEADER_NAME, never_from_arguments, never_set_by_credentials
-from app.utcp.paths import Slot, UrlTemplate, compile_url
+from app.utcp.auth import field_errors
+from app.utcp.headers import HEADER_NAME, forbidden_in_arguments, forbidden_in_credentials
+from app.utcp.paths import Placeholder, UrlTemplate, compile_url
 from app.utcp.percent import escape, scalar
 
-__all__ = ["ArgumentPlan", "PlacedRequest", "compile_head", "compile_plan"]
+__all__ = ["ArgumentPlan", "PreparedRequest", "compile_plan", "compile_plan_without_body"]
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # OAS Parameter Object: header parameters of these names "SHALL be ignored".
@@ -45,18 +45,18 @@ def compile_plan(template: Mapping[str, Any]) -> ArgumentPlan:
     try:
         http = RequestTemplate.model_validate(dict(template))
     except ValidationError as error:
-        raise InvalidInput("The call template is not valid", errors=faults_of(error)) from None
+        raise InvalidInput("The call template is not valid", errors=field_errors(error)) from None
     if http.parameters is None:
         if "${" in http.url:
             raise InvalidInput(
                 "The call template is not valid",
-                errors=[Fault("/url", "A variable has not been substituted.")],
+                errors=[FieldError("/url", "A variable has not been substituted.")],
             )
         return _utcp_plan(http, compile_url(http.url))
     return _openapi_plan(http, http.parameters, compile_url(http.url))
 
 
-def compile_head(
+def compile_plan_without_body(
     url: UrlTemplate, *, method: Method, headers: Mapping[str, str], header_fields: list[str]
 ) -> tuple[ArgumentPlan, frozenset[str]]:
     """Return the plan of a request without its body, and the names of the only arguments that it takes.
@@ -65,7 +65,7 @@ def compile_head(
     into the template.
     """
     _check_header_fields(header_fields)
-    slots = dict.fromkeys(slot.name for slot in url.slots)
+    slots = dict.fromkeys(slot.name for slot in url.placeholders)
     fields = [name for name in dict.fromkeys(header_fields) if name not in slots]
     parameters = [
         *(ParameterSpec(input=name, name=name, location="path") for name in slots),
@@ -77,7 +77,8 @@ def compile_head(
 
 def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
     inputs = {
-        slot.name: ParameterSpec(input=slot.name, name=slot.name, location="path") for slot in url.slots
+        slot.name: ParameterSpec(input=slot.name, name=slot.name, location="path")
+        for slot in url.placeholders
     }
     fields = [name for name in dict.fromkeys(http.header_fields) if name not in inputs]
     _check_header_fields(http.header_fields)
@@ -99,8 +100,8 @@ def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
         safe=http.http_method in _SAFE_METHODS,
         _head=url.head,
         _placeholders=_placeholders(url, inputs),
-        _query_joiner=url.joiner,
-        _check_dot_segments=url.risky,
+        _query_joiner=url.query_separator,
+        _check_dot_segments=url.may_form_dots,
         _query=(),
         _takes_any_query=True,
         _known=frozenset({*inputs, *fields} | ({body.input} if body else set())),
@@ -115,8 +116,8 @@ def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
 
 def _check_header_fields(header_fields: list[str]) -> None:
     for index, name in enumerate(header_fields):
-        if not HEADER_NAME.fullmatch(name) or never_from_arguments(name):
-            error = Fault(pointer("/header_fields", index), "No argument may set a header of this name.")
+        if not HEADER_NAME.fullmatch(name) or forbidden_in_arguments(name):
+            error = FieldError(pointer("/header_fields", index), "No argument may set a header of this name.")
             raise InvalidInput("The call template is not valid", errors=[error])
 
 
@@ -124,9 +125,9 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
     body = http.body
     inputs = [spec.input for spec in parameters] + ([body.input] if body else [])
     if len(set(inputs)) < len(inputs):
-        error = Fault("/parameters", "Each parameter and the body need an input of their own.")
+        error = FieldError("/parameters", "Each parameter and the body need an input of their own.")
         raise InvalidInput("The call template is not valid", errors=[error])
-    placeholders = {slot.name for slot in url.slots}
+    placeholders = {slot.name for slot in url.placeholders}
     by_name = {
         spec.name: spec for spec in parameters if spec.location == "query" and spec.name in placeholders
     }
@@ -138,7 +139,7 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
         spec.input
         for spec in headers
         if spec.input not in ignored
-        and (never_from_arguments(spec.name) or not HEADER_NAME.fullmatch(spec.name))
+        and (forbidden_in_arguments(spec.name) or not HEADER_NAME.fullmatch(spec.name))
     }
     sent = [spec for spec in headers if spec.input not in ignored | rejected]
     static = {
@@ -150,8 +151,8 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
         safe=http.http_method in _SAFE_METHODS,
         _head=url.head,
         _placeholders=_placeholders(url, by_name),
-        _query_joiner=url.joiner,
-        _check_dot_segments=url.risky,
+        _query_joiner=url.query_separator,
+        _check_dot_segments=url.may_form_dots,
         _query=tuple(
             (spec.input, query_encoder(spec))
             for spec in parameters
@@ -175,24 +176,24 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
 
 
 def _placeholders(url: UrlTemplate, inputs: Mapping[str, ParameterSpec]) -> tuple[PathPlaceholder, ...]:
-    return tuple(_placeholder(slot, inputs) for slot in url.slots)
+    return tuple(_placeholder(slot, inputs) for slot in url.placeholders)
 
 
-def _placeholder(slot: Slot, inputs: Mapping[str, ParameterSpec]) -> PathPlaceholder:
+def _placeholder(slot: Placeholder, inputs: Mapping[str, ParameterSpec]) -> PathPlaceholder:
     spec = inputs.get(slot.name)
     if spec is None:
-        error = Fault("/url", f"No path parameter is declared for {{{slot.name}}}.")
+        error = FieldError("/url", f"No path parameter is declared for {{{slot.name}}}.")
         raise InvalidInput("The call template is not valid", errors=[error])
     if slot.in_path:
-        return PathPlaceholder(spec.input, path_encoder(spec), slot.after)
-    return PathPlaceholder(spec.input, lambda value: escape(scalar(value)), slot.after)
+        return PathPlaceholder(spec.input, path_encoder(spec), slot.literal_after)
+    return PathPlaceholder(spec.input, lambda value: escape(scalar(value)), slot.literal_after)
 
 
 def _static(headers: Mapping[str, str], fields: list[ParameterSpec]) -> tuple[StaticHeader, ...]:
     overrides = {spec.name.lower(): spec.input for spec in fields}
     for name, value in headers.items():
-        if not HEADER_NAME.fullmatch(name) or never_set_by_credentials(name) or not _is_sendable(value):
-            error = Fault(pointer("/headers", name), "This header cannot be sent.")
+        if not HEADER_NAME.fullmatch(name) or forbidden_in_credentials(name) or not _is_sendable(value):
+            error = FieldError(pointer("/headers", name), "This header cannot be sent.")
             raise InvalidInput("The call template is not valid", errors=[error])
     return tuple(StaticHeader(name, value, overrides.get(name.lower())) for name, value in headers.items())
 

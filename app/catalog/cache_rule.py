@@ -11,7 +11,7 @@ class CacheRule:
 
     seconds: float
     """Longest time for which a response is used without a request to the upstream."""
-    assumed: float = 0.0
+    default_seconds: float = 0.0
     """The same for a response without freshness information."""
     stale_if_error: float = 0.0
     """How much longer a stale response is used while the upstream fails (RFC 5861 section 4)."""
@@ -25,5 +25,5 @@ class CacheRule:
         if tools is not None and tool not in tools:
             return None
         seconds = float(stored["seconds"])
-        assumed = min(float(stored.get("assumed") or 0), seconds)
-        return cls(seconds, assumed, float(stored.get("stale_if_error") or 0))
+        default_seconds = min(float(stored.get("default_seconds") or 0), seconds)
+        return cls(seconds, default_seconds, float(stored.get("stale_if_error") or 0))

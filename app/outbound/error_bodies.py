@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import orjson
 
-from app.outbound.charsets import charset_of, decoded
+from app.outbound.charsets import charset_of, decode_text
 from app.security.masking import Masker
 
 # JSON may escape any character: `\/`, `\u002B`, and twice over where JSON is embedded in a JSON string.
 _ESCAPED: Final = re.compile(r"""\\+(?:u([0-9a-fA-F]{4})|([/"']))""")
 
 
-def readable(raw: bytes, media_type: str, *, masker: Masker, limit: int, complete: bool) -> Any:
+def sanitize_error_body(raw: bytes, media_type: str, *, masker: Masker, limit: int, complete: bool) -> Any:
     """Return the body as parsed JSON, or as text of at most `limit` characters, with secrets as `***`.
 
     It is masked as bytes, as text, and again after its escapes are resolved; keys as well as values. With
@@ -38,7 +38,7 @@ def _text(raw: bytes, media_type: str) -> str:
     declared = charset_of(media_type) or "utf-8"
     for charset in (declared, detected) if detected.startswith("utf-8") else (detected, declared):
         with contextlib.suppress(UnicodeDecodeError):
-            text = decoded(raw, charset)
+            text = decode_text(raw, charset)
             # A NUL between two characters would hide a secret from the masker.
             if text := text.replace("\x00", "").removeprefix("\ufeff"):
                 return text

@@ -41,7 +41,7 @@ def analyzer() -> TextAnalyzer:
     )
 
 
-def split(text: str) -> str:
+def split_identifier(text: str) -> str:
     """Split an identifier into words separated by spaces: `getHTTPServer2` -> `get HTTP Server 2`.
 
     Each character of a script without spaces becomes a word of its own.
@@ -54,7 +54,7 @@ def name_text(name: str) -> str:
     """Return a name as text to index: split into its parts, and whole. Cached, because parameter names
     recur.
     """
-    parts = split(name)
+    parts = split_identifier(name)
     return name if parts == name else f"{parts} {name}"
 
 
@@ -87,9 +87,9 @@ def query_words(text: str, words: TextAnalyzer) -> list[str]:
     """Return the distinct stems of a query, at most 32; stop words only where it has no other words."""
     clean = text.encode("utf-8", "replace").decode()
     significant = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
-    stems = dict.fromkeys(words.analyze(split(significant)) + words.analyze(significant))
+    stems = dict.fromkeys(words.analyze(split_identifier(significant)) + words.analyze(significant))
     if not stems:
-        stems = dict.fromkeys(words.analyze(split(clean)))
+        stems = dict.fromkeys(words.analyze(split_identifier(clean)))
     return list(islice(stems, 32))
 
 

@@ -15,7 +15,7 @@ _INTERVAL_PER_COST = 50
 _log = structlog.get_logger(__name__)
 
 
-class Pulse:
+class Heartbeat:
     """Runs ten times per second in the running loop, from `start` to `aclose`; a run costs some 10 us."""
 
     def __init__(self, metrics: Metrics) -> None:
