@@ -352,8 +352,8 @@ async def test_statuses_are_errors_of_their_kind(shop: Shop, adapter, masker, co
         with pytest.raises(error) as caught:
             await called(adapter, shop.template(method), arguments, streaming=method == "Watch")
         assert caught.value.status == status
-        if caught.value.answer is not None:
-            assert caught.value.answer.body == {"code": code, "message": "because of ***"}
+        if caught.value.response is not None:
+            assert caught.value.response.body == {"code": code, "message": "because of ***"}
 
 
 async def test_status_details_are_json(shop: Shop, adapter, masker) -> None:

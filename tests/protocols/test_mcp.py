@@ -300,7 +300,7 @@ async def test_a_status_is_told_and_no_redirect_followed(adapter_of, peer, maske
     peer.status = status
     with pytest.raises(error) as caught:
         await answer(adapter, at(peer))
-    assert caught.value.answer.status == status
+    assert caught.value.response.status == status
     assert "secret-of-the-peer" not in str(caught.value.as_problem())
     before = len(adapter._sessions._sessions)
     assert before == (1 if when == "calling" else 0)

@@ -294,8 +294,8 @@ async def test_refusals_of_the_signalling_server(peers: Peers, adapter, status, 
     peers.status = status
     with pytest.raises(error) as caught:
         await called(adapter, peers.template())
-    assert not caught.value.sent
-    assert caught.value.answer.body == {"detail": "so it is"}
+    assert not caught.value.request_sent
+    assert caught.value.response.body == {"detail": "so it is"}
 
 
 async def test_signalling_by_websocket(peers: Peers, adapter) -> None:

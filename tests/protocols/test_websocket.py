@@ -249,8 +249,8 @@ async def test_an_upgrade_that_is_refused_says_why(ws, peer, status, error, show
     peer.respond = lambda connection, _: connection.respond(HTTPStatus(status), f"no, {SECRET}\n")
     with pytest.raises(error) as caught:
         await answer_to(ws, peer.template, {})
-    assert (caught.value.status, caught.value.answer.status) == (shown, status)
-    assert caught.value.answer.body == "no, ***\n"
+    assert (caught.value.status, caught.value.response.status) == (shown, status)
+    assert caught.value.response.body == "no, ***\n"
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -290,8 +290,8 @@ async def test_a_close_code_says_why(ws, peer, code, error, status) -> None:
     peer.handler = close
     with pytest.raises(error) as caught:
         await answer_to(ws, peer.template, {})
-    assert caught.value.answer.status == status
-    assert caught.value.answer.body == {"code": code, "reason": "no ***"}
+    assert caught.value.response.status == status
+    assert caught.value.response.body == {"code": code, "reason": "no ***"}
 
 
 async def test_every_message_is_an_event_until_the_peer_closes(ws, peer) -> None:

@@ -105,7 +105,7 @@ async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
     assert upstream.requests == []
     async with asyncio.timeout(10):
         # What was begun for nobody is given back.
-        while api.services.database.connections()[0] or len(api.services.calls.idempotency):  # noqa: ASYNC110
+        while api.services.database.connection_counts()[0] or len(api.services.calls.idempotency):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     made = await client.post("/tools/api.pay/call", headers={"Idempotency-Key": "once"})
     assert (made.status_code, len(upstream.requests)) == (200, 1)

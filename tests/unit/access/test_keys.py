@@ -98,7 +98,7 @@ async def test_a_rate_limit_is_stored_shown_and_known_to_the_callers_principal(g
     made = (await create(gateway, admin, rate_limit=limit)).json()
     assert made["rate_limit"] == limit
     assert (await gateway.ask("GET", f"/keys/{made['id']}", admin)).json()["rate_limit"] == limit
-    assert (await gateway.keys.verify(made["key"])).rate == RateLimit(100, 60, 20)
+    assert (await gateway.keys.verify(made["key"])).rate_limit == RateLimit(100, 60, 20)
     even = (await create(gateway, admin, rate_limit={"requests": 5, "per_seconds": 1})).json()
     assert even["rate_limit"] == {"requests": 5, "per_seconds": 1, "burst": 5}
     assert (await create(gateway, admin)).json()["rate_limit"] is None
@@ -130,10 +130,10 @@ async def test_a_limited_key_cannot_make_one_that_may_call_more(gateway):
 async def test_the_default_holds_for_keys_without_a_limit_and_binds_no_maker(gateway):
     gateway.keys._default_rate_limit = RateLimit.parse("10/1", is_own=False)
     admin = await gateway.key()
-    assert (await gateway.keys.verify(admin)).rate == RateLimit(10, 1, 10, is_own=False)
+    assert (await gateway.keys.verify(admin)).rate_limit == RateLimit(10, 1, 10, is_own=False)
     made = await create(gateway, admin, rate_limit={"requests": 1000, "per_seconds": 1})
     assert made.status_code == 201
-    assert (await gateway.keys.verify(made.json()["key"])).rate == RateLimit(1000, 1, 1000)
+    assert (await gateway.keys.verify(made.json()["key"])).rate_limit == RateLimit(1000, 1, 1000)
 
 
 async def test_a_lesser_key_cannot_revoke_a_greater_one(gateway):

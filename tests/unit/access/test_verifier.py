@@ -157,7 +157,7 @@ async def test_a_request_after_a_revocation_joins_no_read_from_before(gateway, k
         after = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0.2)
         assert not before.done()
-        assert sum(keys.lookups.asked.values()) == 2
+        assert sum(keys.lookups.requested.values()) == 2
         # Who comes now joins the read from after the change.
         joined = asyncio.create_task(keys.verify(key))
         await asyncio.sleep(0)
@@ -167,7 +167,7 @@ async def test_a_request_after_a_revocation_joins_no_read_from_before(gateway, k
         with pytest.raises(Unauthenticated):
             await request
     assert before.exception() is None or isinstance(before.exception(), Unauthenticated)
-    assert sum(keys.lookups.asked.values()) == 2
+    assert sum(keys.lookups.requested.values()) == 2
     assert keys.verify_cached(key) is None
     await keys.aclose()
 

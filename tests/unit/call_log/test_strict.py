@@ -56,10 +56,10 @@ async def end_connections(dsn):
 
 async def test_beginning_and_end_of_a_call_are_one_row(recorder, database):
     begun = intent()
-    await recorder.intend(begun)
+    await recorder.record_intent(begun)
     assert await outcomes(database) == {begun.id: "running"}
     waiting = recorder.record(ended(begun))
-    await recorder.kept(waiting)
+    await recorder.wait_recorded(waiting)
     (row,) = await stored(database)
     assert (row.id, row.at, row.outcome, row.status) == (begun.id, begun.at, "ok", 200)
     assert (row.upstream_status, row.attempts, row.safe, row.duration_ms) == (201, 1, False, 5.0)
@@ -75,9 +75,9 @@ async def test_calls_without_effects_are_not_waited_for(recorder, database):
 async def test_many_calls_at_once_share_commits(recorder, own_database_url):
     begun = [intent() for _ in range(200)]
     before = await transactions(own_database_url)
-    await asyncio.gather(*(recorder.intend(one) for one in begun))
+    await asyncio.gather(*(recorder.record_intent(one) for one in begun))
     for one in begun:
-        await recorder.kept(recorder.record(ended(one)))
+        await recorder.wait_recorded(recorder.record(ended(one)))
     # 200 alone for the ends, which came one after the other; the beginnings came together.
     assert await transactions(own_database_url) - before < 230
 
@@ -122,9 +122,9 @@ async def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_set(da
 
 async def test_a_connection_that_ended_costs_no_call(recorder, database, own_database_url):
     first, second = intent(), intent()
-    await recorder.intend(first)
+    await recorder.record_intent(first)
     await end_connections(own_database_url)
-    await recorder.intend(second)
+    await recorder.record_intent(second)
     assert set(await outcomes(database)) == {first.id, second.id}
 
 
@@ -162,7 +162,7 @@ async def test_after_postgres_came_back_calls_are_recorded_again(database, own_d
 
 
 async def test_a_server_that_became_read_only_is_left(recorder, database, own_database_url):
-    await recorder.intend(intent())
+    await recorder.record_intent(intent())
     connection = await asyncpg.connect(asyncpg_dsn(own_database_url))
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
@@ -170,7 +170,7 @@ async def test_a_server_that_became_read_only_is_left(recorder, database, own_da
     connection = await asyncpg.connect(asyncpg_dsn(own_database_url))
     try:
         with pytest.raises(CallLogUnavailable):
-            await recorder.intend(intent())
+            await recorder.record_intent(intent())
     finally:
         await connection.execute("SET default_transaction_read_only = off")
         await connection.execute(f'ALTER DATABASE "{name}" RESET ALL')
@@ -181,7 +181,9 @@ async def test_a_server_that_became_read_only_is_left(recorder, database, own_da
 async def test_a_row_that_is_refused_fails_its_own_call_only(recorder, database):
     bad, good = intent(), intent()
     bad.status = 1 << 40
-    results = await asyncio.gather(recorder.intend(bad), recorder.intend(good), return_exceptions=True)
+    results = await asyncio.gather(
+        recorder.record_intent(bad), recorder.record_intent(good), return_exceptions=True
+    )
     assert results[1] is None
     assert set(await outcomes(database)) == {good.id}
 

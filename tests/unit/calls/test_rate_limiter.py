@@ -221,13 +221,13 @@ class TestWhileRedisComesAndGoes:
         await ask(limiter, limit)
         await wire.cut()
         await admitted(limiter, 5, limit)
-        assert limiter._cache.away
+        assert limiter._cache.is_unavailable
         await wire.open()
         await asyncio.sleep(0.12)
         await asyncio.gather(*(ask(limiter, limit) for _ in range(5)))
         # The first was the probe; those beside it did not wait for it.
         assert limiter.without_redis == 9
-        assert not limiter._cache.away
+        assert not limiter._cache.is_unavailable
 
     async def test_scripts_that_are_forgotten_are_sent_again(self, limiter_on, valkey, clients) -> None:
         limiter = limiter_on(valkey.url)

@@ -89,7 +89,7 @@ async def test_the_end_of_patience_with_a_busy_pool_is_no_absence(database):
         with pytest.raises(DatabasePoolExhausted) as caught:
             await one(database)
         assert caught.value.headers["Retry-After"] == "1"
-        assert await database.answers()
+        assert await database.responds()
     assert await one(database) == 1
 
 

@@ -104,7 +104,7 @@ def assert_in_place(url):
 @given(plan=st.sampled_from([UTCP, *OPENAPI]), a=values, b=values, c=values, q=values)
 def test_the_path_on_the_wire_always_matches_the_template(plan, a, b, c, q):
     try:
-        request = plan.place({"a": a, "b": b, "c": c, "q": q})
+        request = plan.prepare({"a": a, "b": b, "c": c, "q": q})
     except InvalidArguments:
         return
     assert_in_place(request.url)
@@ -114,7 +114,7 @@ def test_the_path_on_the_wire_always_matches_the_template(plan, a, b, c, q):
 @given(plan=st.sampled_from([UTCP, *OPENAPI]), value=values, name=st.sampled_from("abcq"))
 def test_one_hostile_value_among_honest_ones(plan, value, name):
     try:
-        request = plan.place({"a": "x", "b": "y", "c": 1, name: value})
+        request = plan.prepare({"a": "x", "b": "y", "c": 1, name: value})
     except InvalidArguments:
         return
     assert_in_place(request.url)

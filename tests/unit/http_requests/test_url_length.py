@@ -31,7 +31,7 @@ OPENAPI = compile_plan(
 
 def pointers(plan, arguments):
     with pytest.raises(InvalidArguments, match="too long") as caught:
-        plan.place(arguments)
+        plan.prepare(arguments)
     return [fault.pointer for fault in caught.value.errors]
 
 
@@ -59,7 +59,7 @@ def test_many_small_ones_and_long_names_count_too():
 
 @pytest.mark.parametrize("plan", [UTCP, OPENAPI], ids=["utcp", "openapi"])
 def test_what_just_fits_and_a_large_body_pass(plan):
-    request = plan.place({"id": "x" * 30_000, "q": "y" * 30_000, "body": "z" * 1_000_000})
+    request = plan.prepare({"id": "x" * 30_000, "q": "y" * 30_000, "body": "z" * 1_000_000})
     assert len(request.url) > 60_000
     assert request.body is not None
-    plan.place({"id": "x", "q": [None] * 40_000})
+    plan.prepare({"id": "x", "q": [None] * 40_000})

@@ -36,12 +36,12 @@ def breaker(clock, turns):
 
 def fail(breaker, times=1, verdict=AttemptVerdict.FAILURE):
     for _ in range(times):
-        breaker.failed(breaker.epoch, verdict)
+        breaker.record_failure(breaker.epoch, verdict)
 
 
 def test_failures_in_a_row_open_it_and_one_answer_between_them_does_not(breaker):
     fail(breaker, 2)
-    breaker.answered(breaker.epoch)
+    breaker.record_success(breaker.epoch)
     fail(breaker, 2)
     assert breaker.state is BreakerState.CLOSED
     fail(breaker)
@@ -51,14 +51,14 @@ def test_failures_in_a_row_open_it_and_one_answer_between_them_does_not(breaker)
 
 def test_a_share_of_failures_opens_it(breaker):
     for _ in range(5):
-        breaker.answered(breaker.epoch)
+        breaker.record_success(breaker.epoch)
     for _ in range(4):
         fail(breaker)
-        breaker.answered(breaker.epoch)
+        breaker.record_success(breaker.epoch)
     assert breaker.state is BreakerState.CLOSED
     for _ in range(2):
         fail(breaker)
-        breaker.answered(breaker.epoch)
+        breaker.record_success(breaker.epoch)
     assert breaker.state is BreakerState.OPEN
 
 
@@ -66,7 +66,7 @@ def test_the_share_is_one_of_a_window(breaker, clock):
     for _ in range(30):
         fail(breaker)
         clock.now += 2.6
-        breaker.answered(breaker.epoch)
+        breaker.record_success(breaker.epoch)
     # At most four calls of each kind fall into ten seconds.
     assert breaker.state is BreakerState.CLOSED
 
@@ -85,7 +85,7 @@ def test_one_probe_passes_and_its_answer_closes_it(breaker, clock, turns):
     assert probe
     assert breaker.state is BreakerState.HALF_OPEN
     assert [breaker.admit() for _ in range(3)] == [0, 0, 0]
-    breaker.answered(probe)
+    breaker.record_success(probe)
     assert breaker.state is BreakerState.CLOSED
     assert breaker.admit()
     assert turns == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
@@ -94,7 +94,7 @@ def test_one_probe_passes_and_its_answer_closes_it(breaker, clock, turns):
 def test_a_probe_that_ends_without_a_verdict_lets_the_next_one_try(breaker, clock):
     fail(breaker, 3)
     clock.now += 6.1
-    breaker.give_back(breaker.admit())
+    breaker.release(breaker.admit())
     assert breaker.state is BreakerState.OPEN
     assert breaker.admit()
 
@@ -103,9 +103,9 @@ def test_each_pause_is_twice_as_long_up_to_the_longest(breaker, clock):
     pauses = []
     fail(breaker, 3)
     for _ in range(6):
-        pauses.append(breaker.seconds_left())
+        pauses.append(breaker.retry_after())
         clock.now += pauses[-1]
-        breaker.failed(breaker.admit(), AttemptVerdict.FAILURE)
+        breaker.record_failure(breaker.admit(), AttemptVerdict.FAILURE)
     for pause, expected in zip(pauses, [5, 10, 20, 40, 40, 40], strict=True):
         assert expected * 0.79 < pause < expected * 1.21
 
@@ -114,16 +114,16 @@ def test_an_upstream_that_worked_for_long_is_paused_shortly_again(breaker, clock
     fail(breaker, 3)
     for _ in range(3):
         clock.now += 60
-        breaker.failed(breaker.admit(), AttemptVerdict.FAILURE)
+        breaker.record_failure(breaker.admit(), AttemptVerdict.FAILURE)
     clock.now += 60
-    breaker.answered(breaker.admit())
+    breaker.record_success(breaker.admit())
     fail(breaker, 3)
-    assert breaker.seconds_left() > 30
+    assert breaker.retry_after() > 30
     clock.now += 60
-    breaker.answered(breaker.admit())
+    breaker.record_success(breaker.admit())
     clock.now += 41
     fail(breaker, 3)
-    assert breaker.seconds_left() < 7
+    assert breaker.retry_after() < 7
 
 
 def test_none_failures_turn_it_off(clock):

@@ -21,7 +21,7 @@ def origin(**policy):
 
 
 async def entered(one, deadline=1e9):
-    return one.enter() or await one.wait(deadline)
+    return one.try_acquire() or await one.acquire(deadline)
 
 
 async def test_who_comes_first_is_first():
@@ -32,13 +32,13 @@ async def test_who_comes_first_is_first():
     async def call(number):
         permit = await entered(one)
         order.append(number)
-        one.leave(permit)
+        one.release(permit)
 
     tasks = [asyncio.create_task(call(number)) for number in range(5)]
     await asyncio.sleep(0)
     # Who comes now must not overtake those who wait, even at the moment at which a place becomes free.
-    one.leave(first)
-    assert one.enter() == 0
+    one.release(first)
+    assert one.try_acquire() == 0
     await asyncio.gather(*tasks)
     assert order == [0, 1, 2, 3, 4]
     assert (one.bulkhead.running, len(one.bulkhead.waiting)) == (0, 0)
@@ -53,7 +53,7 @@ async def test_waiting_ends_with_the_patience_of_the_queue_or_the_callers_deadli
         with pytest.raises(OriginBusy):
             await entered(one, deadline)
         assert loop.time() - began < 2
-    assert (one.busy, len(one.bulkhead.waiting), one.bulkhead.running) == (2, 0, 1)
+    assert (one.rejected_busy, len(one.bulkhead.waiting), one.bulkhead.running) == (2, 0, 1)
 
 
 async def test_a_full_queue_refuses_at_once():
@@ -73,27 +73,27 @@ async def test_those_who_wait_are_turned_away_when_the_breaker_opens():
     permit = await entered(one)
     waiting = [asyncio.create_task(entered(one)) for _ in range(3)]
     await asyncio.sleep(0)
-    one.failed(permit, AttemptVerdict.FAILURE)
+    one.record_failure(permit, AttemptVerdict.FAILURE)
     done = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
     assert [type(error) for error in done] == [CircuitOpen] * 3
-    one.leave(permit)
-    assert (one.bulkhead.running, one.open) == (0, 3)
+    one.release(permit)
+    assert (one.bulkhead.running, one.rejected_open) == (0, 3)
 
 
 async def test_nobody_waits_for_a_place_to_probe():
     one = origin(concurrency=1, queue=10, queue_seconds=30, failures=1, open_seconds=0.01, open_most=0.01)
     hanging = await entered(one)
-    one.failed(hanging, AttemptVerdict.FAILURE)
+    one.record_failure(hanging, AttemptVerdict.FAILURE)
     await asyncio.sleep(0.05)
     with pytest.raises(CircuitOpen):
         await asyncio.wait_for(entered(one), 5)
-    one.leave(hanging)
+    one.release(hanging)
     probe = await entered(one)
     with pytest.raises(CircuitOpen):
         await asyncio.wait_for(entered(one), 5)
-    one.answered(probe)
-    one.leave(probe)
-    assert one.enter()
+    one.record_success(probe)
+    one.release(probe)
+    assert one.try_acquire()
 
 
 async def test_an_origin_is_remembered_while_it_is_used_or_recent():

@@ -211,7 +211,7 @@ async def change_provider(registry, index, provider, **columns):
 async def test_a_change_of_a_provider_writes_no_document_and_still_decides_who_finds_its_tools(
     registry, index, library
 ):
-    before = index.written
+    before = index.documents_indexed
     reader = Viewer(tags=frozenset({"public"}))
     assert await names(index, "book", principal=reader)
     await change_provider(registry, index, library["library"], tags=["other"])
@@ -223,11 +223,11 @@ async def test_a_change_of_a_provider_writes_no_document_and_still_decides_who_f
     assert await names(index, "book") == []
     await change_provider(registry, index, library["library"], enabled=True)
     assert "library.getBook" in await names(index, "book")
-    assert index.written == before
+    assert index.documents_indexed == before
 
 
 async def test_of_a_changed_provider_only_tools_that_changed_are_indexed_again(registry, index, library):
-    before, documents = index.written, len(index)
+    before, documents = index.documents_indexed, len(index)
     async with registry.writing() as session:
         rows = {row.name: row for row in (await session.execute(select(Tool))).scalars()}
         rows["library.getBook"].description = "Zebra facts."
@@ -237,13 +237,13 @@ async def test_of_a_changed_provider_only_tools_that_changed_are_indexed_again(r
     await index.feed.catch_up()
     assert await names(index, "zebra") == ["library.getBook"]
     assert await names(index, "borrow") == []
-    assert (index.written, len(index)) == (before + 1, documents - 1)
+    assert (index.documents_indexed, len(index)) == (before + 1, documents - 1)
 
 
 async def test_everything_is_compared_and_nothing_written_twice(registry, index, library):
-    before, documents = index.written, len(index)
+    before, documents = index.documents_indexed, len(index)
     await index.on_changes([ChangeNotice("all")])
-    assert (index.written, len(index)) == (before, documents)
+    assert (index.documents_indexed, len(index)) == (before, documents)
     assert await names(index, "getBook", limit=1) == ["library.getBook"]
 
 
@@ -269,7 +269,7 @@ async def test_more_changes_than_can_be_named_are_read_with_the_provider(registr
         await session.execute(update(Tool).where(Tool.name != "many.t7").values(description="another"))
         await record_change(session, kind="provider", provider_id=provider.id)
     await index.feed.catch_up()
-    assert (index.written, len(index)) == (1_200 + 1_199, 1_200)
+    assert (index.documents_indexed, len(index)) == (1_200 + 1_199, 1_200)
     assert await names(index, "one", limit=50) == ["many.t7"]
 
 

@@ -92,10 +92,10 @@ def test_lengths_agree():
 
 
 def test_admin_holds_every_scope_and_others_only_their_own():
-    assert all(principal("admin").has(scope) for scope in SCOPES)
-    assert principal("tools:read").has("tools:read")
-    assert not principal("tools:read").has("tools:call")
-    assert not principal("tools:read").has("admin")
+    assert all(principal("admin").has_scope(scope) for scope in SCOPES)
+    assert principal("tools:read").has_scope("tools:read")
+    assert not principal("tools:read").has_scope("tools:call")
+    assert not principal("tools:read").has_scope("admin")
     assert missing_scopes(["admin"], held=frozenset(SCOPES) - {"admin"}) == ("admin",)
 
 
@@ -127,13 +127,13 @@ A, B = frozenset({"a"}), frozenset({"b"})
     ],
 )
 def test_a_grant_is_covered_only_by_the_same_or_wider_limits(own, wanted, covered):
-    assert principal("admin", **own).limits_cover(Grant(frozenset({"admin"}), **wanted)) is covered
+    assert principal("admin", **own).covers_restrictions(Grant(frozenset({"admin"}), **wanted)) is covered
 
 
 def test_a_grant_may_not_outlive_its_maker():
     end = datetime(2030, 1, 1, tzinfo=UTC)
     maker = principal("admin", expires_at=end)
-    assert maker.outlives(Grant(frozenset(), expires_at=end))
-    assert not maker.outlives(Grant(frozenset(), expires_at=end + timedelta(seconds=1)))
-    assert not maker.outlives(Grant(frozenset()))
-    assert principal("admin").outlives(Grant(frozenset()))
+    assert maker.covers_expiry(Grant(frozenset(), expires_at=end))
+    assert not maker.covers_expiry(Grant(frozenset(), expires_at=end + timedelta(seconds=1)))
+    assert not maker.covers_expiry(Grant(frozenset()))
+    assert principal("admin").covers_expiry(Grant(frozenset()))

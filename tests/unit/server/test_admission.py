@@ -7,7 +7,7 @@ from app.server.admission import Admission
 
 
 def refused(admission, calls=1000):
-    return sum(admission.refuses() for _ in range(calls))
+    return sum(admission.rejects() for _ in range(calls))
 
 
 def test_nobody_is_refused_while_all_is_well():

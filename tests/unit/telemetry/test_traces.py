@@ -51,7 +51,7 @@ def test_nothing_is_traced_without_an_endpoint():
 
 async def test_a_call_is_a_tree_of_spans(site):
     tracer = _tracer(site)
-    call = tracer.begin({}, route=ROUTE, call_id="the-call")
+    call = tracer.start_trace({}, route=ROUTE, call_id="the-call")
     with call.step("credentials"), call.step("fetch token"):
         pass
     first = call.attempt("GET", "https://api.example.com")
@@ -94,7 +94,7 @@ async def test_a_call_is_a_tree_of_spans(site):
 
 async def test_a_callers_trace_is_continued_and_passed_on(site):
     tracer = _tracer(site)
-    call = tracer.begin(_parent(tracestate="vendor=1,other=2"), route=ROUTE, call_id="c")
+    call = tracer.start_trace(_parent(tracestate="vendor=1,other=2"), route=ROUTE, call_id="c")
     attempt = call.attempt("POST", "http://upstream.example")
     attempt.end(status=204)
     call.end(provider="p", tool="p.t", outcome="ok", status=200)
@@ -127,7 +127,7 @@ async def test_a_callers_trace_is_continued_and_passed_on(site):
 async def test_a_traceparent_that_is_not_valid_begins_a_trace_of_our_own(site, value):
     tracer = _tracer(site)
     head = {b"traceparent": value.encode("latin-1"), b"tracestate": b"a=1"}
-    call = tracer.begin(head, route=ROUTE, call_id="c")
+    call = tracer.start_trace(head, route=ROUTE, call_id="c")
     attempt = call.attempt("GET", "http://u.example")
     assert call.trace_id != TRACE_ID
     assert "tracestate" not in dict(attempt.headers)
@@ -136,7 +136,7 @@ async def test_a_traceparent_that_is_not_valid_begins_a_trace_of_our_own(site, v
 
 async def test_what_the_caller_does_not_sample_is_passed_on_and_not_sent(site):
     tracer = _tracer(site)
-    call = tracer.begin(_parent("00"), route=ROUTE, call_id="c")
+    call = tracer.start_trace(_parent("00"), route=ROUTE, call_id="c")
     attempt = call.attempt("GET", "http://u.example")
     attempt.end(status=200)
     call.end(provider="p", tool="t", outcome="ok", status=200)
@@ -162,7 +162,7 @@ async def test_what_the_caller_does_not_sample_is_passed_on_and_not_sent(site):
 )
 async def test_the_samplers_of_the_specification(site, sampler, ratio, flags, sent):
     tracer = _tracer(site, otel_traces_sampler=sampler, otel_traces_sampler_arg=ratio)
-    call = tracer.begin(_parent(flags) if flags else {}, route=ROUTE, call_id="c")
+    call = tracer.start_trace(_parent(flags) if flags else {}, route=ROUTE, call_id="c")
     call.end(provider="p", tool="t", outcome="ok", status=200)
     await tracer.aclose()
     assert bool(site.bodies) is sent
@@ -174,7 +174,7 @@ async def test_the_samplers_of_the_specification(site, sampler, ratio, flags, se
 )
 async def test_only_the_gateways_own_failures_make_its_span_an_error(site, outcome, status, error):
     tracer = _tracer(site)
-    tracer.begin({}, route=ROUTE, call_id="c").end(provider="", tool="", outcome=outcome, status=status)
+    tracer.start_trace({}, route=ROUTE, call_id="c").end(provider="", tool="", outcome=outcome, status=status)
     await tracer.aclose()
     (span,) = site.spans()
     assert span.error is error
@@ -183,7 +183,7 @@ async def test_only_the_gateways_own_failures_make_its_span_an_error(site, outco
 
 async def test_an_error_in_a_step_leaves_its_kind_and_not_its_text(site):
     tracer = _tracer(site)
-    call = tracer.begin({}, route=ROUTE, call_id="c")
+    call = tracer.start_trace({}, route=ROUTE, call_id="c")
     with pytest.raises(ValueError, match="secret"), call.step("credentials"):
         raise ValueError("the-secret-text")
     await tracer.aclose()
@@ -212,7 +212,7 @@ async def test_the_collectors_own_headers_and_address_are_sent(site):
 
 def _finished(tracer, number: int) -> None:
     for _ in range(number):
-        tracer.begin({}, route=ROUTE, call_id="c").end(provider="", tool="", outcome="ok", status=200)
+        tracer.start_trace({}, route=ROUTE, call_id="c").end(provider="", tool="", outcome="ok", status=200)
 
 
 def _counted(tracer) -> dict[str, float]:
@@ -257,7 +257,7 @@ async def test_log_lines_name_the_call_and_its_trace(site, capsys):
 
     tracer = _tracer(site)
     CALL_ID.set("0190-call")
-    call = tracer.begin({}, route=ROUTE, call_id="0190-call")
+    call = tracer.start_trace({}, route=ROUTE, call_id="0190-call")
     structlog.get_logger().warning("something")
     await tracer.aclose()
     line = capsys.readouterr().err

@@ -108,7 +108,7 @@ PLANS.append(
 @given(plan=st.sampled_from(PLANS), arguments=st.fixed_dictionaries(dict.fromkeys("abcde", anything)))
 def test_arguments_are_placed_or_refused_with_a_pointer(plan, arguments):
     try:
-        plan.place(arguments)
+        plan.prepare(arguments)
     except InvalidArguments as error:
         faults = error.errors
     else:
