@@ -57,7 +57,7 @@ async def ready(request: Request) -> Ready:
     services: Services = request.state.services
     if not services.readiness.open:
         raise Unavailable("The gateway is starting or stopping.")
-    database, redis = await request.state.probes.parts()
+    database, redis = await request.state.probes.states()
     return Ready(status="ready" if database == "ok" else "degraded", database=database, redis=redis)
 
 

@@ -177,7 +177,7 @@ def check_wire(pair: Pair, plan: Any, given: Given, metric: str, record: Record)
         return
     url, headers, cookies = expected
     try:
-        placed = plan.place(given.arguments)
+        placed = plan.prepare(given.arguments)
     except InvalidArguments as problem:
         detail = [fault.detail for fault in problem.errors]
         if any("segment" in text or "control characters" in text for text in detail):

@@ -42,7 +42,7 @@ class HttpAdapter(HttpBasedAdapter):
     def request_identity(self, call: Call) -> bytes | None:
         """Method, URL, headers and body as they are placed; None for a request that may have effects, or
         that asks for a part of an answer or for one that has changed (RFC 9110 sections 13 and 14)."""
-        placed = call.target.place(call.arguments)
+        placed = call.target.prepare(call.arguments)
         if placed.method.upper() not in ("GET", "HEAD"):
             return None
         pieces = [placed.method.upper(), placed.url]
@@ -60,7 +60,7 @@ class HttpAdapter(HttpBasedAdapter):
     async def call(self, call: Call) -> Result:
         """Send the request; small answers are read at once, others streamed within
         `limits.response_bytes`."""
-        place = call.target.place
+        place = call.target.prepare
         placed = (
             await asyncio.to_thread(place, call.arguments)
             if call.has_large_arguments
@@ -98,8 +98,8 @@ class HttpAdapter(HttpBasedAdapter):
     async def discover(self, call: Call) -> Discovered:
         """The document at the template's URL, asked for with its method, auth and headers."""
         asked = replace(call, headers=(_ACCEPT,))
-        return await self.document(call.target.place(call.arguments), asked)
+        return await self.document(call.target.prepare(call.arguments), asked)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON."""
-        return self.shown(call.target.place(call.arguments), call)
+        return self.shown(call.target.prepare(call.arguments), call)

@@ -107,7 +107,7 @@ class SseAdapter(HttpBasedAdapter):
 
     async def discover(self, call: Call) -> Discovered:
         """The document at the URL, which a GET that does not ask for events gives."""
-        placed = call.target.get.place({})
+        placed = call.target.get.prepare({})
         return await self.document(placed._replace(headers=[*placed.headers, _DOCUMENTS]), call)
 
     async def call(self, call: Call) -> Result:

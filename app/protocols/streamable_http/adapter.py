@@ -63,7 +63,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
 
     async def discover(self, call: Call) -> Discovered:
         """The document at the URL, asked for with the template's method."""
-        placed = call.target.plan.place({})
+        placed = call.target.plan.prepare({})
         kept = [pair for pair in placed.headers if pair[0].lower() != "accept"]
         return await self.document(placed._replace(headers=[*kept, ("Accept", "application/json")]), call)
 
@@ -88,7 +88,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON."""
-        return self.shown(call.target.plan.place(call.arguments), call)
+        return self.shown(call.target.plan.prepare(call.arguments), call)
 
     async def _answer(
         self, response: OutboundResponse, media_type: str, target: StreamableHttpTarget, call: Call

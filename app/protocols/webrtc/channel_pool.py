@@ -121,7 +121,7 @@ class PeerChannel:
         if not self._calls:
             self.exclusive = False
         if tell and self.usable:
-            self.peer.tell(orjson.dumps({"id": asked.id, "type": "cancel"}).decode())
+            self.peer.send_text(orjson.dumps({"id": asked.id, "type": "cancel"}).decode())
 
 
 @dataclass(slots=True, eq=False)
