@@ -33,7 +33,7 @@ class Site:
         )
 
     async def answer(self, message: dict[str, Any], channel: Any) -> None:
-        self.labels.append(channel.provider_label)
+        self.labels.append(channel.label)
         if message["type"] == "utcp":
             say(
                 channel,

@@ -45,7 +45,7 @@ class PeerSide:
         await asyncio.gather(*(connection.close() for connection in self.connections))
 
     def _channel(self, channel: Any) -> None:
-        self.labels.append(channel.provider_label)
+        self.labels.append(channel.label)
 
         def heard(text: str) -> None:
             message = orjson.loads(text)

@@ -181,7 +181,7 @@ class TestOneCall:
         assert (await recorded(services, outcome.call_id)).outcome == "too-large"
 
     async def test_rate_limits_are_counted_and_their_state_comes_back(self, services) -> None:
-        who = principal(key_id=uuid4().hex, rate=RateLimit(1, 3600, 1))
+        who = principal(key_id=uuid4().hex, rate_limit=RateLimit(1, 3600, 1))
         first = await execute(request(who=who), services.calls)
         second = await execute(request(who=who), services.calls)
         assert first.rate_limit_state.headers()["RateLimit-Remaining"] == "0"

@@ -502,7 +502,7 @@ class TestWithoutPostgres:
         async with unreachable(database):
             assert not await store.store(lease, b"outcome")
             assert len(store) == 1
-        await store._watched.aclose(seconds=15)
+        await store._watched.aclose(timeout=15)
         assert await store.begin(sent_again(first)) == StoredOutcome(first.call_id, b"outcome")
 
     async def test_the_end_waits_for_outcomes(self, database, vault) -> None:

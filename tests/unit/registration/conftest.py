@@ -55,7 +55,7 @@ def context() -> Callable[..., ImportContext]:
     """`context(**fields)` is about a provider `pets` without variables or credentials."""
 
     def make(*variables: Variable, **fields: Any) -> ImportContext:
-        given = {"environment": {}, "options": {}, "reach": UNRESTRICTED, **fields}
+        given = {"environment": {}, "options": {}, "permissions": UNRESTRICTED, **fields}
         return ImportContext(id=new_id(), name="pets", variables=variables, **given)
 
     return make

@@ -59,11 +59,11 @@ async def test_inline_credential_of_a_fetched_manual_with_variables_goes_to_name
 
 
 async def test_storing_a_credential_takes_the_scope(reader, context):
-    reach = RegistrationPermissions(may_write_credentials=False, may_use_shared_secrets=True)
+    permissions = RegistrationPermissions(may_write_credentials=False, may_use_shared_secrets=True)
     parsed = parsed_document(schemes=API_KEY)
-    assert plan_registration(parsed, context(reach=reach), reader=reader).credentials == {}
+    assert plan_registration(parsed, context(permissions=permissions), reader=reader).credentials == {}
     with pytest.raises(Forbidden):
-        plan_registration(parsed, context(reach=reach, given={"key": KEY}), reader=reader)
+        plan_registration(parsed, context(permissions=permissions, given={"key": KEY}), reader=reader)
 
 
 async def test_secret_options_are_a_credential_that_no_origin_gets(reader, context):
