@@ -1,6 +1,7 @@
 """The documentation holds together: links lead somewhere, decision records have one format."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,39 @@ PAGES = [
     ROOT / "changelog.d" / "README.md",
 ]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+GUIDES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 _DECISION = re.compile(
     r"# (?P<number>\d+)\. [^\n]+\n\nStatus: (accepted|superseded)[^\n]*\nDate: \d{4}-\d\d-\d\d\n\n## Context\n\n.+?\n## Decision\n\n.+",
     re.DOTALL,
 )
+# A path of this checkout, as `app/calls/retries.py` or `app/settings/`; not within a URL, and without <placeholders>.
+_PATH = re.compile(
+    r"(?<![\w/.<-])(?:app|tests|examples|benchmarks|scripts|migrations|deploy|requirements|openapi)/[\w./*-]*[\w/](?![\w<{])"
+)
+_MODULE = re.compile(r"(?<![\w/.])app(?:\.[a-z_][a-z0-9_]*)+\b(?!\()")
+
+
+def is_path(name):
+    """Whether a file or folder of this name is in the checkout; `*` stands for any part of a name."""
+    return any(ROOT.glob(name.rstrip("/")))
+
+
+def is_module(name):
+    """Whether `app.x.y` is a module, or a name that a module defines, imports or calls so."""
+    path = ROOT.joinpath(*name.split("."))
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    *parent, last = name.split(".")
+    folder = ROOT.joinpath(*parent)
+    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    return file.is_file() and re.search(rf"\b{last}\b", file.read_text()) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -38,3 +67,25 @@ def test_decision_records_are_numbered_without_gaps():
 
 def test_readme_has_at_most_200_lines():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_paths_and_modules_named_in_the_documentation_exist(page):
+    text = page.read_text()
+    assert [name for name in _PATH.findall(text) if not is_path(name)] == []
+    assert [name for name in _MODULE.findall(text) if not is_module(name)] == []
+
+
+def test_architecture_has_the_layers_of_the_import_contract():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(
+        [re.findall(r"\w+", layer) for layer in contract["layers"]]
+        for contract in contracts
+        if contract["containers"] == ["app"]
+    )
+    text = ARCHITECTURE.read_text()
+    table = text.split("| layer, top first |")[1].split("\n\n")[0]
+    assert [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines()[2:]] == layers
+    boxes = re.findall(r'\["(.+?)"\]', text.split("```mermaid")[1].split("```")[0])
+    lines = [line for box in boxes for line in box.split("<br/>") if not line.startswith("<b>")]
+    assert [re.findall(r"\w+", line) for line in lines] == layers
