@@ -164,7 +164,7 @@ def _recorded(context: RowContext) -> Iterator[Row]:
     client.close()
     headers = {"Authorization": f"Bearer {loaded.key}"}
     wide = Request("/tools/wide.put/call", headers, {"body": WIDE})
-    name = "utcp-gateway, audit strict, body of 20 properties"
+    name = "utcp-gateway, call log strict, body of 20 properties"
     yield Row(name, loaded.server, [wide], sockets=loaded.sockets)
     once = Request(
         "/tools/wide.put/call", {**headers, "Idempotency-Key": "@a-different-number@"}, {"body": WIDE}
