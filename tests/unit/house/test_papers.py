@@ -89,3 +89,10 @@ def test_architecture_has_the_layers_of_the_import_contract():
     boxes = re.findall(r'\["(.+?)"\]', text.split("```mermaid")[1].split("```")[0])
     lines = [line for box in boxes for line in box.split("<br/>") if not line.startswith("<b>")]
     assert [re.findall(r"\w+", line) for line in lines] == layers
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_named_in_the_documentation_exist(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^|\n)make ([a-z][a-z-]*)", page.read_text()))
+    assert named - targets == set()
