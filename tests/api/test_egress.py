@@ -87,6 +87,14 @@ def document_at(urls: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def credential_at(url: str) -> dict[str, Any]:
+    """An OAuth2 credential whose token URL is at `url`."""
+    return {
+        "kind": "oauth2", "client_id": "c", "client_secret": "s3cr3t-value", "token_url": f"{url}/token",
+        "allowed_origins": [url],
+    }  # fmt: skip
+
+
 def test_no_field_that_takes_a_url_reaches_an_inner_address(
     guarded: RunningGateway, listener: Canary
 ) -> None:
@@ -110,13 +118,10 @@ def test_no_field_that_takes_a_url_reaches_an_inner_address(
             if client.post("/tools", json=body).status_code == 201:
                 call(f"h{number}.x")
 
-        def give_credential(number: int, url: str) -> None:
-            credential = {
-                "kind": "oauth2", "client_id": "c", "client_secret": "s3cr3t-value", "token_url": f"{url}/token",
-                "allowed_origins": [url],
-            }  # fmt: skip
-            response = client.put(f"/providers/document/credentials/o{number}", json=credential)
-            assert response.status_code != 500, f"credential {url}: {response.text}"
+        def give_credential(number: int, url: str) -> bool:
+            response = client.put(f"/providers/document/credentials/o{number}", json=credential_at(url))
+            assert response.status_code in (201, 422), f"credential {url}: {response.text}"
+            return response.status_code == 201
 
         def call(tool: str) -> None:
             response = client.post(f"/tools/{tool}/call", json={})
@@ -125,13 +130,28 @@ def test_no_field_that_takes_a_url_reaches_an_inner_address(
         numbers = range(len(urls))
         list(pool.map(register, numbers, urls))
         list(pool.map(create, numbers, urls))
-        made = client.post("/providers", json={"name": "document", "source": {"document": document_at(urls)}})
+        # A client secret is sent over https only.
+        secure = [f"https://{host}:{listener.port}" for host in HOSTS]
+        made = client.post(
+            "/providers", json={"name": "document", "source": {"document": document_at(secure)}}
+        )
         assert made.status_code == 201, made.text
         # The others are spellings that are no URLs.
         assert made.json()["tool_count"] >= 90
         list(pool.map(call, [f"document.x{number}" for number in numbers]))
-        list(pool.map(give_credential, numbers, urls))
+        given = list(pool.map(give_credential, numbers, secure))
+        accepted = [url for url, was_given in zip(secure, given, strict=True) if was_given]
+        assert len(accepted) >= 90
         list(pool.map(call, [f"document.x{number}" for number in numbers]))
+        inline = {
+            "name": "inline",
+            "source": {"document": document_at(accepted)},
+            "credentials": {f"o{number}": credential_at(url) for number, url in enumerate(accepted)},
+        }
+        made = client.post("/providers", json=inline)
+        assert made.status_code == 201, made.text
+        assert made.json()["tool_count"] == len(accepted)
+        list(pool.map(call, [f"inline.x{number}" for number in range(len(accepted))]))
     assert listener.connections == []
 
 
