@@ -95,8 +95,8 @@ class Result:
             self.stream = None
         return self.body or b""
 
-    async def read_beginning(self, most: int) -> tuple[bytes, bool]:
-        """Return the whole body and True, or a beginning of more than `most` bytes and False.
+    async def read_beginning(self, max_bytes: int) -> tuple[bytes, bool]:
+        """Return the whole body and True, or a beginning of more than `max_bytes` bytes and False.
 
         What is left then is read by `iterate`.
         """
@@ -107,20 +107,23 @@ class Result:
         async for piece in self.stream:
             pieces.append(piece)
             size += len(piece)
-            if size > most:
+            if size > max_bytes:
                 return b"".join(pieces), False
         self.stream = None
         return b"".join(pieces), True
 
-    async def read_up_to(self, most: int) -> bool:
-        """Return whether the body has at most `most` bytes; then it is in `body`, else still to be read."""
+    async def read_up_to(self, max_bytes: int) -> bool:
+        """Return whether the body has at most `max_bytes` bytes.
+
+        If so, it is in `body` afterwards; otherwise it is still to be read, from its first byte.
+        """
         if self.stream is None:
-            return len(self.body or b"") <= most
-        beginning, complete = await self.read_beginning(most)
+            return len(self.body or b"") <= max_bytes
+        beginning, complete = await self.read_beginning(max_bytes)
         if complete:
             self.body = beginning
         elif self.stream is not None:
-            self.stream = _chained(beginning, self.stream)
+            self.stream = _chain(beginning, self.stream)
         return complete
 
     async def iterate(self) -> AsyncIterator[bytes]:
@@ -150,9 +153,9 @@ class Result:
             self._close()
 
 
-async def _chained(beginning: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _chain(beginning: bytes, remaining: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield beginning
-    async for piece in rest:
+    async for piece in remaining:
         yield piece
 
 

@@ -32,7 +32,7 @@ def read_template(raw: Any, *, at: str = "") -> Template:
             "A name must be text", errors=[FieldError(pointer(at, "name"), "Give text.", "string")]
         )
     name = clean_text(name, at=pointer(at, "name")).strip() or None if name else None
-    return Template(protocol, _open_to_variables({**fields, "name": name}, protocol, at=at), notes)
+    return Template(protocol, _compile_with_variables({**fields, "name": name}, protocol, at=at), notes)
 
 
 def with_protocol(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def protocol_of(raw: Mapping[str, Any]) -> str:
     return str(raw.get("call_template_type") or DEFAULT)
 
 
-def _open_to_variables(fields: Mapping[str, Any], protocol: str, *, at: str) -> CallTemplate:
+def _compile_with_variables(fields: Mapping[str, Any], protocol: str, *, at: str) -> CallTemplate:
     """As `compile_template`; but one variable may stand where no other text could (`"port": "${PORT}"`): it
     is judged when its value is known.
     """
@@ -54,14 +54,14 @@ def _open_to_variables(fields: Mapping[str, Any], protocol: str, *, at: str) -> 
     try:
         return compile_template(fields, model, at=at)
     except InvalidInput as error:
-        wrong = {fault.pointer.removeprefix(at + "/") for fault in error.errors}
-        kept = {key: fields[key] for key in wrong if _is_variable(fields.get(key))}
-        if not kept:
+        invalid_keys = {field_error.pointer.removeprefix(at + "/") for field_error in error.errors}
+        variable_fields = {key: fields[key] for key in invalid_keys if _is_variable(fields.get(key))}
+        if not variable_fields:
             raise
-        required = {key for key in kept if model.model_fields[key].is_required()}
-        others = {key: value for key, value in fields.items() if key not in kept}
+        required = {key for key in variable_fields if model.model_fields[key].is_required()}
+        others = {key: value for key, value in fields.items() if key not in variable_fields}
         found = compile_template({**others, **dict.fromkeys(required, 1)}, model, at=at)
-        return found.model_copy(update=kept)
+        return found.model_copy(update=variable_fields)
 
 
 def _is_variable(value: Any) -> bool:
@@ -71,12 +71,12 @@ def _is_variable(value: Any) -> bool:
 def _protocol(raw: Mapping[str, Any], *, at: str) -> str:
     key = next((key for key in (*TYPE_KEYS, "type") if isinstance(raw.get(key), str)), None)
     if key is None:
-        fault = FieldError(
+        field_error = FieldError(
             pointer(at, "call_template_type"), "Name the protocol.", expected=sorted(PROTOCOLS)
         )
-        raise InvalidInput("call_template_type (or provider_type) is missing", errors=[fault])
+        raise InvalidInput("call_template_type (or provider_type) is missing", errors=[field_error])
     protocol = PROTOCOLS.canonical(str(raw[key]))
     if protocol not in PROTOCOLS:
-        fault = FieldError(pointer(at, key), "UTCP knows no such protocol.", expected=sorted(PROTOCOLS))
-        raise InvalidInput("The protocol is not known", errors=[fault])
+        field_error = FieldError(pointer(at, key), "UTCP knows no such protocol.", expected=sorted(PROTOCOLS))
+        raise InvalidInput("The protocol is not known", errors=[field_error])
     return protocol

@@ -108,15 +108,15 @@ def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, A
     kind = _manual_kind(raw)
     declared = raw.get("utcp_version" if kind == "manual_v1" else "version", "")
     tools: list[ManualTool] = []
-    faults: list[RejectedTool] = []
+    rejected: list[RejectedTool] = []
     for index, entry in enumerate(entries):
         at = pointer("/tools", index)
         try:
             tools.append(_tool(entry, at, inherited))
         except InvalidInput as error:
-            faults.append(RejectedTool(at, _readable_name(entry), error.detail, error.errors))
+            rejected.append(RejectedTool(at, _readable_name(entry), error.detail, error.errors))
     version: Literal["manual_v1", "manual_v0"] = "manual_v0" if kind == "manual_v0" else "manual_v1"
-    return Manual(version, str(declared)[:64], tuple(tools), tuple(faults), tuple(_warnings(raw, tools)))
+    return Manual(version, str(declared)[:64], tuple(tools), tuple(rejected), tuple(_warnings(raw, tools)))
 
 
 def _manual_kind(raw: Mapping[str, Any]) -> Literal["manual_v1", "manual_v0", "unknown"]:

@@ -97,12 +97,12 @@ class Adapters(Mapping[str, Adapter[Any]]):
     def __init__(self, context: AdapterContext, protocols: Protocols = PROTOCOLS) -> None:
         self._context = context
         self._protocols = protocols
-        self._made: dict[str, Adapter[Any]] = {}
+        self._adapters: dict[str, Adapter[Any]] = {}
         self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> Adapter[Any]:
-        made = self._made.get(name)
-        return self._make(name) if made is None else made
+        adapter = self._adapters.get(name)
+        return self._create(name) if adapter is None else adapter
 
     def __contains__(self, name: object) -> bool:
         return name in self._protocols
@@ -115,16 +115,16 @@ class Adapters(Mapping[str, Adapter[Any]]):
 
     async def ready(self, name: str) -> None:
         """Import what the protocol needs, if there is such a protocol, beside the event loop."""
-        if name not in self._made and name in self._protocols:
+        if name not in self._adapters and name in self._protocols:
             await asyncio.to_thread(self._protocols[name].load)
 
     async def aclose(self) -> None:
         """Release what the adapters hold."""
-        for adapter in self._made.values():
+        for adapter in self._adapters.values():
             await adapter.aclose()
 
-    def _make(self, name: str) -> Adapter[Any]:
-        make = self._protocols[name].load()
+    def _create(self, name: str) -> Adapter[Any]:
+        create = self._protocols[name].load()
         # Manuals are read in threads.
         with self._lock:
-            return self._made.setdefault(name, make(self._context))
+            return self._adapters.setdefault(name, create(self._context))

@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha import reflection
 
-from app.protocols.grpc.descriptors import pool_of
+from app.protocols.grpc.descriptors import build_pool
 from tests.protocols.kits.grpc import SERVICE, contract_file
 
 
@@ -48,7 +48,7 @@ def grpc_upstream(secret: str) -> Iterator[GrpcUpstream]:
 
 
 def _serve(pipe: Any, seen: Any, secret: str) -> None:
-    pool = pool_of({"contract.proto": contract_file()})
+    pool = build_pool({"contract.proto": contract_file()})
     word = GetMessageClass(pool.FindMessageTypeByName("contract.v1.Word"))
 
     def let_in(context: Any) -> None:

@@ -33,7 +33,7 @@ from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import AdapterContext
 from app.protocols.grpc.adapter import GrpcAdapter
-from app.protocols.grpc.descriptors import Unusable, pool_of
+from app.protocols.grpc.descriptors import Unusable, build_pool
 from app.security.secret import Secret
 from app.settings import Settings
 from tests.harness.certificates import certificate
@@ -83,7 +83,7 @@ def shop_file() -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-POOL = pool_of({"shop.proto": shop_file()})
+POOL = build_pool({"shop.proto": shop_file()})
 THING = GetMessageClass(POOL.FindMessageTypeByName("shop.v1.Thing"))
 FULL: dict[str, Any] = {
     "displayName": "Büch", "big": "9007199254740993", "raw": "AP8=", "color": "GREEN", "colors": ["RED", "GREEN"],
@@ -324,7 +324,7 @@ async def test_a_server_of_many_methods_is_discovered_in_time(adapter) -> None:
         for n in range(10):
             of = f".many.M{number * 10 + n}"
             service.method.add(name=f"Do{n}", input_type=of, output_type=of)
-    async with grpc_server(pool=pool_of({file.name: file}), names=services) as port:
+    async with grpc_server(pool=build_pool({file.name: file}), names=services) as port:
         template = {"call_template_type": "grpc", "host": "127.0.0.1", "port": port}
         tools = await tools_of(adapter, template | {"service_name": "many.S7"})
         assert len(tools) == 10
@@ -523,10 +523,10 @@ def test_descriptors_that_contradict_themselves() -> None:
         _set(a=evil),
     ):
         with pytest.raises(Unusable):
-            pool_of(files)
+            build_pool(files)
     chain = {f"f{n}": file(name=f"f{n}", dependency=[f"f{n + 1}"]) for n in range(3000)}
     chain["f3000"] = file(name="f3000")
-    pool_of(chain)
+    build_pool(chain)
 
 
 async def test_a_proxy_is_refused_in_the_open(shop: Shop, adapter) -> None:

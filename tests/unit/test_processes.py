@@ -54,7 +54,7 @@ async def flooding_child() -> AsyncIterator[tuple[int, Read]]:
 @asynccontextmanager
 async def flooding_program() -> AsyncIterator[tuple[int, Read]]:
     """A program of a tool, or of an MCP server."""
-    order = ProgramCommand(("/bin/sh", "-c", FLOOD), {"PATH": os.defpath}, talks=True)
+    order = ProgramCommand(("/bin/sh", "-c", FLOOD), {"PATH": os.defpath}, reads_input=True)
     running = await start_program(order, ProgramRules(ProgramSettings(_env_file=None)))
     writing = asyncio.create_task(running.write(bytes(1 << 20)))
     try:

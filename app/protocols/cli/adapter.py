@@ -10,12 +10,12 @@ from app.errors import InvalidInput, UpstreamTimeout
 from app.outbound.credential_rendering import is_secret
 from app.outbound.framing import StreamEvent, parse_events
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.cli.command_words import fill_words, options
+from app.protocols.cli.command_words import fill_words, option_words
 from app.protocols.cli.compiling import CliTarget, compile_cli
 from app.protocols.cli.runs import Run
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.programs import ProgramRules
-from app.protocols.shared.results import JSON, TEXT, body_result, timed
+from app.protocols.shared.results import JSON, TEXT, body_result, time_limit
 from app.protocols.shared.sealed_fields import field_values
 from app.security.masking import MASK
 
@@ -30,7 +30,7 @@ class CliAdapter(UnknownEffects):
     def __init__(self, context: AdapterContext) -> None:
         self._masker = context.masker
         self._rules = ProgramRules(context.settings)
-        self._turns = asyncio.Semaphore(context.settings.program_concurrency)
+        self._slots = asyncio.Semaphore(context.settings.program_concurrency)
         self._runs: set[Run] = set()
 
     def prepare(self, template: Mapping[str, Any]) -> CliTarget:
@@ -54,10 +54,10 @@ class CliAdapter(UnknownEffects):
 
     async def call(self, call: Call) -> Result:
         """Run the commands, one after the other; lines come as they are written to a caller of events."""
-        run = await self._begin(call)
+        run = await self._start_run(call)
         if call.stream_deadline is not None:
-            return await _streamed(run, call)
-        output = (await _collected(run, call)).strip()
+            return await _stream(run, call)
+        output = (await _collect(run, call)).strip()
         if output.startswith((b"{", b"[")):
             try:
                 orjson.loads(output)
@@ -69,8 +69,8 @@ class CliAdapter(UnknownEffects):
 
     async def discover(self, call: Call) -> Discovered:
         """What the commands write: a manual."""
-        run = await self._begin(call)
-        raw = await _collected(run, call)
+        run = await self._start_run(call)
+        raw = await _collect(run, call)
         return Discovered(raw=raw.strip(), media_type="", url=call.target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
@@ -100,9 +100,9 @@ class CliAdapter(UnknownEffects):
         runs = list(self._runs)
         for run in runs:
             run.close()
-        await asyncio.gather(*(run.gone() for run in runs))
+        await asyncio.gather(*(run.wait_ended() for run in runs))
 
-    async def _begin(self, call: Call) -> Run:
+    async def _start_run(self, call: Call) -> Run:
         """A run in its turn; raises InvalidArguments, and UpstreamTimeout where its turn does not come."""
         target: CliTarget = call.target
         for value in (target.environment[name] for name in target.inherited & target.environment.keys()):
@@ -110,41 +110,43 @@ class CliAdapter(UnknownEffects):
         environment = {**target.environment, **_sealed(call)}
         for step in target.steps:
             fill_words(step.words, call.arguments, {})
-        more = _options(call)
+        extra_words = _options(call)
         try:
-            with timed(call.deadline):
-                await self._turns.acquire()
+            with time_limit(call.deadline):
+                await self._slots.acquire()
         except UpstreamTimeout:
             detail = "As many programs run as may, and none has ended in time."
             raise UpstreamTimeout(detail, request_sent=False) from None
-        run = Run(call, environment, more, rules=self._rules, masker=self._masker, over=self._over)
+        run = Run(
+            call, environment, extra_words, rules=self._rules, masker=self._masker, on_end=self._release
+        )
         self._runs.add(run)
         return run
 
-    def _over(self, run: Run) -> None:
+    def _release(self, run: Run) -> None:
         if run in self._runs:
             self._runs.discard(run)
-            self._turns.release()
+            self._slots.release()
 
 
-async def _collected(run: Run, call: Call) -> bytes:
+async def _collect(run: Run, call: Call) -> bytes:
     try:
-        with timed(call.deadline, "The program did not end in its time."):
+        with time_limit(call.deadline, "The program did not end in its time."):
             return b"".join([piece async for piece in run.pieces()])
     finally:
         run.close()
 
 
-async def _streamed(run: Run, call: Call) -> Result:
+async def _stream(run: Run, call: Call) -> Result:
     """Back once there is output, or the end."""
     pieces = run.pieces()
     try:
-        with timed(call.deadline, "The program wrote nothing in its time."):
+        with time_limit(call.deadline, "The program wrote nothing in its time."):
             first = await anext(pieces, b"")
     except BaseException:
         run.close()
         raise
-    events = _events(_timely(first, pieces, call), run, call)
+    events = _events(_bounded(first, pieces, call), run, call)
     result = Result(status=200, headers=[], media_type=TEXT, body=None, events=events)
     result.close_with(run.close)
     return result
@@ -161,7 +163,7 @@ async def _events(
         await pieces.aclose()
 
 
-async def _timely(
+async def _bounded(
     first: bytes, pieces: AsyncGenerator[bytes, None], call: Call
 ) -> AsyncGenerator[bytes, None]:
     loop = asyncio.get_running_loop()
@@ -169,8 +171,8 @@ async def _timely(
     try:
         while piece:
             yield piece
-            by = min(call.stream_deadline or call.deadline, loop.time() + call.limits.idle)
-            with timed(by, "The program was silent for too long, or did not end in its time."):
+            deadline = min(call.stream_deadline or call.deadline, loop.time() + call.limits.idle)
+            with time_limit(deadline, "The program was silent for too long, or did not end in its time."):
                 piece = await anext(pieces, b"")
     finally:
         await pieces.aclose()
@@ -190,4 +192,4 @@ def _sealed(call: Call, *, masked: bool = False) -> dict[str, str]:
 
 
 def _options(call: Call) -> list[str]:
-    return list(options(call.arguments)) if call.target.options else []
+    return list(option_words(call.arguments)) if call.target.options else []

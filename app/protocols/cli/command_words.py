@@ -57,21 +57,23 @@ def fill_words(
         text = "".join(_text(piece, arguments, outputs) for piece in word)
         first = next((piece for piece in word if piece != ""), "")
         if text.startswith("-") and not isinstance(first, str) and not options_ended:
-            _refuse_option(first)
+            _reject_option(first)
         options_ended = options_ended or word == ("--",)
         filled.append(text)
     return filled
 
 
-def options(arguments: Mapping[str, Any]) -> Iterator[str]:
+def option_words(arguments: Mapping[str, Any]) -> Iterator[str]:
     """The arguments as UTCP 0.x gives them: `--key value`, a true one as `--key`, a list as several.
 
     A value that begins with `-` is given as `--key=value`, so that it is no option itself.
     """
     for name, value in arguments.items():
         if not _OPTION.fullmatch(name):
-            fault = FieldError(f"/{name}", "An option's name has letters, digits, `_`, `.` and `-` only.")
-            raise InvalidArguments("This is no name of an option.", errors=[fault])
+            field_error = FieldError(
+                f"/{name}", "An option's name has letters, digits, `_`, `.` and `-` only."
+            )
+            raise InvalidArguments("This is no name of an option.", errors=[field_error])
         for one in value if isinstance(value, list) else [value]:
             if one is None or one is False:
                 continue
@@ -94,24 +96,24 @@ def _text(piece: Piece, arguments: Mapping[str, Any], outputs: Mapping[int, str]
             raise UpstreamMalformed(f"The output of command {piece.step} holds U+0000, which no word can.")
         return output
     if piece.name not in arguments:
-        fault = FieldError(f"/{piece.name}", "The command of this tool needs it.")
-        raise InvalidArguments("An argument is missing.", errors=[fault])
+        field_error = FieldError(f"/{piece.name}", "The command of this tool needs it.")
+        raise InvalidArguments("An argument is missing.", errors=[field_error])
     return _without_nul(as_text(arguments[piece.name]), piece.name)
 
 
 def _without_nul(text: str, name: str) -> str:
     """The text; InvalidArguments where it holds the character that ends a word (execve)."""
     if "\x00" in text:
-        fault = FieldError(f"/{name}", "A command cannot hold U+0000.")
-        raise InvalidArguments("The argument cannot be given to a program.", errors=[fault])
+        field_error = FieldError(f"/{name}", "A command cannot hold U+0000.")
+        raise InvalidArguments("The argument cannot be given to a program.", errors=[field_error])
     return text
 
 
-def _refuse_option(piece: Argument | OutputReference) -> None:
+def _reject_option(piece: Argument | OutputReference) -> None:
     if isinstance(piece, OutputReference):
         raise UpstreamMalformed(f"The output of command {piece.step} begins with `-`, as an option does.")
-    fault = FieldError(f"/{piece.name}", "It begins with `-`, and the command has no `--` before it.")
-    raise InvalidArguments("The argument would be read as an option.", errors=[fault])
+    field_error = FieldError(f"/{piece.name}", "It begins with `-`, and the command has no `--` before it.")
+    raise InvalidArguments("The argument would be read as an option.", errors=[field_error])
 
 
 class _Scanner:
@@ -128,12 +130,12 @@ class _Scanner:
     def run(self) -> None:
         position = 0
         while position < len(self._command):
-            position = self._place(position) or self._character(position)
+            position = self._scan_placeholder(position) or self._scan_character(position)
         if self._quote:
-            self._refuse("A quote does not end.")
+            self._reject("A quote does not end.")
         self._end_word()
 
-    def _place(self, position: int) -> int | None:
+    def _scan_placeholder(self, position: int) -> int | None:
         found = _PLACEHOLDER.match(self._command, position)
         if found is not None:
             self._put(Argument(found[1]))
@@ -142,13 +144,13 @@ class _Scanner:
             found = _OUTPUT.match(self._command, position)
             number = -1 if found is None else int(found[1] or found[2])
             if found is None or number >= self._step:
-                self._refuse("`$` stands before CMD_0_OUTPUT and the like of earlier commands only.")
+                self._reject("`$` stands before CMD_0_OUTPUT and the like of earlier commands only.")
             else:
                 self._put(OutputReference(number))
                 return found.end()
         return None
 
-    def _character(self, position: int) -> int:
+    def _scan_character(self, position: int) -> int:
         character = self._command[position]
         following = self._command[position + 1 : position + 2]
         if self._quote:
@@ -158,7 +160,7 @@ class _Scanner:
                 self._put(following)
                 return position + 2
             elif self._quote == '"' and character == "`":
-                self._refuse("There is no shell that would run a command within a command.")
+                self._reject("There is no shell that would run a command within a command.")
             else:
                 self._put(character)
         elif character in "'\"":
@@ -168,7 +170,7 @@ class _Scanner:
             self._put(following)
             return position + 2
         elif character in _OPERATORS or (character in "~#" and self._word is None):
-            self._refuse(f"There is no shell that would understand {character!r}: quote it, or take it out.")
+            self._reject(f"There is no shell that would understand {character!r}: quote it, or take it out.")
         elif character.isspace():
             self._end_word()
         else:
@@ -189,7 +191,7 @@ class _Scanner:
             self.words.append(tuple(self._word))
             self._word = None
 
-    def _refuse(self, detail: str) -> None:
+    def _reject(self, detail: str) -> None:
         raise InvalidInput(
             "The command cannot be run without a shell.", errors=[FieldError(self._at, detail)]
         )

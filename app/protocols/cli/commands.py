@@ -18,8 +18,8 @@ def split_command(command: str, *, at: str) -> list[str]:
     except ValueError:
         words = []
     if not words:
-        fault = FieldError(at, "Give a program and its arguments; quotes must end.")
-        raise InvalidInput("The command cannot be read.", errors=[fault])
+        field_error = FieldError(at, "Give a program and its arguments; quotes must end.")
+        raise InvalidInput("The command cannot be read.", errors=[field_error])
     return words
 
 

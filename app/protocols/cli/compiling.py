@@ -17,12 +17,12 @@ from app.utcp.call_template import compile_template
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command. `shown`: its output is of the answer; `kept`: a later command refers to it."""
+    """One command. `is_shown`: its output is of the answer; `is_referenced`: a later command refers to it."""
 
     program: str
     words: tuple[Word, ...]
-    shown: bool
-    kept: bool
+    is_shown: bool
+    is_referenced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def compile_cli(template: Mapping[str, Any], rules: ProgramRules) -> CliTarget:
     """Raises InvalidInput, with pointers into the template, for what may not or cannot be run."""
     model = compile_template(template, CliTemplate)
     origin = origin_of(template)
-    steps = _old_step(model.command_name, rules) if model.command_name else _steps(model, rules)
+    steps = _v0_step(model.command_name, rules) if model.command_name else _steps(model, rules)
     rules.check_names(model.env_vars, at="/env_vars")
     rules.account()
     return CliTarget(
@@ -54,13 +54,13 @@ def compile_cli(template: Mapping[str, Any], rules: ProgramRules) -> CliTarget:
     )
 
 
-def _old_step(command: str, rules: ProgramRules) -> tuple[Step, ...]:
+def _v0_step(command: str, rules: ProgramRules) -> tuple[Step, ...]:
     at = "/command_name"
     words = split_command(command, at=at)
     program = rules.program(words[0], at=at)
     if is_shell(program):
-        raise _shell(at)
-    return (Step(program, tuple((word,) for word in words[1:]), shown=True, kept=False),)
+        raise _shell_error(at)
+    return (Step(program, tuple((word,) for word in words[1:]), is_shown=True, is_referenced=False),)
 
 
 def _steps(model: CliTemplate, rules: ProgramRules) -> tuple[Step, ...]:
@@ -70,7 +70,7 @@ def _steps(model: CliTemplate, rules: ProgramRules) -> tuple[Step, ...]:
         words = parse_command(command.command, step=number, at=at)
         parsed.append((_program(words, rules, at=at), words[1:]))
     last = len(parsed) - 1
-    kept = {
+    referenced = {
         piece.step
         for _, words in parsed
         for word in words
@@ -81,10 +81,10 @@ def _steps(model: CliTemplate, rules: ProgramRules) -> tuple[Step, ...]:
         Step(
             program,
             words,
-            shown=number == last
-            if (shown := model.commands[number].append_to_final_output) is None
-            else shown,
-            kept=number in kept,
+            is_shown=number == last
+            if (appended := model.commands[number].append_to_final_output) is None
+            else appended,
+            is_referenced=number in referenced,
         )
         for number, (program, words) in enumerate(parsed)
     )
@@ -93,15 +93,17 @@ def _steps(model: CliTemplate, rules: ProgramRules) -> tuple[Step, ...]:
 def _program(words: tuple[Word, ...], rules: ProgramRules, *, at: str) -> str:
     first = words[0] if words else ()
     if len(first) != 1 or not isinstance(first[0], str):
-        fault = FieldError(at, "It begins with a program, which no argument can choose.")
-        raise InvalidInput("The command cannot be read.", errors=[fault])
+        field_error = FieldError(at, "It begins with a program, which no argument can choose.")
+        raise InvalidInput("The command cannot be read.", errors=[field_error])
     program = rules.program(first[0], at=at)
     placed = any(isinstance(piece, Argument | OutputReference) for word in words for piece in word)
     if placed and is_shell(program):
-        raise _shell(at)
+        raise _shell_error(at)
     return program
 
 
-def _shell(at: str) -> InvalidInput:
-    fault = FieldError(at, "A shell would read arguments as commands: name a script or another program.")
-    return InvalidInput("No argument may be given to a shell.", errors=[fault])
+def _shell_error(at: str) -> InvalidInput:
+    field_error = FieldError(
+        at, "A shell would read arguments as commands: name a script or another program."
+    )
+    return InvalidInput("No argument may be given to a shell.", errors=[field_error])

@@ -14,11 +14,11 @@ from app.security.masking import Masker
 
 # More is kept than shown: a secret that the beginning cuts in two would not be known again.
 _MAX_STDERR_BYTES: Final = 16 * 1024
-_SHOWN: Final = 8 * 1024
+_MAX_SHOWN_BYTES: Final = 8 * 1024
 
 
 class Run:
-    """A run. `over` is called once, when it has ended or is closed."""
+    """A run. `on_end` is called once, when it has ended or is closed."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class Run:
         *,
         rules: ProgramRules,
         masker: Masker,
-        over: Callable[["Run"], None],
+        on_end: Callable[["Run"], None],
     ) -> None:
         self._call = call
         self._environment = environment
         self._options = options
         self._rules = rules
         self._masker = masker
-        self._over = over
+        self._on_end = on_end
         self._running: RunningProgram | None = None
         self._closed = False
 
@@ -53,19 +53,19 @@ class Run:
             for number, step in enumerate(target.steps):
                 words = [step.program, *fill_words(step.words, self._call.arguments, outputs), *self._options]
                 running = await self._start(words, number)
-                kept, tail, fresh = bytearray(), b"", True
+                referenced_output, tail, fresh = bytearray(), b"", True
                 while piece := await running.read():
                     size += len(piece)
                     check_size(size, limit)
                     tail = (tail + piece)[-_MAX_STDERR_BYTES:]
-                    if step.kept:
-                        kept += piece
-                    if step.shown:
+                    if step.is_referenced:
+                        referenced_output += piece
+                    if step.is_shown:
                         yield b"\n" + piece if fresh and open_line else piece
                         fresh, open_line = False, not piece.endswith(b"\n")
                 await running.ended.wait()
                 self._check(running, tail, first=number == 0)
-                outputs[number] = kept.decode("utf-8", "replace").rstrip("\n")
+                outputs[number] = referenced_output.decode("utf-8", "replace").rstrip("\n")
         finally:
             self.close()
 
@@ -74,9 +74,9 @@ class Run:
         self._closed = True
         if self._running is not None:
             self._running.kill()
-        self._over(self)
+        self._on_end(self)
 
-    async def gone(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until the program has ended."""
         if self._running is not None:
             await self._running.ended.wait()
@@ -84,13 +84,13 @@ class Run:
     async def _start(self, words: Sequence[str], number: int) -> RunningProgram:
         target: CliTarget = self._call.target
         try:
-            order = ProgramCommand(
-                words=words,
+            command = ProgramCommand(
+                argv=words,
                 environment=self._environment,
                 folder=self._rules.resolved(target.folder),
                 cpu_seconds=self._rules.settings.program_cpu_seconds,
             )
-            running = self._running = await start_program(order, self._rules)
+            running = self._running = await start_program(command, self._rules)
         except UpstreamUnreachable as error:
             error.request_sent = number > 0
             raise
@@ -114,11 +114,11 @@ class Run:
         if code is None or code < 0:
             detail = f"The program was ended by signal {-(code or 0)}; one of its limits may be the cause."
             raise UpstreamMalformed(detail, response=UpstreamErrorResponse(status=500, body=body))
-        answer = UpstreamErrorResponse(status=422, body=body)
-        raise UpstreamRejected(f"The program ended with exit code {code}.", response=answer)
+        error_response = UpstreamErrorResponse(status=422, body=body)
+        raise UpstreamRejected(f"The program ended with exit code {code}.", response=error_response)
 
     def _tail(self, raw: bytes) -> Any:
         text = sanitize_error_body(
             raw, "text/plain", masker=self._masker, limit=_MAX_STDERR_BYTES, complete=True
         )
-        return text[-_SHOWN:] if isinstance(text, str) else text
+        return text[-_MAX_SHOWN_BYTES:] if isinstance(text, str) else text

@@ -24,7 +24,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside(Exception):
+class _OutsideFolders(Exception):
     """The path leads out of every opened folder."""
 
 
@@ -40,12 +40,12 @@ class FileAdapter(ReadOnly):
         """The path; raises InvalidInput for one that is not below an opened folder, links aside."""
         file = compile_template(template, FileTemplate)
         if not self._folders:
-            fault = FieldError("/call_template_type", "The operator opens folders with FILE_FOLDERS.")
-            raise InvalidInput("Files are not served by this gateway", errors=[fault])
+            field_error = FieldError("/call_template_type", "The operator opens folders with FILE_FOLDERS.")
+            raise InvalidInput("Files are not served by this gateway", errors=[field_error])
         path = Path(os.path.normpath(file.file_path))
         if not path.is_absolute() or "\x00" in file.file_path or ".." in Path(file.file_path).parts:
-            fault = FieldError("/file_path", "Give an absolute path without `..`.")
-            raise InvalidInput("The path cannot be used", errors=[fault])
+            field_error = FieldError("/file_path", "Give an absolute path without `..`.")
+            raise InvalidInput("The path cannot be used", errors=[field_error])
         return path
 
     def origin(self, target: Path) -> str:
@@ -70,31 +70,31 @@ class FileAdapter(ReadOnly):
         return {"method": "read", "url": f"file://{call.target}", "headers": {}, "body": None}
 
     async def _read(self, call: Call) -> bytes:
-        most = call.limits.response_bytes
+        max_bytes = call.limits.response_bytes
         try:
-            raw = await asyncio.to_thread(self._read_whole, call.target, most + 1)
-        except _Outside:
+            raw = await asyncio.to_thread(self._read_whole, call.target, max_bytes + 1)
+        except _OutsideFolders:
             raise BlockedAddress("The file lies in no folder that the operator has opened.") from None
         except OSError:
             raise UpstreamUnreachable("The file cannot be read.", request_sent=False) from None
-        if len(raw) > most:
-            raise ResponseTooLarge(f"The file has more than {most} bytes.")
+        if len(raw) > max_bytes:
+            raise ResponseTooLarge(f"The file has more than {max_bytes} bytes.")
         return raw
 
-    def _read_whole(self, path: Path, most: int) -> bytes:
+    def _read_whole(self, path: Path, max_bytes: int) -> bytes:
         resolved = Path(os.path.realpath(path))
         folder = next((one for one in self._folders if resolved.is_relative_to(one)), None)
         if folder is None or resolved == folder:
-            raise _Outside
-        descriptor = _opened(folder, resolved.relative_to(folder).parts)
+            raise _OutsideFolders
+        descriptor = _open_below(folder, resolved.relative_to(folder).parts)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise _Outside
+            raise _OutsideFolders
         with os.fdopen(descriptor, "rb") as file:
-            return file.read(most)
+            return file.read(max_bytes)
 
 
-def _opened(folder: Path, names: tuple[str, ...]) -> int:
+def _open_below(folder: Path, names: tuple[str, ...]) -> int:
     """Walks down from the folder; a component that has become a link meanwhile is an OSError."""
     descriptor = os.open(folder, _FLAGS | os.O_DIRECTORY)
     for index, name in enumerate(names):

@@ -11,13 +11,13 @@ from app.errors import FieldError, InvalidArguments
 from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan_without_body
 from app.outbound.attach import Headers, attach
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.graphql.documents import GraphqlOperation, made_document, read_operation
-from app.protocols.graphql.responses import answered, introspected
+from app.protocols.graphql.documents import GraphqlOperation, build_document, read_operation
+from app.protocols.graphql.responses import read_introspection, read_result
 from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
 from app.protocols.graphql.template import GraphqlTemplate
-from app.protocols.graphql.tools import INTROSPECTION, manual_of
-from app.protocols.shared.http_based import HttpBasedAdapter, joined
-from app.protocols.shared.messages import writable
+from app.protocols.graphql.tools import INTROSPECTION, build_manual
+from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
+from app.protocols.shared.messages import map_encoding_errors
 from app.protocols.shared.results import JSON, event_result
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.utcp.call_template import compile_template
@@ -80,7 +80,7 @@ class GraphqlAdapter(HttpBasedAdapter):
             return None
         placed = self._placed(call)
         pieces = [placed.url, *(text for pair in placed.headers for text in pair)]
-        return joined([*(piece.encode() for piece in pieces), placed.body or b""])
+        return join_length_prefixed([*(piece.encode() for piece in pieces), placed.body or b""])
 
     def method(self, target: GraphqlTarget) -> str:
         """QUERY, MUTATION or SUBSCRIPTION."""
@@ -91,23 +91,23 @@ class GraphqlAdapter(HttpBasedAdapter):
         else the list of all.
         """
         if call.target.kind == "subscription":
-            return await self._subscribed(call)
-        return await answered(await self._read(self._placed(call), call), call, self._masker)
+            return await self._subscribe(call)
+        return await read_result(await self._read(self._placed(call), call), call, self._masker)
 
     async def discover(self, call: Call) -> Discovered:
         """A manual of the schema, which is asked for by introspection: a tool for each root field."""
         target: GraphqlTarget = call.target
-        placed = self._posted(call, {"query": INTROSPECTION, "operationName": "IntrospectionQuery"})
+        placed = self._post_request(call, {"query": INTROSPECTION, "operationName": "IntrospectionQuery"})
         limits = replace(call.limits, response_bytes=min(call.limits.response_bytes, _MAX_SCHEMA_BYTES))
-        data = await introspected(await self._read(placed, replace(call, limits=limits)), self._masker)
+        data = await read_introspection(await self._read(placed, replace(call, limits=limits)), self._masker)
         required = {name: name not in target.model.header_fields for name in target.placed}
-        raw = await asyncio.to_thread(manual_of, data, placed=required)
+        raw = await asyncio.to_thread(build_manual, data, placed=required)
         return Discovered(raw=raw, media_type=JSON, url=placed.url, is_generated=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON; of a subscription the upgrade, and what is subscribed to as its body."""
         if call.target.kind != "subscription":
-            return self.shown(self._placed(call), call)
+            return self.describe_request(self._placed(call), call)
         url, headers = self._upgrade(call, masked=True)
         return {"method": "GET", "url": url, "headers": dict(headers), "body": self._payload(call)}
 
@@ -123,23 +123,23 @@ class GraphqlAdapter(HttpBasedAdapter):
         target: GraphqlTarget = call.target
         operation = target.operation
         if operation is None:
-            fault = FieldError("", "Its call template needs a `query`.")
-            raise InvalidArguments("This tool says nothing that could be asked.", errors=[fault])
+            field_error = FieldError("", "Its call template needs a `query`.")
+            raise InvalidArguments("This tool says nothing that could be asked.", errors=[field_error])
         variables = {name: value for name, value in call.arguments.items() if name not in target.placed}
         if operation.document is None:
-            document = made_document(operation, variables, target.model.variable_types or {})
+            document = build_document(operation, variables, target.model.variable_types or {})
             return {"query": document, "variables": variables}
         payload: dict[str, Any] = {"query": operation.document, "variables": variables}
         return payload if operation.name is None else {**payload, "operationName": operation.name}
 
     def _placed(self, call: Call) -> PreparedRequest:
-        return self._posted(call, self._payload(call))
+        return self._post_request(call, self._payload(call))
 
-    def _posted(self, call: Call, payload: dict[str, Any]) -> PreparedRequest:
+    def _post_request(self, call: Call, payload: dict[str, Any]) -> PreparedRequest:
         head = self._head(call)
-        kept = [pair for pair in head.headers if pair[0].lower() not in _NEGOTIATION_HEADERS]
-        headers = [*kept, ("Accept", _ACCEPT), ("Content-Type", JSON)]
-        with writable():
+        other_headers = [pair for pair in head.headers if pair[0].lower() not in _NEGOTIATION_HEADERS]
+        headers = [*other_headers, ("Accept", _ACCEPT), ("Content-Type", JSON)]
+        with map_encoding_errors():
             return head._replace(headers=headers, body=orjson.dumps(payload))
 
     def _head(self, call: Call) -> PreparedRequest:
@@ -150,31 +150,33 @@ class GraphqlAdapter(HttpBasedAdapter):
     def _upgrade(self, call: Call, *, masked: bool = False) -> tuple[str, Headers]:
         head = self._head(call)
         present = {name.lower() for name, _ in head.headers} | _NEGOTIATION_HEADERS
-        kept = [pair for pair in head.headers if pair[0].lower() not in _NEGOTIATION_HEADERS]
-        headers = [*kept, *(pair for pair in call.headers if pair[0].lower() not in present)]
+        other_headers = [pair for pair in head.headers if pair[0].lower() not in _NEGOTIATION_HEADERS]
+        headers = [*other_headers, *(pair for pair in call.headers if pair[0].lower() not in present)]
         # http becomes ws, and https wss.
         return attach("ws" + head.url.removeprefix("http"), headers, call.credentials, masked=masked)
 
-    async def _subscribed(self, call: Call) -> Result:
+    async def _subscribe(self, call: Call) -> Result:
         limits = call.limits
         now = asyncio.get_running_loop().time()
-        by = min(call.deadline, now + limits.first_byte)
+        deadline = min(call.deadline, now + limits.first_byte)
         payload = self._payload(call)
         url, headers = self._upgrade(call)
         socket = await WebSocket.open(
-            Upgrade(url=url, headers=headers, most=limits.event_bytes, subprotocols=(SUBPROTOCOL,)),
+            Upgrade(
+                url=url, headers=headers, max_message_bytes=limits.event_bytes, subprotocols=(SUBPROTOCOL,)
+            ),
             network=self._network,
             egress=call.egress,
             masker=self._masker,
-            connect_by=min(by, now + limits.connect),
-            by=by,
+            connect_deadline=min(deadline, now + limits.connect),
+            deadline=deadline,
         )
         subscription = Subscription(socket, self._masker, idle=limits.idle)
         try:
-            with writable():
-                await subscription.begin(payload, by=by)
+            with map_encoding_errors():
+                await subscription.start(payload, deadline=deadline)
         except BaseException:
             socket.close()
             raise
-        ends = call.deadline if call.stream_deadline is None else call.stream_deadline
-        return await event_result(subscription.events(by=ends), call, close=socket.close)
+        stream_deadline = call.deadline if call.stream_deadline is None else call.stream_deadline
+        return await event_result(subscription.events(deadline=stream_deadline), call, close=socket.close)

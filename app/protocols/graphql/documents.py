@@ -39,21 +39,21 @@ def read_operation(model: GraphqlTemplate) -> GraphqlOperation | None:
     try:
         parsed = parse(model.query, no_location=True, max_tokens=_MAX_TOKENS)
     except (GraphQLError, RecursionError):
-        fault = FieldError("/query", "Give one GraphQL document that can be parsed.")
-        raise InvalidInput("The query is not valid GraphQL.", errors=[fault]) from None
+        field_error = FieldError("/query", "Give one GraphQL document that can be parsed.")
+        raise InvalidInput("The query is not valid GraphQL.", errors=[field_error]) from None
     operations = [one for one in parsed.definitions if isinstance(one, OperationDefinitionNode)]
     named = [one for one in operations if one.name and one.name.value == model.operation_name]
     chosen = named or operations
     if len(chosen) != 1:
-        fault = FieldError("/operation_name", "Name one operation of the query.")
-        raise InvalidInput("It cannot be told which operation is meant.", errors=[fault])
+        field_error = FieldError("/operation_name", "Name one operation of the query.")
+        raise InvalidInput("It cannot be told which operation is meant.", errors=[field_error])
     operation = chosen[0]
     return GraphqlOperation(
         operation.operation.value, operation.name.value if operation.name else None, model.query
     )
 
 
-def made_document(operation: GraphqlOperation, names: Iterable[str], types: dict[str, str]) -> str:
+def build_document(operation: GraphqlOperation, names: Iterable[str], types: dict[str, str]) -> str:
     """The field of the operation's name with these arguments, each a variable (of type String, unless
     `types` knows better); raises InvalidArguments for a name that is none of GraphQL's.
     """
@@ -80,5 +80,5 @@ def _check_type(name: str, text: str) -> None:
             return
     except (GraphQLError, RecursionError):
         pass
-    fault = FieldError(at, "Give a GraphQL type, e.g. `[ID!]!`, for a legal name.")
-    raise InvalidInput("A variable's type is not valid.", errors=[fault])
+    field_error = FieldError(at, "Give a GraphQL type, e.g. `[ID!]!`, for a legal name.")
+    raise InvalidInput("A variable's type is not valid.", errors=[field_error])

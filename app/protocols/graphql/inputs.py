@@ -37,7 +37,7 @@ def arguments_schema(arguments: dict[str, GraphQLArgument]) -> Schema:
         "additionalProperties": False,
     }
     objects.finish()
-    return schema | ({"$defs": objects.made} if objects.made else {})
+    return schema | ({"$defs": objects.definitions} if objects.definitions else {})
 
 
 def leaf_schema(named: GraphQLNamedType) -> Schema:
@@ -62,7 +62,7 @@ class _Objects:
     """The input objects of one tool."""
 
     def __init__(self) -> None:
-        self.made: dict[str, Schema] = {}
+        self.definitions: dict[str, Schema] = {}
         self._waiting: list[GraphQLInputObjectType] = []
         self._named: set[str] = set()
 
@@ -76,9 +76,9 @@ class _Objects:
     def finish(self) -> None:
         """Make all objects that were named, and those that they name."""
         while self._waiting:
-            self._make(self._waiting.pop())
+            self._define(self._waiting.pop())
 
-    def _make(self, named: GraphQLInputObjectType) -> None:
+    def _define(self, named: GraphQLInputObjectType) -> None:
         fields = named.fields
         schema: Schema = {
             "type": "object",
@@ -88,7 +88,7 @@ class _Objects:
         }
         if named.description:
             schema["description"] = named.description
-        self.made[named.name] = schema
+        self.definitions[named.name] = schema
 
     def _schema(self, of: Any) -> Schema:
         return self._bare(of.of_type) if is_non_null_type(of) else nullable(self._bare(of))

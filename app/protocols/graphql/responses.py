@@ -21,28 +21,28 @@ from app.protocols.base import Call, Result
 from app.protocols.shared.results import JSON, body_result
 from app.security.masking import Masker
 
-_QUICK: Final = 256 << 10
+_INLINE_BYTES: Final = 256 << 10
 _ERROR_BODY: Final = 64 * 1024
 _MAX_SECRET_LENGTH: Final = 8 * 1024
 # What servers made with Apollo's, and others after them, call a refused credential.
 _UNAUTHENTICATED: Final = "UNAUTHENTICATED"
 
 
-async def answered(raw: bytes, call: Call, masker: Masker) -> Result:
+async def read_result(raw: bytes, call: Call, masker: Masker) -> Result:
     """The answer to a query or mutation; raises UpstreamMalformed and UpstreamRejected."""
-    if len(raw) > _QUICK:
-        value = await asyncio.to_thread(_value_in, raw, masker)
+    if len(raw) > _INLINE_BYTES:
+        value = await asyncio.to_thread(_parse_value, raw, masker)
     else:
-        value = _value_in(raw, masker)
+        value = _parse_value(raw, masker)
     return body_result(value, JSON, call)
 
 
-async def introspected(raw: bytes, masker: Masker) -> Any:
+async def read_introspection(raw: bytes, masker: Masker) -> Any:
     """The data of an introspection."""
-    return orjson.loads(await asyncio.to_thread(_value_in, raw, masker))
+    return orjson.loads(await asyncio.to_thread(_parse_value, raw, masker))
 
 
-def value_of(response: Any, masker: Masker) -> bytes:
+def response_value(response: Any, masker: Masker) -> bytes:
     """The value of one response as JSON; raises UpstreamMalformed and UpstreamRejected."""
     if not isinstance(response, dict) or not response.keys() & {"data", "errors"}:
         raise UpstreamMalformed("The upstream's answer is no GraphQL response.")
@@ -52,11 +52,11 @@ def value_of(response: Any, masker: Masker) -> bytes:
             raise UpstreamMalformed("The upstream's answer has neither data nor errors.")
         return orjson.dumps(data)
     if not isinstance(data, dict) or all(value is None for value in data.values()):
-        raise refused(errors, data, masker)
+        raise response_error(errors, data, masker)
     return orjson.dumps({"data": data, "errors": errors})
 
 
-def refused(errors: Any, data: Any, masker: Masker) -> UpstreamError:
+def response_error(errors: Any, data: Any, masker: Masker) -> UpstreamError:
     """What a response without data is; its body has the `errors` and the `data`."""
     raw = orjson.dumps({"errors": errors, "data": data})
     complete = len(raw) <= _ERROR_BODY
@@ -64,20 +64,20 @@ def refused(errors: Any, data: Any, masker: Masker) -> UpstreamError:
         raw = raw[: _ERROR_BODY + _MAX_SECRET_LENGTH]
     body = sanitize_error_body(raw, JSON, masker=masker, limit=_ERROR_BODY, complete=complete)
     if _is_unauthenticated(errors):
-        answer = UpstreamErrorResponse(status=401, body=body)
-        return UpstreamUnauthorized("The upstream refused the credential.", response=answer)
+        error_response = UpstreamErrorResponse(status=401, body=body)
+        return UpstreamUnauthorized("The upstream refused the credential.", response=error_response)
     return UpstreamRejected(
         "The upstream answered with errors and no data.",
         response=UpstreamErrorResponse(status=422, body=body),
     )
 
 
-def _value_in(raw: bytes, masker: Masker) -> bytes:
+def _parse_value(raw: bytes, masker: Masker) -> bytes:
     try:
         response = orjson.loads(raw)
     except orjson.JSONDecodeError:
         raise UpstreamMalformed("The upstream's answer is not JSON.") from None
-    return value_of(response, masker)
+    return response_value(response, masker)
 
 
 def _is_unauthenticated(errors: Any) -> bool:

@@ -51,11 +51,11 @@ class Selector:
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
-        self._left = MAX_FIELDS
+        self._remaining_fields = MAX_FIELDS
 
     def select(self, of: GraphQLOutputType) -> list[Node]:
         """The selection of a field of this type; none for scalars and enums."""
-        self._left = MAX_FIELDS
+        self._remaining_fields = MAX_FIELDS
         return self._below(get_named_type(of), DEPTH, frozenset())
 
     def _below(self, named: GraphQLNamedType, depth: int, path: frozenset[str]) -> list[Node]:
@@ -96,18 +96,18 @@ class Selector:
         """Scalars first, so that a wide schema spends what is left on them."""
         usable = [(name, one) for name, one in named.fields.items() if name not in without and _is_plain(one)]
         leaves = [pair for pair in usable if is_leaf_type(get_named_type(pair[1].type))]
-        nodes = [Node(name, one.type, on=on) for name, one in leaves[: max(0, self._left)]]
-        self._left -= len(nodes)
+        nodes = [Node(name, one.type, on=on) for name, one in leaves[: max(0, self._remaining_fields)]]
+        self._remaining_fields -= len(nodes)
         for name, one in usable:
             inner = get_named_type(one.type)
-            if is_leaf_type(inner) or depth <= 1 or inner.name in path or self._left <= 0:
+            if is_leaf_type(inner) or depth <= 1 or inner.name in path or self._remaining_fields <= 0:
                 continue
-            self._left -= 1
+            self._remaining_fields -= 1
             nodes.append(Node(name, one.type, on=on, below=self._below(inner, depth - 1, path)))
         return nodes
 
 
-def written(nodes: list[Node]) -> str:
+def selection_text(nodes: list[Node]) -> str:
     """The selection as text, with its braces; "" for none."""
     if not nodes:
         return ""
@@ -118,7 +118,7 @@ def written(nodes: list[Node]) -> str:
     return f" {{ {' '.join(parts)} }}"
 
 
-def answer_schema(of: GraphQLOutputType, nodes: list[Node]) -> dict[str, Any]:
+def response_schema(of: GraphQLOutputType, nodes: list[Node]) -> dict[str, Any]:
     """The JSON Schema of what the selection brings."""
     if is_non_null_type(of):
         return _bare(of.of_type, nodes)
@@ -127,19 +127,21 @@ def answer_schema(of: GraphQLOutputType, nodes: list[Node]) -> dict[str, Any]:
 
 def _bare(of: GraphQLOutputType, nodes: list[Node]) -> dict[str, Any]:
     if is_list_type(of):
-        return {"type": "array", "items": answer_schema(of.of_type, nodes)}
+        return {"type": "array", "items": response_schema(of.of_type, nodes)}
     named = get_named_type(of)
     if is_leaf_type(named):
         return leaf_schema(named)
     return {
         "type": "object",
-        "properties": {node.key: answer_schema(node.type, node.below) for node in nodes},
+        "properties": {node.key: response_schema(node.type, node.below) for node in nodes},
     }
 
 
 def _text(node: Node) -> str:
     return (
-        f"{node.alias}: {node.name}{written(node.below)}" if node.alias else node.name + written(node.below)
+        f"{node.alias}: {node.name}{selection_text(node.below)}"
+        if node.alias
+        else node.name + selection_text(node.below)
     )
 
 

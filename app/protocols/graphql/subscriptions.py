@@ -7,7 +7,7 @@ import orjson
 
 from app.errors import UpstreamMalformed
 from app.outbound.framing import StreamEvent
-from app.protocols.graphql.responses import refused, value_of
+from app.protocols.graphql.responses import response_error, response_value
 from app.protocols.shared.websocket_client import WebSocket
 from app.security.masking import Masker
 
@@ -23,36 +23,36 @@ class Subscription:
         self._masker = masker
         self._idle = idle
 
-    async def begin(self, payload: dict[str, Any], *, by: float) -> None:
+    async def start(self, payload: dict[str, Any], *, deadline: float) -> None:
         """Introduce ourselves, wait for the acknowledgement and subscribe; raises what `receive` does."""
         if self._socket.subprotocol != SUBPROTOCOL:
             raise UpstreamMalformed(f"The upstream does not speak {SUBPROTOCOL}.")
-        await self._say({"type": "connection_init"}, by=by)
-        message = await self._next(by)
+        await self._send({"type": "connection_init"}, deadline=deadline)
+        message = await self._next(deadline)
         if message is None or message.get("type") != "connection_ack":
             raise UpstreamMalformed("The upstream did not acknowledge the connection.")
-        await self._say({"id": _ID, "type": "subscribe", "payload": payload}, by=by)
+        await self._send({"id": _ID, "type": "subscribe", "payload": payload}, deadline=deadline)
 
-    async def events(self, *, by: float) -> AsyncGenerator[StreamEvent, None]:
+    async def events(self, *, deadline: float) -> AsyncGenerator[StreamEvent, None]:
         """The value of each result until the subscription is complete; raises what a call raises."""
         try:
-            while (message := await self._next(by)) is not None:
+            while (message := await self._next(deadline)) is not None:
                 if message.get("id") != _ID:
                     continue
                 match message.get("type"):
                     case "next":
-                        yield StreamEvent(value_of(message.get("payload"), self._masker), "json")
+                        yield StreamEvent(response_value(message.get("payload"), self._masker), "json")
                     case "error":
-                        raise refused(message.get("payload"), None, self._masker)
+                        raise response_error(message.get("payload"), None, self._masker)
                     case "complete":
                         return
         finally:
             self._socket.close()
 
-    async def _next(self, by: float) -> dict[str, Any] | None:
+    async def _next(self, deadline: float) -> dict[str, Any] | None:
         """The next message but pings, which are answered; None at the end."""
         while True:
-            raw = await self._socket.receive(by=by, idle=self._idle)
+            raw = await self._socket.receive(deadline=deadline, idle=self._idle)
             if raw is None:
                 return None
             try:
@@ -62,9 +62,9 @@ class Subscription:
             if not isinstance(message, dict):
                 raise UpstreamMalformed(f"The upstream does not speak {SUBPROTOCOL}.")
             if message.get("type") == "ping":
-                await self._say({"type": "pong"}, by=by)
+                await self._send({"type": "pong"}, deadline=deadline)
             elif message.get("type") != "pong":
                 return message
 
-    async def _say(self, message: dict[str, Any], *, by: float) -> None:
-        await self._socket.send(orjson.dumps(message).decode(), by=by)
+    async def _send(self, message: dict[str, Any], *, deadline: float) -> None:
+        await self._socket.send(orjson.dumps(message).decode(), deadline=deadline)

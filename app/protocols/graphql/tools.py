@@ -17,13 +17,13 @@ from graphql import (
 
 from app.errors import UpstreamMalformed
 from app.protocols.graphql.inputs import Schema, arguments_schema
-from app.protocols.graphql.selections import Selector, answer_schema, written
+from app.protocols.graphql.selections import Selector, response_schema, selection_text
 
 INTROSPECTION: Final = get_introspection_query(descriptions=True)
 _KINDS: Final = ("query", "mutation", "subscription")
 
 
-def manual_of(data: Any, *, placed: Mapping[str, bool]) -> bytes:
+def build_manual(data: Any, *, placed: Mapping[str, bool]) -> bytes:
     """The manual of what an introspection brought. `placed` are the arguments of every call that go into the
     URL or headers, and whether they must be given. Raises UpstreamMalformed.
     """
@@ -52,13 +52,13 @@ def _tools(
             "name": name,
             "description": _description(field),
             "inputs": _with_placed(arguments_schema(field.args), placed),
-            "outputs": {"type": "object", "properties": {name: answer_schema(field.type, nodes)}},
+            "outputs": {"type": "object", "properties": {name: response_schema(field.type, nodes)}},
             "tags": [kind],
             "tool_call_template": {
                 "call_template_type": "graphql",
                 "operation_type": kind,
                 "operation_name": name,
-                "query": f"{kind} {name}{_declared(types)} {{ {name}{_passed(types)}{written(nodes)} }}",
+                "query": _document(kind, name, types, selection_text(nodes)),
                 "variable_types": types,
             },
         }
@@ -70,6 +70,10 @@ def _variable_type(argument: GraphQLArgument) -> str:
     if isinstance(kind, GraphQLNonNull) and not is_required_argument(argument):
         return str(kind.of_type)
     return str(kind)
+
+
+def _document(kind: str, name: str, types: Mapping[str, str], selection: str) -> str:
+    return f"{kind} {name}{_declared(types)} {{ {name}{_passed(types)}{selection} }}"
 
 
 def _declared(types: Mapping[str, str]) -> str:

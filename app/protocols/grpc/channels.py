@@ -41,10 +41,10 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    place: Address
+    address: Address
     tls: bool
     egress: bytes
-    most: int
+    max_bytes: int
     scope: bytes
 
 
@@ -57,40 +57,42 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _OriginPool:
-    """The channel for one key. `wanted` counts who waits for it."""
+    """The channel for one key. `waiters` counts who waits for it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     shared: _Shared | None = None
-    wanted: int = 0
-    since: float = 0.0
+    waiters: int = 0
+    idle_since: float = 0.0
 
     @property
-    def busy(self) -> bool:
-        return bool(self.wanted or (self.shared is not None and self.shared.users))
+    def is_busy(self) -> bool:
+        return bool(self.waiters or (self.shared is not None and self.shared.users))
 
 
 class Lease:
     """A connected channel for one call; `release` it. May be released again."""
 
-    def __init__(self, channels: "Channels", pool: _OriginPool, shared: _Shared, *, single: bool) -> None:
+    def __init__(
+        self, channels: "Channels", pool: _OriginPool, shared: _Shared, *, is_single_use: bool
+    ) -> None:
         self._channels = channels
         self._pool = pool
         self._shared: _Shared | None = shared
-        self._single = single
+        self._is_single_use = is_single_use
         self.channel = shared.channel
 
-    def distrust(self) -> None:
+    def mark_broken(self) -> None:
         """The connection broke: the next call gets another one, for which the name is resolved anew."""
         if self._shared is not None:
-            self._channels.distrusted(self._pool, self._shared)
+            self._channels.retire(self._pool, self._shared)
 
     def release(self) -> None:
         """Let go of it."""
         shared, self._shared = self._shared, None
         if shared is not None:
-            if self._single:
-                self._channels.distrusted(self._pool, shared)
-            self._channels.released(self._pool, shared)
+            if self._is_single_use:
+                self._channels.retire(self._pool, shared)
+            self._channels.release_user(self._pool, shared)
 
 
 class Channels:
@@ -100,12 +102,19 @@ class Channels:
         self._network = network
         self._pools: OrderedDict[_Key, _OriginPool] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
-        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def lease(
-        self, place: Address, *, tls: bool, egress: EgressSettings | None, scope: bytes, most: int, by: float
+        self,
+        address: Address,
+        *,
+        tls: bool,
+        egress: EgressSettings | None,
+        scope: bytes,
+        max_bytes: int,
+        deadline: float,
     ) -> Lease:
-        """A connected channel that takes messages of at most `most` bytes, shared within its scope (see
+        """A connected channel that takes messages of at most `max_bytes` bytes, shared within its scope (see
         `outbound.scope`); with b"" it is closed after this call.
 
         Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout, all before anything of
@@ -113,38 +122,40 @@ class Channels:
         """
         if egress is not None and egress.proxy_url is not None:
             raise InvalidInput("gRPC does not go through an HTTP proxy: take proxy_url out.")
-        own = scope or uuid4().bytes
-        pool = self._pool(_Key(place, tls, egress.key if egress is not None else b"", most, own))
-        pool.wanted += 1
+        scope_key = scope or uuid4().bytes
+        pool = self._pool(_Key(address, tls, egress.key if egress is not None else b"", max_bytes, scope_key))
+        pool.waiters += 1
         try:
             shared = _ready(pool)
             if shared is None:
-                with Deadline(timer_queue(), by):
-                    shared = await self._connected(pool, place, tls=tls, egress=egress, most=most, by=by)
+                with Deadline(timer_queue(), deadline):
+                    shared = await self._connect(
+                        pool, address, tls=tls, egress=egress, max_bytes=max_bytes, deadline=deadline
+                    )
         except TimeoutError:
-            raise _too_late() from None
+            raise _connect_timeout() from None
         finally:
-            pool.wanted -= 1
-            self._rest(pool)
+            pool.waiters -= 1
+            self._schedule_sweep(pool)
         shared.users += 1
-        return Lease(self, pool, shared, single=not scope)
+        return Lease(self, pool, shared, is_single_use=not scope)
 
-    def distrusted(self, pool: _OriginPool, shared: _Shared) -> None:
+    def retire(self, pool: _OriginPool, shared: _Shared) -> None:
         """Take the channel out of use."""
         if pool.shared is shared:
-            self._retire(pool)
+            self._retire_current(pool)
 
-    def released(self, pool: _OriginPool, shared: _Shared) -> None:
+    def release_user(self, pool: _OriginPool, shared: _Shared) -> None:
         """One user less."""
         shared.users -= 1
         if shared.retired and not shared.users:
             self._close(shared)
-        self._rest(pool)
+        self._schedule_sweep(pool)
 
     async def aclose(self) -> None:
         """Close all of them, which cancels their calls."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         for pool in self._pools.values():
             if pool.shared is not None:
                 self._close(pool.shared)
@@ -156,34 +167,38 @@ class Channels:
         """How many are open."""
         return sum(pool.shared is not None for pool in self._pools.values())
 
-    async def _connected(
+    async def _connect(
         self,
         pool: _OriginPool,
-        place: Address,
+        address: Address,
         *,
         tls: bool,
         egress: EgressSettings | None,
-        most: int,
-        by: float,
+        max_bytes: int,
+        deadline: float,
     ) -> _Shared:
         async with pool.lock:
             shared = _ready(pool)
             if shared is not None:
                 return shared
             if pool.shared is not None:
-                self._retire(pool)
+                self._retire_current(pool)
             credentials = _credentials(self._network, egress) if tls else None
-            options = (*_OPTIONS, *_names(place, tls=tls), ("grpc.max_receive_message_length", most))
-            targets = _targets(await self._network.resolve(place, deadline=by), place.port)
+            options = (
+                *_OPTIONS,
+                *_name_options(address, tls=tls),
+                ("grpc.max_receive_message_length", max_bytes),
+            )
+            targets = _targets(await self._network.resolve(address, deadline=deadline), address.port)
             loop = asyncio.get_running_loop()
-            for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
-                part = loop.time() + (by - loop.time()) / left
-                channel = await _opened(target, credentials, options, by=part)
+            for remaining, target in zip(range(len(targets), 0, -1), targets, strict=True):
+                share = loop.time() + (deadline - loop.time()) / remaining
+                channel = await _open_channel(target, credentials, options, deadline=share)
                 if channel is not None:
                     pool.shared = _Shared(channel)
                     return pool.shared
-            if loop.time() >= by - 0.01:
-                raise _too_late()
+            if loop.time() >= deadline - 0.01:
+                raise _connect_timeout()
             detail = "The upstream accepts no gRPC connection" + (
                 " with a valid certificate." if tls else "."
             )
@@ -193,39 +208,39 @@ class Channels:
         pool = self._pools.get(key)
         if pool is None:
             if len(self._pools) >= _MAX_ORIGINS:
-                self._make_room()
+                self._evict_idle()
             pool = self._pools[key] = _OriginPool()
         self._pools.move_to_end(key)
         return pool
 
-    def _make_room(self) -> None:
+    def _evict_idle(self) -> None:
         for key, pool in self._pools.items():
-            if not pool.busy:
+            if not pool.is_busy:
                 self._drop(key, pool)
                 return
         raise UpstreamUnreachable("Too many gRPC connections are open already.", request_sent=False)
 
-    def _rest(self, pool: _OriginPool) -> None:
+    def _schedule_sweep(self, pool: _OriginPool) -> None:
         loop = asyncio.get_running_loop()
-        pool.since = loop.time()
-        if self._sweep is None:
-            self._sweep = loop.call_later(_IDLE_SECONDS, self._swept)
+        pool.idle_since = loop.time()
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(_IDLE_SECONDS, self._close_idle)
 
-    def _swept(self) -> None:
+    def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
-        self._sweep = None
+        self._sweep_timer = None
         for key, pool in list(self._pools.items()):
-            if not pool.busy and pool.since <= loop.time() - _IDLE_SECONDS + 1:
+            if not pool.is_busy and pool.idle_since <= loop.time() - _IDLE_SECONDS + 1:
                 self._drop(key, pool)
         if self._pools:
-            self._sweep = loop.call_later(_IDLE_SECONDS / 2, self._swept)
+            self._sweep_timer = loop.call_later(_IDLE_SECONDS / 2, self._close_idle)
 
     def _drop(self, key: _Key, pool: _OriginPool) -> None:
         del self._pools[key]
         if pool.shared is not None:
-            self._retire(pool)
+            self._retire_current(pool)
 
-    def _retire(self, pool: _OriginPool) -> None:
+    def _retire_current(self, pool: _OriginPool) -> None:
         shared, pool.shared = pool.shared, None
         if shared is not None:
             shared.retired = True
@@ -245,8 +260,8 @@ def _ready(pool: _OriginPool) -> _Shared | None:
     return None
 
 
-async def _opened(
-    target: str, credentials: Any, options: tuple[tuple[str, Any], ...], *, by: float
+async def _open_channel(
+    target: str, credentials: Any, options: tuple[tuple[str, Any], ...], *, deadline: float
 ) -> Any | None:
     """A channel that is connected, None where nobody answers there as gRPC in time."""
     if credentials is None:
@@ -255,7 +270,7 @@ async def _opened(
         channel = grpc.aio.secure_channel(target, credentials, options=options)
     connected = False
     try:
-        with Deadline(timer_queue(), by):
+        with Deadline(timer_queue(), deadline):
             state = channel.get_state(try_to_connect=True)
             while state not in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
                 await channel.wait_for_state_change(state)
@@ -279,11 +294,11 @@ def _targets(addresses: list[tuple[int, str]], port: int) -> list[str]:
     return [f"{scheme}:{','.join(literals)}" for scheme, literals in found.items()]
 
 
-def _names(place: Address, *, tls: bool) -> list[tuple[str, str]]:
-    host = f"[{place.host}]" if ":" in place.host else place.host
-    names = [("grpc.default_authority", f"{host}:{place.port}")]
+def _name_options(address: Address, *, tls: bool) -> list[tuple[str, str]]:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    names = [("grpc.default_authority", f"{host}:{address.port}")]
     if tls:
-        names.append(("grpc.ssl_target_name_override", place.host.rstrip(".")))
+        names.append(("grpc.ssl_target_name_override", address.host.rstrip(".")))
     return names
 
 
@@ -304,5 +319,5 @@ def _credentials(network: Network, egress: EgressSettings | None) -> Any:
     )
 
 
-def _too_late() -> UpstreamTimeout:
+def _connect_timeout() -> UpstreamTimeout:
     return UpstreamTimeout("No connection to the upstream was made in time.", request_sent=False)

@@ -13,7 +13,7 @@ _MAX_STORED_BYTES: Final = 256 << 10
 """Bytes of a method's descriptors that are kept; for larger ones the upstream is asked."""
 _MAX_TYPES: Final = 2_000
 # What of the options changes how messages are read and written; the rest is for other programs.
-_KEPT_OPTIONS: Final = frozenset(
+_RETAINED_OPTIONS: Final = frozenset(
     {"features", "map_entry", "packed", "allow_alias", "message_set_wire_format"}
 )
 
@@ -26,30 +26,32 @@ class DescriptorPruner:
         self._uses: dict[str, tuple[Any, ...]] = {}
         self._heads: dict[str, descriptor_pb2.FileDescriptorProto] = {}
 
-    def cut(self, rpc: Rpc) -> descriptor_pb2.FileDescriptorSet:
+    def prune(self, rpc: Rpc) -> descriptor_pb2.FileDescriptorSet:
         """The files of the method, with nothing in them but what its messages are made of.
 
         Raises Unusable for one that needs more than 2,000 types.
         """
         service = rpc.pool.FindServiceByName(rpc.service)
-        kept = {one.full_name: one for one in self._reached((_top(rpc.request), _top(rpc.response)))}
+        needed_types = {
+            one.full_name: one for one in self._reachable((_top(rpc.request), _top(rpc.response)))
+        }
         files: dict[str, descriptor_pb2.FileDescriptorProto] = {}
-        needed: dict[str, set[str]] = {}
-        for one in kept.values():
+        imports: dict[str, set[str]] = {}
+        for one in needed_types.values():
             file = self._file(files, one.file)
             (file.message_type if isinstance(one, Descriptor) else file.enum_type).append(self._proto(one))
-            uses = {use.file.name for use in self._used(one)}
-            needed.setdefault(one.file.name, set()).update(uses)
+            uses = {use.file.name for use in self._used_types(one)}
+            imports.setdefault(one.file.name, set()).update(uses)
         file = self._file(files, service.file)
         _add_service(file, rpc)
         uses = {rpc.request.file.name, rpc.response.file.name}
-        needed.setdefault(service.file.name, set()).update(uses)
+        imports.setdefault(service.file.name, set()).update(uses)
         for name, file in files.items():
-            file.dependency.extend(sorted(needed[name] - {name}))
+            file.dependency.extend(sorted(imports[name] - {name}))
         found = [files[name] for name in sorted(files) if name not in OWN_FILES]
         return descriptor_pb2.FileDescriptorSet(file=found)
 
-    def _reached(self, begin: Iterable[Any]) -> list[Any]:
+    def _reachable(self, begin: Iterable[Any]) -> list[Any]:
         """All messages and enums of the first level that these name, over any number of steps."""
         found: dict[str, Any] = {}
         waiting = list(begin)
@@ -57,14 +59,14 @@ class DescriptorPruner:
             one = waiting.pop()
             if one.full_name not in found:
                 found[one.full_name] = one
-                waiting += self._used(one)
+                waiting += self._used_types(one)
             if len(found) > _MAX_TYPES:
                 raise Unusable("too many types")
         return list(found.values())
 
-    def _used(self, top: Any) -> tuple[Any, ...]:
-        known = self._uses.get(top.full_name)
-        if known is None:
+    def _used_types(self, top: Any) -> tuple[Any, ...]:
+        cached = self._uses.get(top.full_name)
+        if cached is None:
             found: dict[str, Any] = {}
             waiting = [top] if isinstance(top, Descriptor) else []
             while waiting:
@@ -75,33 +77,33 @@ class DescriptorPruner:
                     if used is not None:
                         used = _top(used)
                         found[used.full_name] = used
-            known = self._uses[top.full_name] = tuple(found.values())
-        return known
+            cached = self._uses[top.full_name] = tuple(found.values())
+        return cached
 
     def _file(self, files: dict[str, Any], file: FileDescriptor) -> descriptor_pb2.FileDescriptorProto:
-        made = files.get(file.name)
-        if made is None:
+        file_proto = files.get(file.name)
+        if file_proto is None:
             # A copy of a whole file costs a millisecond for each thousand methods.
             if file.name not in self._heads:
                 self._heads[file.name] = _head(file)
-            made = files[file.name] = descriptor_pb2.FileDescriptorProto()
-            made.CopyFrom(self._heads[file.name])
-        return made
+            file_proto = files[file.name] = descriptor_pb2.FileDescriptorProto()
+            file_proto.CopyFrom(self._heads[file.name])
+        return file_proto
 
     def _proto(self, top: Any) -> Any:
-        known = self._bare.get(top.full_name)
-        if known is None:
+        cached = self._bare.get(top.full_name)
+        if cached is None:
             message = isinstance(top, Descriptor)
-            known = descriptor_pb2.DescriptorProto() if message else descriptor_pb2.EnumDescriptorProto()
-            top.CopyToProto(known)
-            _strip_message(known) if message else _strip_enum(known)
-            self._bare[top.full_name] = known
-        return known
+            cached = descriptor_pb2.DescriptorProto() if message else descriptor_pb2.EnumDescriptorProto()
+            top.CopyToProto(cached)
+            _strip_message(cached) if message else _strip_enum(cached)
+            self._bare[top.full_name] = cached
+        return cached
 
 
-def stored(rpc: Rpc, pruner: "DescriptorPruner") -> str | None:
+def encode_descriptors(rpc: Rpc, pruner: "DescriptorPruner") -> str | None:
     """What the method needs, as base64 of a FileDescriptorSet; None where it is too much to be kept."""
-    raw = pruner.cut(rpc).SerializeToString(deterministic=True)
+    raw = pruner.prune(rpc).SerializeToString(deterministic=True)
     return base64.b64encode(raw).decode() if len(raw) <= _MAX_STORED_BYTES else None
 
 
@@ -132,8 +134,8 @@ def _add_service(file: descriptor_pb2.FileDescriptorProto, rpc: Rpc) -> None:
         name=rpc.name,
         input_type=f".{rpc.request.full_name}",
         output_type=f".{rpc.response.full_name}",
-        client_streaming=rpc.sends_many,
-        server_streaming=rpc.answers_many,
+        client_streaming=rpc.client_streaming,
+        server_streaming=rpc.server_streaming,
     )
     if rpc.idempotent:
         method.options.idempotency_level = SAFE if rpc.safe else IDEMPOTENT
@@ -162,13 +164,13 @@ def _strip_options(part: Any) -> None:
     if not part.HasField("options"):
         return
     options = part.options
-    kept = {field.name: value for field, value in options.ListFields() if field.name in _KEPT_OPTIONS}
+    retained = {field.name: value for field, value in options.ListFields() if field.name in _RETAINED_OPTIONS}
     bare = type(options)()
-    for name, value in kept.items():
+    for name, value in retained.items():
         if name == "features":
             bare.features.CopyFrom(value)
         else:
             setattr(bare, name, value)
     part.ClearField("options")
-    if kept:
+    if retained:
         part.options.CopyFrom(bare)

@@ -50,8 +50,8 @@ class Rpc:
     name: str
     request: Descriptor
     response: Descriptor
-    sends_many: bool
-    answers_many: bool
+    client_streaming: bool
+    server_streaming: bool
     safe: bool
     idempotent: bool
     pool: DescriptorPool
@@ -63,12 +63,12 @@ class Rpc:
     @property
     def kind(self) -> str:
         """One word of gRPC's own."""
-        if self.sends_many:
-            return "bidi_streaming" if self.answers_many else "client_streaming"
-        return "server_streaming" if self.answers_many else "unary"
+        if self.client_streaming:
+            return "bidi_streaming" if self.server_streaming else "client_streaming"
+        return "server_streaming" if self.server_streaming else "unary"
 
 
-def pool_of(files: Mapping[str, descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
+def build_pool(files: Mapping[str, descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
     """A pool of these files, by name. Raises Unusable."""
     pool = DescriptorPool()
     added: set[str] = set()
@@ -94,7 +94,7 @@ def pool_of(files: Mapping[str, descriptor_pb2.FileDescriptorProto]) -> Descript
     return pool
 
 
-def rpc_of(pool: DescriptorPool, service: str, method: str) -> Rpc | None:
+def find_rpc(pool: DescriptorPool, service: str, method: str) -> Rpc | None:
     """The method of a service, None where there is none."""
     try:
         found = pool.FindServiceByName(service).methods_by_name.get(method)
@@ -111,21 +111,21 @@ def rpc(method: MethodDescriptor, pool: DescriptorPool) -> Rpc:
         name=method.name,
         request=method.input_type,
         response=method.output_type,
-        sends_many=method.client_streaming,
-        answers_many=method.server_streaming,
+        client_streaming=method.client_streaming,
+        server_streaming=method.server_streaming,
         safe=level == SAFE,
         idempotent=level in (SAFE, IDEMPOTENT),
         pool=pool,
     )
 
 
-def opened(text: str) -> DescriptorPool:
+def read_descriptors(text: str) -> DescriptorPool:
     """The pool of a base64 FileDescriptorSet. Raises Unusable."""
     try:
         found = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
         raise Unusable("no base64 of a FileDescriptorSet") from None
-    return pool_of({file.name: file for file in found.file})
+    return build_pool({file.name: file for file in found.file})
 
 
 def _dependencies(name: str, proto: descriptor_pb2.FileDescriptorProto | None) -> list[str]:

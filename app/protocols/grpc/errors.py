@@ -24,7 +24,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.error_bodies import sanitize_error_body
-from app.protocols.grpc.messages import decoded
+from app.protocols.grpc.messages import decode_message
 from app.protocols.grpc.rpc import RpcFailed
 from app.security.masking import Masker
 
@@ -45,7 +45,7 @@ _STATUS_BYTES_MAX: Final = 64 << 10
 _STANDARD_PACKAGES: Final = (f"{error_details_pb2.DESCRIPTOR.package}.", "google.protobuf.")
 
 
-def upstream_answer(code: int, name: str, message: str, details: Any = None) -> UpstreamErrorResponse:
+def upstream_response(code: int, name: str, message: str, details: Any = None) -> UpstreamErrorResponse:
     """Return an upstream's status as a response of HTTP: `{"code": name, "message": ..., "details": ...}`.
 
     `code` is a google.rpc.Code; `details` is left out where it is empty.
@@ -56,31 +56,31 @@ def upstream_answer(code: int, name: str, message: str, details: Any = None) -> 
     )
 
 
-def error_of(failed: RpcFailed, *, masker: Masker, pool: DescriptorPool | None = None) -> UpstreamError:
+def status_error(failed: RpcFailed, *, masker: Masker, pool: DescriptorPool | None = None) -> UpstreamError:
     """Return the error of a call that failed, with the secrets of `masker` masked in what the upstream sent.
 
     Details whose types google.rpc does not define are decoded with `pool`, the upstream's descriptors.
     """
-    if failed.why == "large":
+    if failed.cause == "large":
         return ResponseTooLarge("The upstream's response has a message that is larger than allowed.")
     if failed.code == _DEADLINE_EXCEEDED:
         return UpstreamTimeout("The upstream did not respond in time.")
-    if failed.why == "broken":
+    if failed.cause == "broken":
         if failed.code in _CANCELLED_OR_UNAVAILABLE:
             return UpstreamUnreachable("The connection to the upstream broke.")
         return UpstreamMalformed("The upstream violates the gRPC protocol.")
     details = _details(failed.status, pool)
-    sent = upstream_answer(failed.code, failed.name, failed.details[:_STATUS_BYTES_MAX], details)
+    sent = upstream_response(failed.code, failed.name, failed.details[:_STATUS_BYTES_MAX], details)
     # Other than HTTP's, its message may be empty.
     masked = sanitize_error_body(
         orjson.dumps(sent.body), "application/json", masker=masker, limit=_STATUS_BYTES_MAX, complete=True
     )
-    answer = UpstreamErrorResponse(sent.status, masked)
+    error_response = UpstreamErrorResponse(sent.status, masked)
     if failed.code == _UNAUTHENTICATED:
         return UpstreamUnauthorized(
-            f"The upstream rejected the credentials ({failed.name}).", response=answer
+            f"The upstream rejected the credentials ({failed.name}).", response=error_response
         )
-    return UpstreamRejected(f"The upstream responded with the status {failed.name}.", response=answer)
+    return UpstreamRejected(f"The upstream responded with the status {failed.name}.", response=error_response)
 
 
 def _details(raw: bytes, pool: DescriptorPool | None) -> list[Any]:
@@ -107,7 +107,7 @@ def _members(name: str, value: bytes, pool: DescriptorPool) -> dict[str, Any] | 
     """Return a message as JSON members; None where `pool` lacks its type or the bytes do not decode."""
     try:
         descriptor = pool.FindMessageTypeByName(name)
-        read = orjson.loads(decoded(value, descriptor, pool, most=_STATUS_BYTES_MAX))
+        read = orjson.loads(decode_message(value, descriptor, pool, max_bytes=_STATUS_BYTES_MAX))
     except (KeyError, UpstreamError):
         return None
     return read if isinstance(read, dict) else {"value": read}

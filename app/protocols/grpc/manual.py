@@ -1,5 +1,6 @@
-"""A gRPC server's description of itself -> a UTCP manual. Names are all that there is to say what tools do:
-reflection sends no comments.
+"""Conversion of a gRPC server's reflection into a UTCP manual.
+
+Descriptions of tools are made of names only: reflection sends no comments.
 """
 
 import re
@@ -9,29 +10,30 @@ import orjson
 from google.protobuf.descriptor import Descriptor
 
 from app.errors import FieldError, InvalidInput, ResponseTooLarge
-from app.protocols.grpc.descriptor_pruner import DescriptorPruner, stored
+from app.protocols.grpc.descriptor_pruner import DescriptorPruner, encode_descriptors
 from app.protocols.grpc.descriptors import Rpc, Unusable, rpc
-from app.protocols.grpc.messages import weigh
-from app.protocols.grpc.reflection import Reflected, pool_without_holes
-from app.protocols.grpc.schemas import answer_schema, arguments_schema
+from app.protocols.grpc.messages import check_json_size
+from app.protocols.grpc.reflection import ReflectedServices, tolerant_pool
+from app.protocols.grpc.schemas import arguments_schema, response_schema
 
 _MAX_TOOLS: Final = 5_000
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _KINDS: Final = {
     "unary": "",
-    "server_streaming": " The answer is a stream of messages.",
+    "server_streaming": " The response is a stream of messages.",
     "client_streaming": " It takes a list of messages.",
-    "bidi_streaming": " It takes a list of messages, and the answer is a stream of messages.",
+    "bidi_streaming": " It takes a list of messages, and the response is a stream of messages.",
 }
 
 
-def made_manual(found: Reflected, method: str | None, *, most: int) -> bytes:
-    """The manual of all methods, or of the one that is named; takes its time: for a thread.
+def build_manual(found: ReflectedServices, method: str | None, *, max_bytes: int) -> bytes:
+    """Return the UTCP manual of the services, as JSON: a tool for each method, or for those called `method`.
 
-    Raises InvalidInput where there is no such method, ResponseTooLarge above `most` bytes or 5,000 methods,
-    and UpstreamMalformed.
+    Slow for large services: run it in a thread. Raise InvalidInput where there is no such method,
+    ResponseTooLarge above `max_bytes` bytes or 5,000 methods, and UpstreamMalformed for descriptors that
+    cannot be used.
     """
-    pool = pool_without_holes(found.files)
+    pool = tolerant_pool(found.files)
     rpcs: list[Rpc] = []
     for name in found.services:
         try:
@@ -53,11 +55,13 @@ def made_manual(found: Reflected, method: str | None, *, most: int) -> bytes:
     for one in rpcs:
         last = one.service.rpartition(".")[2]
         tool = _tool(one, last if len(short[last]) == 1 else one.service, pruner)
-        weigh(tool, most)
+        check_json_size(tool, max_bytes)
         raw = orjson.dumps(tool)
         size += len(raw)
-        if size > most:
-            raise ResponseTooLarge(f"The tools of the server have more than {most} bytes: name a service.")
+        if size > max_bytes:
+            raise ResponseTooLarge(
+                f"The tools of the server have more than {max_bytes} bytes: name a service."
+            )
         tools.append(raw)
     return b'{"utcp_version":"1.0.1","manual_version":"1.0.0","tools":[%s]}' % b",".join(tools)
 
@@ -65,15 +69,15 @@ def made_manual(found: Reflected, method: str | None, *, most: int) -> bytes:
 def _tool(rpc: Rpc, service: str, pruner: DescriptorPruner) -> dict[str, Any]:
     template = {"service_name": rpc.service, "method_name": rpc.name}
     try:
-        descriptors = stored(rpc, pruner)
+        descriptors = encode_descriptors(rpc, pruner)
     except Unusable:
         descriptors = None
     return {
         "name": f"{service}.{rpc.name}",
         "description": _description(rpc),
         "tags": [rpc.service.rpartition(".")[2]],
-        "inputs": arguments_schema(rpc.request, many=rpc.sends_many),
-        "outputs": answer_schema(rpc.response, many=rpc.answers_many),
+        "inputs": arguments_schema(rpc.request, many=rpc.client_streaming),
+        "outputs": response_schema(rpc.response, many=rpc.server_streaming),
         "tool_call_template": template | ({"descriptors": descriptors} if descriptors else {}),
     }
 

@@ -20,8 +20,15 @@ from app.text import pointer
 _WELL_KNOWN: Final = "google.protobuf."
 _OBJECTS: Final = frozenset({f"{_WELL_KNOWN}{name}" for name in ("Struct", "Any", "Empty")})
 _MAX_ERRORS: Final = 20
-_WEIGHED: Final = 64 << 10
-_WRONG: Final = (json_format.Error, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
+_CHECKED_BYTES: Final = 64 << 10
+_MAPPING_ERRORS: Final = (
+    json_format.Error,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 # Whatever is wrong with a value, these are all that the library raises for it.
 
 
@@ -36,51 +43,53 @@ def is_well_known(descriptor: Descriptor) -> bool:
     return bool(descriptor.full_name.startswith(_WELL_KNOWN))
 
 
-def encoded(arguments: Any, descriptor: Descriptor, pool: DescriptorPool, *, at: str = "") -> bytes:
+def encode_message(arguments: Any, descriptor: Descriptor, pool: DescriptorPool, *, at: str = "") -> bytes:
     """Arguments as a serialised message. Raises InvalidArguments with pointers below `at`."""
     value = arguments
     if is_wrapped(descriptor):
         unknown = [key for key in arguments if key != "value"]
         if unknown or "value" not in arguments:
-            fault = FieldError(pointer(at, *unknown[:1]), "Give one argument: value.")
-            raise InvalidArguments("The arguments are not those of the method.", errors=[fault])
+            field_error = FieldError(pointer(at, *unknown[:1]), "Give one argument: value.")
+            raise InvalidArguments("The arguments are not those of the method.", errors=[field_error])
         value, at = arguments["value"], pointer(at, "value")
     message = GetMessageClass(descriptor)()
     try:
         json_format.ParseDict(value, message, descriptor_pool=pool)
         raw: bytes = message.SerializeToString(deterministic=True)
-    except _WRONG:
-        faults = list(_first(_faults(value, descriptor, pool, at))) or [FieldError(at, "It does not fit.")]
+    except _MAPPING_ERRORS:
+        field_errors = list(_first_errors(_field_errors(value, descriptor, pool, at))) or [
+            FieldError(at, "It does not fit.")
+        ]
         name = descriptor.full_name
-        raise InvalidArguments(f"The arguments are no message {name}.", errors=faults) from None
+        raise InvalidArguments(f"The arguments are no message {name}.", errors=field_errors) from None
     return raw
 
 
-def decoded(raw: bytes, descriptor: Descriptor, pool: DescriptorPool, *, most: int) -> bytes:
-    """A message as JSON of at most `most` bytes. Raises UpstreamMalformed and ResponseTooLarge."""
+def decode_message(raw: bytes, descriptor: Descriptor, pool: DescriptorPool, *, max_bytes: int) -> bytes:
+    """A message as JSON of at most `max_bytes` bytes. Raises UpstreamMalformed and ResponseTooLarge."""
     try:
         message: Message = GetMessageClass(descriptor).FromString(raw)
         value = json_format.MessageToDict(message, descriptor_pool=pool)
     except DecodeError:
         raise UpstreamMalformed(f"The answer is no message {descriptor.full_name}.") from None
-    except _WRONG:
+    except _MAPPING_ERRORS:
         detail = "The answer holds what has no JSON, such as an Any of a type that is not described."
         raise UpstreamMalformed(detail) from None
-    if len(raw) > _WEIGHED:
-        weigh(value, most)
+    if len(raw) > _CHECKED_BYTES:
+        check_json_size(value, max_bytes)
     body = orjson.dumps(value)
-    if len(body) > most:
-        raise _too_large(most)
+    if len(body) > max_bytes:
+        raise _too_large(max_bytes)
     return body
 
 
-def as_json(raw: bytes, descriptor: Descriptor, pool: DescriptorPool) -> Any:
+def message_json(raw: bytes, descriptor: Descriptor, pool: DescriptorPool) -> Any:
     """One of our own messages as JSON."""
     message = GetMessageClass(descriptor).FromString(raw)
     return json_format.MessageToDict(message, descriptor_pool=pool)
 
 
-def weigh(value: Any, most: int) -> None:
+def check_json_size(value: Any, max_bytes: int) -> None:
     """Raises ResponseTooLarge before text that is repeated by reference is written out.
 
     The name of an enum is one byte of a message.
@@ -101,24 +110,24 @@ def weigh(value: Any, most: int) -> None:
                 break
         else:
             waiting.pop()
-        if size > most + 2:
-            raise _too_large(most)
+        if size > max_bytes + 2:
+            raise _too_large(max_bytes)
 
 
-def _first(faults: Iterator[FieldError]) -> Iterator[FieldError]:
-    for _, fault in zip(range(_MAX_ERRORS), faults, strict=False):
-        yield fault
+def _first_errors(field_errors: Iterator[FieldError]) -> Iterator[FieldError]:
+    for _, field_error in zip(range(_MAX_ERRORS), field_errors, strict=False):
+        yield field_error
 
 
 def _fits(value: Any, descriptor: Descriptor, pool: DescriptorPool) -> bool:
     try:
         json_format.ParseDict(value, GetMessageClass(descriptor)(), descriptor_pool=pool)
-    except _WRONG:
+    except _MAPPING_ERRORS:
         return False
     return True
 
 
-def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -> Iterator[FieldError]:
+def _field_errors(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -> Iterator[FieldError]:
     """Where a value that does not fit a message goes wrong."""
     if is_well_known(descriptor):
         yield FieldError(at, f"Give the JSON form of {descriptor.full_name}.")
@@ -130,15 +139,15 @@ def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -
     fields |= descriptor.fields_by_name
     alone = True
     for key, member in value.items():
-        place = pointer(at, key)
+        at_key = pointer(at, key)
         field = fields.get(key)
         if field is None:
             alone = False
             expected = [one.json_name for one in descriptor.fields][:100]
-            yield FieldError(place, f"The message {descriptor.full_name} has no such field.", expected)
+            yield FieldError(at_key, f"The message {descriptor.full_name} has no such field.", expected)
         elif not _fits({key: member}, descriptor, pool):
             alone = False
-            yield from _within(member, key, field, pool, place)
+            yield from _errors_within(member, key, field, pool, at_key)
     if alone:
         groups = [oneof for oneof in descriptor.oneofs if len(oneof.fields) > 1]
         for oneof in groups:
@@ -148,7 +157,7 @@ def _faults(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -
                 yield FieldError(pointer(at, given[1]), "Of these only one may be given.", names)
 
 
-def _within(
+def _errors_within(
     value: Any, key: str, field: FieldDescriptor, pool: DescriptorPool, at: str
 ) -> Iterator[FieldError]:
     """What is wrong with a field's value, which does not fit."""
@@ -160,25 +169,25 @@ def _within(
             if inner is None or _fits(value[one], inner, pool):
                 yield FieldError(pointer(at, one), "The key or the value does not fit.")
             else:
-                yield from _faults(value[one], inner, pool, pointer(at, one))
+                yield from _field_errors(value[one], inner, pool, pointer(at, one))
     elif field.is_repeated and isinstance(value, list):
         for index, one in enumerate(value):
             if not _fits({key: [one]}, field.containing_type, pool):
-                yield from _one(one, field, pool, pointer(at, index))
+                yield from _value_error(one, field, pool, pointer(at, index))
     elif field.is_repeated:
         yield FieldError(at, "Give a list or an object, as the tool's inputs say.")
     else:
-        yield from _one(value, field, pool, at)
+        yield from _value_error(value, field, pool, at)
 
 
-def _one(value: Any, field: FieldDescriptor, pool: DescriptorPool, at: str) -> Iterator[FieldError]:
+def _value_error(value: Any, field: FieldDescriptor, pool: DescriptorPool, at: str) -> Iterator[FieldError]:
     if field.message_type is not None:
-        yield from _faults(value, field.message_type, pool, at)
+        yield from _field_errors(value, field.message_type, pool, at)
     elif field.enum_type is not None:
         yield FieldError(at, "Give one of its names.", [one.name for one in field.enum_type.values][:100])
     else:
         yield FieldError(at, "The value does not fit the field's type.")
 
 
-def _too_large(most: int) -> ResponseTooLarge:
-    return ResponseTooLarge(f"A message of the upstream's answer has more than {most} bytes as JSON.")
+def _too_large(max_bytes: int) -> ResponseTooLarge:
+    return ResponseTooLarge(f"A message of the upstream's answer has more than {max_bytes} bytes as JSON.")

@@ -28,18 +28,18 @@ _RESERVED: Final = frozenset(
 )
 
 
-def fixed_metadata(headers: dict[str, str]) -> Pairs:
+def template_metadata(headers: dict[str, str]) -> Pairs:
     """The template's own. Raises InvalidInput with pointers below /headers."""
     found: Pairs = []
     for name, value in headers.items():
         if not legal(name, value):
-            fault = FieldError(pointer("/headers", name), "gRPC cannot carry it as metadata.")
-            raise InvalidInput("A header of the call template cannot be sent.", errors=[fault])
+            field_error = FieldError(pointer("/headers", name), "gRPC cannot carry it as metadata.")
+            raise InvalidInput("A header of the call template cannot be sent.", errors=[field_error])
         found.append((name.lower(), value))
     return found
 
 
-def metadata_of(fixed: Pairs, call: Call, *, masked: bool = False) -> Pairs:
+def build_metadata(fixed: Pairs, call: Call, *, masked: bool = False) -> Pairs:
     """All of it. Raises CredentialMissing for a credential that metadata cannot carry."""
     pairs = [*fixed]
     present = {name for name, _ in fixed}

@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2
 
 from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected
-from app.protocols.grpc.descriptors import Unusable, pool_of
-from app.protocols.grpc.errors import upstream_answer
+from app.protocols.grpc.descriptors import Unusable, build_pool
+from app.protocols.grpc.errors import upstream_response
 from app.protocols.grpc.rpc import RpcFailed
 
 _PATH: Final = "/grpc.reflection.{}.ServerReflection/ServerReflectionInfo"
@@ -23,87 +23,89 @@ _MAX_SERVICES: Final = 1_000
 _MAX_FILES: Final = 5_000
 
 # Sends a question to a path, and gives the answer.
-Ask = Callable[[str, bytes], Awaitable[bytes]]
+SendRequest = Callable[[str, bytes], Awaitable[bytes]]
 Files = dict[str, descriptor_pb2.FileDescriptorProto]
 
 
 @dataclass(slots=True)
-class Reflected:
+class ReflectedServices:
     """What a server says of itself: its files by name, and the services that were asked for."""
 
     services: list[str] = field(default_factory=list)
     files: Files = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
+    omitted: list[str] = field(default_factory=list)
 
 
-class Conversation:
-    """Questions of reflection, and their answers, of which all may have `most` bytes together."""
+class ReflectionClient:
+    """Questions of reflection, and their answers, of which all may have `max_bytes` bytes together."""
 
-    def __init__(self, ask: Callable[[bytes], Awaitable[bytes]], *, most: int) -> None:
-        self._ask = ask
-        self._left = most
-        self._most = most
+    def __init__(self, send: Callable[[bytes], Awaitable[bytes]], *, max_bytes: int) -> None:
+        self._send = send
+        self._remaining_bytes = max_bytes
+        self._max_bytes = max_bytes
 
     async def services(self) -> list[str]:
         """The names of all services but the server's own."""
-        answer = await self._asked(list_services="*")
-        names = [one.name for one in answer.list_services_response.service]
+        response = await self._exchange(list_services="*")
+        names = [one.name for one in response.list_services_response.service]
         return [name for name in dict.fromkeys(names) if not name.startswith(_OF_SERVERS)]
 
-    async def with_symbol(self, symbol: str) -> list[descriptor_pb2.FileDescriptorProto] | None:
+    async def file_with_symbol(self, symbol: str) -> list[descriptor_pb2.FileDescriptorProto] | None:
         """The file that declares a symbol, None where the server knows none."""
-        return self._files(await self._asked(file_containing_symbol=symbol))
+        return self._files(await self._exchange(file_containing_symbol=symbol))
 
-    async def named(self, name: str) -> list[descriptor_pb2.FileDescriptorProto] | None:
+    async def file_named(self, name: str) -> list[descriptor_pb2.FileDescriptorProto] | None:
         """A file by its name."""
-        return self._files(await self._asked(file_by_filename=name))
+        return self._files(await self._exchange(file_by_filename=name))
 
-    async def _asked(self, **question: str) -> Any:
-        request = reflection_pb2.ServerReflectionRequest(**question)
-        raw = await self._ask(request.SerializeToString())
-        self._left -= len(raw)
-        if self._left < 0:
-            raise ResponseTooLarge(f"The server's description of itself has more than {self._most} bytes.")
+    async def _exchange(self, **query: str) -> Any:
+        request = reflection_pb2.ServerReflectionRequest(**query)
+        raw = await self._send(request.SerializeToString())
+        self._remaining_bytes -= len(raw)
+        if self._remaining_bytes < 0:
+            raise ResponseTooLarge(
+                f"The server's description of itself has more than {self._max_bytes} bytes."
+            )
         try:
             return reflection_pb2.ServerReflectionResponse.FromString(raw)
         except DecodeError:
             raise UpstreamMalformed("The answer of the server's reflection cannot be read.") from None
 
-    def _files(self, answer: Any) -> list[descriptor_pb2.FileDescriptorProto] | None:
-        kind = answer.WhichOneof("message_response")
-        if kind == "error_response" and answer.error_response.error_code == _NOT_FOUND:
+    def _files(self, response: Any) -> list[descriptor_pb2.FileDescriptorProto] | None:
+        kind = response.WhichOneof("message_response")
+        if kind == "error_response" and response.error_response.error_code == _NOT_FOUND:
             return None
         if kind != "file_descriptor_response":
             raise UpstreamMalformed("The server's reflection refuses to describe what it lists.")
         try:
-            raw = answer.file_descriptor_response.file_descriptor_proto
+            raw = response.file_descriptor_response.file_descriptor_proto
             return [descriptor_pb2.FileDescriptorProto.FromString(one) for one in raw]
         except DecodeError:
             raise UpstreamMalformed("The server's reflection describes what cannot be read.") from None
 
 
-async def reflected(conversation: Conversation, service: str | None) -> Reflected:
+async def read_services(client: ReflectionClient, service: str | None) -> ReflectedServices:
     """The named service, or all of them, with every file that they need.
 
     A service may be named without its package where that is clear. Raises UpstreamRejected for one that is
     not there, ResponseTooLarge above 1,000 services or 5,000 files, and UpstreamMalformed.
     """
-    found = Reflected()
-    for name in await _wanted(conversation, service):
-        files = await conversation.with_symbol(name)
+    found = ReflectedServices()
+    for name in await _select_services(client, service):
+        files = await client.file_with_symbol(name)
         if files is None:
-            found.left_out.append(name)
+            found.omitted.append(name)
             continue
         found.services.append(name)
-        _take(found.files, files)
-    await _complete(conversation, found.files)
+        _add_files(found.files, files)
+    await _fetch_imports(client, found.files)
     return found
 
 
-async def _wanted(conversation: Conversation, service: str | None) -> list[str]:
+async def _select_services(client: ReflectionClient, service: str | None) -> list[str]:
     if service is not None and "." in service:
         return [service]
-    names = await conversation.services()
+    names = await client.services()
     if service is None:
         if len(names) > _MAX_SERVICES:
             detail = f"The server has more than {_MAX_SERVICES} services: name one as service_name."
@@ -114,26 +116,26 @@ async def _wanted(conversation: Conversation, service: str | None) -> list[str]:
     ]
     if len(fitting) > 1:
         detail = f"Several services of the server are called {service}: name it with its package."
-        raise UpstreamRejected(detail, response=upstream_answer(_NOT_FOUND, "NOT_FOUND", detail))
+        raise UpstreamRejected(detail, response=upstream_response(_NOT_FOUND, "NOT_FOUND", detail))
     return fitting or [service]
 
 
-async def _complete(conversation: Conversation, files: Files) -> None:
+async def _fetch_imports(client: ReflectionClient, files: Files) -> None:
     """Asks for what is imported and was not sent along."""
-    asked: set[str] = set()
+    requested: set[str] = set()
     waiting = list(files)
     while waiting:
         for name in files[waiting.pop()].dependency:
-            if name in files or name in asked or name.startswith("google/protobuf/"):
+            if name in files or name in requested or name.startswith("google/protobuf/"):
                 continue
-            asked.add(name)
-            if len(asked) > _MAX_FILES:
+            requested.add(name)
+            if len(requested) > _MAX_FILES:
                 raise ResponseTooLarge(f"The server's services need more than {_MAX_FILES} files.")
-            more = await conversation.named(name) or []
-            waiting += _take(files, more)
+            more = await client.file_named(name) or []
+            waiting += _add_files(files, more)
 
 
-def _take(files: Files, more: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[str]:
+def _add_files(files: Files, more: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[str]:
     new = [one for one in more if one.name not in files]
     files.update({one.name: one for one in new})
     if len(files) > _MAX_FILES:
@@ -141,29 +143,33 @@ def _take(files: Files, more: Sequence[descriptor_pb2.FileDescriptorProto]) -> l
     return [one.name for one in new]
 
 
-def pool_without_holes(files: Files) -> Any:
+def tolerant_pool(files: Files) -> Any:
     """A pool of what was sent; imports that the server does not have are left out, for most are options.
 
     Raises UpstreamMalformed.
     """
     for file in files.values():
-        kept = [one for one in file.dependency if one in files or one.startswith("google/protobuf/")]
-        if len(kept) < len(file.dependency):
+        known = [one for one in file.dependency if one in files or one.startswith("google/protobuf/")]
+        if len(known) < len(file.dependency):
             del file.dependency[:]
-            file.dependency.extend(kept)
+            file.dependency.extend(known)
             del file.public_dependency[:]
             del file.weak_dependency[:]
     try:
-        return pool_of(files)
+        return build_pool(files)
     except Unusable as error:
         raise UpstreamMalformed(f"The server's description of itself has {error}.") from None
 
 
-async def talk(ask: Ask, service: str | None, *, most: int) -> Reflected:
-    """Ask a server, in either version of reflection. Raises RpcFailed, and what `reflected` does."""
+async def reflect(send: SendRequest, service: str | None, *, max_bytes: int) -> ReflectedServices:
+    """Ask a server, in either version of reflection. Raises RpcFailed, and what `read_services` does."""
     try:
-        return await reflected(Conversation(partial(ask, _PATH.format("v1")), most=most), service)
+        return await read_services(
+            ReflectionClient(partial(send, _PATH.format("v1")), max_bytes=max_bytes), service
+        )
     except RpcFailed as failed:
         if failed.code != _UNIMPLEMENTED:
             raise
-    return await reflected(Conversation(partial(ask, _PATH.format("v1alpha")), most=most), service)
+    return await read_services(
+        ReflectionClient(partial(send, _PATH.format("v1alpha")), max_bytes=max_bytes), service
+    )

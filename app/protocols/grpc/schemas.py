@@ -53,7 +53,7 @@ _WELL_KNOWN: Final[dict[str, Json]] = {
 def arguments_schema(descriptor: Descriptor, *, many: bool) -> Json:
     """What a tool takes: the fields of its request, or `messages` where it takes several."""
     if many:
-        listed = answer_schema(descriptor, many=True)
+        listed = response_schema(descriptor, many=True)
         inner = listed.pop("$defs", {})
         whole: Json = {"type": "object", "properties": {"messages": listed}, "required": ["messages"]}
         return {**whole, "$defs": inner} if inner else whole
@@ -63,7 +63,7 @@ def arguments_schema(descriptor: Descriptor, *, many: bool) -> Json:
     return schema_of(descriptor)
 
 
-def answer_schema(descriptor: Descriptor, *, many: bool) -> Json:
+def response_schema(descriptor: Descriptor, *, many: bool) -> Json:
     """What a tool gives: a message, or a list of them."""
     schema = schema_of(descriptor)
     if not many:

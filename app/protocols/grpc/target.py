@@ -8,9 +8,9 @@ from typing import Any, Final
 from app.errors import FieldError, InvalidArguments, InvalidInput
 from app.outbound.network import Address
 from app.protocols.base import Call
-from app.protocols.grpc.descriptors import Rpc, Unusable, opened, rpc_of
-from app.protocols.grpc.messages import encoded
-from app.protocols.grpc.metadata import Pairs, fixed_metadata
+from app.protocols.grpc.descriptors import Rpc, Unusable, find_rpc, read_descriptors
+from app.protocols.grpc.messages import encode_message
+from app.protocols.grpc.metadata import Pairs, template_metadata
 from app.protocols.grpc.record import origin_of
 from app.protocols.grpc.template import GrpcTemplate
 from app.text import pointer
@@ -25,7 +25,7 @@ class GrpcTarget:
     """A template of `call_template_type` grpc. `rpc` is None where the server must be asked first."""
 
     origin: str
-    place: Address
+    address: Address
     tls: bool
     service: str | None
     method: str | None
@@ -33,7 +33,7 @@ class GrpcTarget:
     rpc: Rpc | None = field(repr=False)
 
 
-def compiled_target(template: Mapping[str, Any]) -> GrpcTarget:
+def compile_target(template: Mapping[str, Any]) -> GrpcTarget:
     """A template, compiled; raises InvalidInput."""
     model = compile_template(template, GrpcTemplate)
     for key, name, legal in (
@@ -47,11 +47,11 @@ def compiled_target(template: Mapping[str, Any]) -> GrpcTarget:
     host = model.host.strip().removeprefix("[").removesuffix("]")
     return GrpcTarget(
         origin=origin_of(template),
-        place=Address(host, model.port),
+        address=Address(host, model.port),
         tls=model.use_ssl,
         service=model.service_name,
         method=model.method_name,
-        metadata=fixed_metadata(model.headers),
+        metadata=template_metadata(model.headers),
         rpc=_described(model),
     )
 
@@ -61,28 +61,29 @@ def _described(model: GrpcTemplate) -> Rpc | None:
     if model.descriptors is None:
         return None
     try:
-        pool = opened(model.descriptors)
+        pool = read_descriptors(model.descriptors)
     except Unusable as error:
         detail = f"The descriptors cannot be used: {error}."
         raise InvalidInput(detail, errors=[FieldError("/descriptors", "Discover the tool again.")]) from None
-    rpc = rpc_of(pool, model.service_name or "", model.method_name or "")
+    rpc = find_rpc(pool, model.service_name or "", model.method_name or "")
     if rpc is None:
-        fault = FieldError(
+        field_error = FieldError(
             "/descriptors", "They do not describe the method that service_name and method_name name."
         )
-        raise InvalidInput("The descriptors cannot be used.", errors=[fault])
+        raise InvalidInput("The descriptors cannot be used.", errors=[field_error])
     return rpc
 
 
-def messages_of(rpc: Rpc, call: Call) -> list[bytes]:
+def encode_messages(rpc: Rpc, call: Call) -> list[bytes]:
     """What is sent. Raises InvalidArguments."""
-    if not rpc.sends_many:
-        return [encoded(call.arguments, rpc.request, rpc.pool)]
+    if not rpc.client_streaming:
+        return [encode_message(call.arguments, rpc.request, rpc.pool)]
     given = call.arguments.get("messages")
     unknown = [key for key in call.arguments if key != "messages"]
     if unknown or not isinstance(given, list):
-        fault = FieldError(pointer("", *unknown[:1]), "Give one argument: messages, a list.")
-        raise InvalidArguments("The arguments are not those of the method.", errors=[fault])
+        field_error = FieldError(pointer("", *unknown[:1]), "Give one argument: messages, a list.")
+        raise InvalidArguments("The arguments are not those of the method.", errors=[field_error])
     return [
-        encoded(one, rpc.request, rpc.pool, at=pointer("/messages", index)) for index, one in enumerate(given)
+        encode_message(one, rpc.request, rpc.pool, at=pointer("/messages", index))
+        for index, one in enumerate(given)
     ]

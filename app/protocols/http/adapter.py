@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from app.http_requests.plan_compiler import ArgumentPlan, compile_plan
 from app.outbound.framing import parse_events
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.http_based import HttpBasedAdapter, joined
+from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
 
 _SMALL_BODY = 64 * 1024
 _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
@@ -42,16 +42,17 @@ class HttpAdapter(HttpBasedAdapter):
     def request_identity(self, call: Call) -> bytes | None:
         """Method, URL, headers and body as they are placed; None for a request that may have effects, or
         that asks for a part of an answer or for one that has changed (RFC 9110 sections 13 and 14)."""
-        placed = call.target.prepare(call.arguments)
-        if placed.method.upper() not in ("GET", "HEAD"):
+        plan: ArgumentPlan = call.target
+        prepared = plan.prepare(call.arguments)
+        if prepared.method.upper() not in ("GET", "HEAD"):
             return None
-        pieces = [placed.method.upper(), placed.url]
-        for name, value in placed.headers:
+        pieces = [prepared.method.upper(), prepared.url]
+        for name, value in prepared.headers:
             lowered = name.lower()
             if lowered in ("range", "cache-control", "pragma") or lowered.startswith("if-"):
                 return None
             pieces += (lowered, value)
-        return joined([*(piece.encode() for piece in pieces), placed.body or b""])
+        return join_length_prefixed([*(piece.encode() for piece in pieces), prepared.body or b""])
 
     def method(self, target: ArgumentPlan) -> str:
         """The method."""
@@ -60,20 +61,20 @@ class HttpAdapter(HttpBasedAdapter):
     async def call(self, call: Call) -> Result:
         """Send the request; small answers are read at once, others streamed within
         `limits.response_bytes`."""
-        place = call.target.prepare
-        placed = (
-            await asyncio.to_thread(place, call.arguments)
+        plan: ArgumentPlan = call.target
+        prepared = (
+            await asyncio.to_thread(plan.prepare, call.arguments)
             if call.has_large_arguments
-            else place(call.arguments)
+            else plan.prepare(call.arguments)
         )
-        response = await self.send(placed, call)
+        response = await self.send(prepared, call)
         status = response.status
         if not (200 <= status < 300 or status == 304):
             raise await self.rejection(response, call)
         limit = call.limits.response_bytes
         result = Result(
             status=status,
-            headers=self.passed_on(response),
+            headers=self.response_headers(response),
             media_type=response.headers.get("Content-Type", ""),
             body=None,
             upstream_headers=response.headers,
@@ -97,9 +98,11 @@ class HttpAdapter(HttpBasedAdapter):
 
     async def discover(self, call: Call) -> Discovered:
         """The document at the template's URL, asked for with its method, auth and headers."""
-        asked = replace(call, headers=(_ACCEPT,))
-        return await self.document(call.target.prepare(call.arguments), asked)
+        plan: ArgumentPlan = call.target
+        document_call = replace(call, headers=(_ACCEPT,))
+        return await self.fetch_document(plan.prepare(call.arguments), document_call)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON."""
-        return self.shown(call.target.prepare(call.arguments), call)
+        plan: ArgumentPlan = call.target
+        return self.describe_request(plan.prepare(call.arguments), call)

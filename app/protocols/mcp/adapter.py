@@ -12,14 +12,14 @@ from app.errors import FieldError, InvalidArguments, UpstreamErrorResponse, Upst
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
 from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.mcp.calls import McpCall, asked
-from app.protocols.mcp.compiling import McpTarget, compile_mcp, shown_server
-from app.protocols.mcp.listing import filled_uri, resource_entries, template_entries, tool_entries, uri_names
-from app.protocols.mcp.results import refusal, resource_value, tool_value
+from app.protocols.mcp.calls import McpCall, send_request
+from app.protocols.mcp.compiling import McpTarget, compile_mcp, describe_server
+from app.protocols.mcp.listing import fill_uri, resource_entries, template_entries, tool_entries, uri_names
+from app.protocols.mcp.results import resource_value, tool_error_value, tool_value
 from app.protocols.mcp.server import Rejected
-from app.protocols.mcp.session_pool import Sessions
+from app.protocols.mcp.session_pool import SessionPool
 from app.protocols.shared.programs import ProgramRules
-from app.protocols.shared.results import JSON, check_size, timed, value_result
+from app.protocols.shared.results import JSON, check_size, time_limit, value_result
 from app.utcp.percent import escape
 
 _CLIENT_ERROR_CODES: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
@@ -34,12 +34,12 @@ class McpAdapter:
     def __init__(self, context: AdapterContext) -> None:
         self._masker = context.masker
         self._rules = ProgramRules(context.settings)
-        self._sessions = Sessions(
+        self._sessions = SessionPool(
             context.engine,
             self._rules,
             context.masker,
-            most=context.settings.mcp_sessions,
-            idle=context.settings.mcp_idle_seconds,
+            max_sessions=context.settings.mcp_sessions,
+            idle_seconds=context.settings.mcp_idle_seconds,
         )
 
     def prepare(self, template: Mapping[str, Any]) -> McpTarget:
@@ -71,20 +71,20 @@ class McpAdapter:
         target: McpTarget = call.target
         sent = McpCall(call)
         if target.uri is not None:
-            uri = _uri(target.uri, call.arguments)
-            working = self._work(sent, lambda session: session.read(uri, sent.attempt))
+            uri = _resource_uri(target.uri, call.arguments)
+            pending = self._request(sent, lambda session: session.read(uri, sent.attempt))
         else:
-            tool = _tool(target)
+            tool = _tool_name(target)
             on_progress = sent.on_progress if call.stream_deadline is not None else None
-            working = self._work(
+            pending = self._request(
                 sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
             )
         if call.stream_deadline is None:
-            return value_result(self._value(await working, call), call)
-        task = asyncio.create_task(working)
+            return value_result(self._value(await pending, call), call)
+        task = asyncio.create_task(pending)
         # A caller who leaves early asks for no error any more.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await self._streamed(task, sent, call)
+        return await self._stream(task, sent, call)
 
     async def discover(self, call: Call) -> Discovered:
         """A manual of the server's tools, and of its resources where the template wants them."""
@@ -105,10 +105,10 @@ class McpAdapter:
         """The request of MCP, and how its server is reached."""
         target: McpTarget = call.target
         if target.uri is not None:
-            params: dict[str, Any] = {"uri": _uri(target.uri, call.arguments)}
+            params: dict[str, Any] = {"uri": _resource_uri(target.uri, call.arguments)}
         else:
-            params = {"name": _tool(target), "arguments": call.arguments}
-        shown = shown_server(call)
+            params = {"name": _tool_name(target), "arguments": call.arguments}
+        shown = describe_server(call)
         body = {"method": self.method(target), "params": params}
         more = {key: value for key, value in shown.items() if key not in ("url", "headers")}
         return {"method": "MCP", "url": shown["url"], "headers": shown["headers"], "body": {**body, **more}}
@@ -120,34 +120,34 @@ class McpAdapter:
 
     async def _list(self, call: Call, kind: str) -> list[dict[str, Any]]:
         sent = McpCall(call)
-        found: list[dict[str, Any]] = await self._work(
+        found: list[dict[str, Any]] = await self._request(
             sent, lambda session: getattr(session, kind)(sent.attempt)
         )
         return found
 
-    async def _work(self, sent: "McpCall", ask: Any) -> Any:
+    async def _request(self, sent: "McpCall", operation: Any) -> Any:
         try:
-            return await asked(self._sessions, sent, ask)
+            return await send_request(self._sessions, sent, operation)
         except Rejected as error:
-            told = {"code": error.code, "message": error.message, "data": error.told}
-            body = self._masked({key: value for key, value in told.items() if value is not None})
+            details = {"code": error.code, "message": error.message, "data": error.data}
+            body = self._masked({key: value for key, value in details.items() if value is not None})
             status = 422 if error.code in _CLIENT_ERROR_CODES else 500
-            answer = UpstreamErrorResponse(status=status, body=body)
+            response = UpstreamErrorResponse(status=status, body=body)
             detail = f"The MCP server answered with error {error.code}."
-            raise UpstreamRejected(detail, response=answer) from None
+            raise UpstreamRejected(detail, response=response) from None
 
     def _value(self, result: dict[str, Any], call: Call) -> Any:
         """The value of a result; raises UpstreamRejected for that of a tool that failed."""
         if result.get("resultType") == "input_required" or "inputRequests" in result:
-            answer = UpstreamErrorResponse(status=422, body=None)
+            response = UpstreamErrorResponse(status=422, body=None)
             raise UpstreamRejected(
-                "The MCP server asks for more input, which nobody is there to give.", response=answer
+                "The MCP server asks for more input, which nobody is there to give.", response=response
             )
         if call.target.uri is not None:
             return resource_value(result)
         if result.get("isError"):
-            answer = UpstreamErrorResponse(status=422, body=self._masked(refusal(result)))
-            raise UpstreamRejected("The MCP server's tool says that it failed.", response=answer)
+            response = UpstreamErrorResponse(status=422, body=self._masked(tool_error_value(result)))
+            raise UpstreamRejected("The MCP server's tool says that it failed.", response=response)
         return tool_value(result)
 
     def _masked(self, value: Any) -> Any:
@@ -156,60 +156,60 @@ class McpAdapter:
             raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=len(raw) <= _ERROR_BODY
         )
 
-    async def _streamed(self, working: "asyncio.Task[Any]", sent: "McpCall", call: Call) -> Result:
+    async def _stream(self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call) -> Result:
         """Back once there is progress, or the result."""
         try:
-            with timed(call.deadline):
-                await sent.changed(working)
+            with time_limit(call.deadline):
+                await sent.changed(pending)
         except BaseException:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
             raise
-        if working.done() and not sent.progress:
-            answer = value_result(self._value(working.result(), call), call)
-            check_size(len(answer.body or b""), call.limits.event_bytes)
-            return answer
-        events = self._events(working, sent, call)
+        if pending.done() and not sent.progress:
+            final = value_result(self._value(pending.result(), call), call)
+            check_size(len(final.body or b""), call.limits.event_bytes)
+            return final
+        events = self._events(pending, sent, call)
         result = Result(status=200, headers=[], media_type=JSON, body=None, events=events)
-        result.close_with(partial(_cancel, working))
+        result.close_with(partial(_cancel, pending))
         return result
 
     async def _events(
-        self, working: "asyncio.Task[Any]", sent: "McpCall", call: Call
+        self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call
     ) -> AsyncGenerator[StreamEvent, None]:
-        ends = call.stream_deadline or call.deadline
+        deadline = call.stream_deadline or call.deadline
         try:
-            while not working.done() or sent.progress:
+            while not pending.done() or sent.progress:
                 while sent.progress:
                     yield StreamEvent(sent.progress.popleft(), name="progress")
-                with timed(ends, "The MCP server's tool did not end in its time."):
-                    await sent.changed(working)
-            answer = value_result(self._value(working.result(), call), replace(call, stream_deadline=None))
-            check_size(len(answer.body or b""), call.limits.event_bytes)
-            yield StreamEvent(answer.body or b"", "json")
+                with time_limit(deadline, "The MCP server's tool did not end in its time."):
+                    await sent.changed(pending)
+            final = value_result(self._value(pending.result(), call), replace(call, stream_deadline=None))
+            check_size(len(final.body or b""), call.limits.event_bytes)
+            yield StreamEvent(final.body or b"", "json")
         finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
 
 
-def _cancel(working: "asyncio.Task[Any]") -> None:
-    working.cancel()
+def _cancel(pending: "asyncio.Task[Any]") -> None:
+    pending.cancel()
 
 
-def _tool(target: McpTarget) -> str:
+def _tool_name(target: McpTarget) -> str:
     if target.tool is None:
         # A tool that was written by hand may be without one: there is no other name that it could mean.
-        fault = FieldError("/tool_name", "Name the server's tool.")
-        raise InvalidArguments("The call template names no tool of the server.", errors=[fault])
+        field_error = FieldError("/tool_name", "Name the server's tool.")
+        raise InvalidArguments("The call template names no tool of the server.", errors=[field_error])
     return target.tool
 
 
-def _uri(uri: str, arguments: Mapping[str, Any]) -> str:
+def _resource_uri(uri: str, arguments: Mapping[str, Any]) -> str:
     values = {}
     for name in uri_names(uri):
         if name not in arguments:
-            fault = FieldError(f"/{name}", "The address of this resource needs it.")
-            raise InvalidArguments("An argument is missing.", errors=[fault])
+            field_error = FieldError(f"/{name}", "The address of this resource needs it.")
+            raise InvalidArguments("An argument is missing.", errors=[field_error])
         value = arguments[name]
         values[name] = escape(value if isinstance(value, str) else orjson.dumps(value).decode())
-    return filled_uri(uri, values)
+    return fill_uri(uri, values)

@@ -11,7 +11,7 @@ from app.errors import UpstreamUnreachable
 from app.protocols.base import Call
 from app.protocols.mcp.compiling import McpTarget, server_of
 from app.protocols.mcp.pending_request import PendingRequest, SessionExpired
-from app.protocols.shared.results import timed
+from app.protocols.shared.results import time_limit
 
 _MAX_PROGRESS: Final = 256
 
@@ -23,8 +23,8 @@ class McpCall:
         target: McpTarget = call.target
         now = asyncio.get_running_loop().time()
         self.call = call
-        self.by = min(call.deadline, now + (target.server.timeout or call.deadline))
-        self.until = call.stream_deadline if call.stream_deadline is not None else self.by
+        self.session_deadline = min(call.deadline, now + (target.server.timeout or call.deadline))
+        self.deadline = call.stream_deadline if call.stream_deadline is not None else self.session_deadline
         self.attempt = self._attempt()
         self.progress: deque[bytes] = deque(maxlen=_MAX_PROGRESS)
         self._changed = asyncio.Event()
@@ -37,40 +37,42 @@ class McpCall:
             self.progress.append(text)
             self._changed.set()
 
-    async def changed(self, working: "asyncio.Task[Any]") -> None:
+    async def changed(self, pending: "asyncio.Task[Any]") -> None:
         """Wait for progress or the end."""
-        if self.progress or working.done():
+        if self.progress or pending.done():
             return
         self._changed.clear()
-        telling = asyncio.ensure_future(self._changed.wait())
+        waiting = asyncio.ensure_future(self._changed.wait())
         try:
-            await asyncio.wait([working, telling], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([pending, waiting], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            telling.cancel()
+            waiting.cancel()
 
-    def again(self) -> None:
+    def renew_attempt(self) -> None:
         """A new attempt for the same request."""
         self.attempt = self._attempt()
 
     def _attempt(self) -> PendingRequest:
-        return PendingRequest(self.until, self.call.limits, headers=self.call.headers)
+        return PendingRequest(self.deadline, self.call.limits, headers=self.call.headers)
 
 
-async def asked(sessions: Any, sent: McpCall, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+async def send_request(sessions: Any, sent: McpCall, operation: Callable[[Any], Awaitable[Any]]) -> Any:
     """The server's answer. A session that the server has forgotten is opened anew, once.
 
     Raises Rejected, and what a call raises.
     """
     server = server_of(sent.call)
-    with timed(sent.until, "The MCP server did not answer in time."):
-        for last in (False, True):
-            async with sessions.session(server, limits=sent.call.limits, by=sent.by) as session:
+    with time_limit(sent.deadline, "The MCP server did not answer in time."):
+        for is_retry in (False, True):
+            async with sessions.session(
+                server, limits=sent.call.limits, deadline=sent.session_deadline
+            ) as session:
                 try:
-                    return await ask(session)
+                    return await operation(session)
                 except SessionExpired:
                     sessions.drop(session)
-                    if last:
+                    if is_retry:
                         detail = "The MCP server forgets its sessions as soon as they are made."
                         raise UpstreamUnreachable(detail, request_sent=False) from None
-                    sent.again()
+                    sent.renew_attempt()
     raise AssertionError  # the loop has come back or raised

@@ -15,7 +15,7 @@ from app.protocols.mcp.record import origin_of
 from app.protocols.mcp.server import McpServerSettings
 from app.protocols.mcp.template import McpServer, McpTemplate
 from app.protocols.shared.programs import ProgramCommand, ProgramRules
-from app.protocols.shared.sealed_fields import filled
+from app.protocols.shared.sealed_fields import fill_sealed_fields
 from app.security.masking import MASK
 from app.text import pointer
 from app.utcp.call_template import compile_template
@@ -48,9 +48,9 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
         folder = rules.folder(server.cwd, at=f"{at}/cwd")
         rules.check_names(server.env, at=f"{at}/env")
         rules.account()
-    elif bad := next((key for key in server.headers if not _is_token(key)), None):
-        fault = FieldError(pointer(at, "headers", bad), "This is no name of a header.")
-        raise InvalidInput("A header cannot be sent.", errors=[fault])
+    elif illegal := next((key for key in server.headers if not _is_token(key)), None):
+        field_error = FieldError(pointer(at, "headers", illegal), "This is no name of a header.")
+        raise InvalidInput("A header cannot be sent.", errors=[field_error])
     return McpTarget(
         origin=origin,
         name=name,
@@ -67,7 +67,9 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
 def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
     """The server with the credentials of a call; InvalidInput for one that it cannot carry."""
     target: McpTarget = call.target
-    config = filled(target.fields, call.credentials, masked=masked)["config"]["mcpServers"][target.name]
+    config = fill_sealed_fields(target.fields, call.credentials, masked=masked)["config"]["mcpServers"][
+        target.name
+    ]
     wires = [wire for wire in call.credentials if wire.location != "field"]
     if target.program is not None:
         if wires:
@@ -77,9 +79,9 @@ def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
             )
         words = (target.program, *(str(word) for word in config.get("args", ())))
         environment = dict(config.get("env", {}))
-        order = ProgramCommand(words, environment, target.folder, talks=True)
+        command = ProgramCommand(words, environment, target.folder, reads_input=True)
         key = _key(["stdio", words, environment, target.folder, call.scope.hex()])
-        return McpServerSettings(key, "stdio", order=order)
+        return McpServerSettings(key, "stdio", command=command)
     url = str(config["url"])
     query = config.get("query") or {}
     safe = "*" if masked else ""
@@ -87,32 +89,37 @@ def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
         url += "?" + "&".join(f"{quote(k, safe='')}={quote(v, safe=safe)}" for k, v in query.items())
     url, headers = attach(url, list((config.get("headers") or {}).items()), wires, masked=masked)
     egress = call.egress
-    kind = target.server.transport
-    way = [egress.key.hex() if egress else "", call.scope.hex(), call.reuse]
+    transport = target.server.transport
+    route = [egress.key.hex() if egress else "", call.scope.hex(), call.reuse]
     return McpServerSettings(
-        _key([kind, url, headers, target.server.terminate_on_close, *way]),
-        kind,
+        _key([transport, url, headers, target.server.terminate_on_close, *route]),
+        transport,
         url=url,
         headers=tuple(headers),
         egress=egress,
-        terminate=target.server.terminate_on_close,
+        terminate_on_close=target.server.terminate_on_close,
         scope=call.scope if call.reuse else b"",
     )
 
 
-def shown_server(call: Call) -> dict[str, Any]:
+def describe_server(call: Call) -> dict[str, Any]:
     """How the server is reached, without secrets."""
     target: McpTarget = call.target
     server = server_of(call, masked=True)
-    if server.order is None:
+    if server.command is None:
         return {"url": server.url, "headers": dict(server.headers)}
     sealed = {wire.name for wire in call.credentials}
     at = pointer("/config/mcpServers", target.name, "env")
-    shown = {
+    environment_shown = {
         name: MASK if pointer(at, name) in sealed else value
-        for name, value in server.order.environment.items()
+        for name, value in server.command.environment.items()
     }
-    return {"url": target.origin, "headers": {}, "command": list(server.order.words), "environment": shown}
+    return {
+        "url": target.origin,
+        "headers": {},
+        "command": list(server.command.argv),
+        "environment": environment_shown,
+    }
 
 
 def _key(parts: list[Any]) -> bytes:

@@ -28,8 +28,8 @@ from app.outbound.response import OutboundResponse
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest, SessionExpired
 from app.security.masking import Masker
 
-_DROPPED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "set-cookie"})
-_OF_THE_ENGINE: Final = frozenset(
+_DROPPED_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "set-cookie"})
+_ENGINE_HEADERS: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 )
 _SESSION: Final = "mcp-session-id"
@@ -61,34 +61,34 @@ class McpTransport(httpx2.AsyncBaseTransport):
         """GET listens as long as the session lives; POST has the time of its attempt."""
         body = await request.aread()
         attempt = CURRENT.get() or self._opening
-        asks = request.method == "POST" and b'"id"' in body and _asks(body)
-        if asks and attempt.closed:
+        is_request = request.method == "POST" and b'"id"' in body and _is_request(body)
+        if is_request and attempt.closed:
             return _accepted(request)
         try:
-            response = await self._send(request, body, attempt, asks=asks)
+            response = await self._send(request, body, attempt, is_request=is_request)
         except GatewayError as error:
-            return self._failed(request, attempt, error, asks=asks)
-        if asks:
+            return self._fail(request, attempt, error, is_request=is_request)
+        if is_request:
             attempt.responses.add(response)
         try:
-            return await self._answered(request, response, attempt, asks=asks)
+            return await self._to_httpx(request, response, attempt, is_request=is_request)
         except GatewayError as error:
             response.close()
-            return self._failed(request, attempt, error, asks=asks)
+            return self._fail(request, attempt, error, is_request=is_request)
 
     async def _send(
-        self, request: httpx2.Request, body: bytes, attempt: PendingRequest, *, asks: bool
+        self, request: httpx2.Request, body: bytes, attempt: PendingRequest, *, is_request: bool
     ) -> OutboundResponse:
         now = asyncio.get_running_loop().time()
-        limits, until = attempt.limits, attempt.until
+        limits, deadline = attempt.limits, attempt.deadline
         if request.method == "GET":
-            limits, until = replace(limits, idle=_FOREVER), now + _FOREVER
-        elif not asks:
+            limits, deadline = replace(limits, idle=_FOREVER), now + _FOREVER
+        elif not is_request:
             # A notification, an answer to the server, or the end of the session.
-            until = now + 5
+            deadline = now + 5
         else:
-            limits = replace(limits, first_byte=max(until - now, 0), idle=max(until - now, 0))
-        headers = [(name, value) for name, value in request.headers.items() if name not in _OF_THE_ENGINE]
+            limits = replace(limits, first_byte=max(deadline - now, 0), idle=max(deadline - now, 0))
+        headers = [(name, value) for name, value in request.headers.items() if name not in _ENGINE_HEADERS]
         present = {name for name, _ in headers}
         headers += (pair for pair in attempt.headers if pair[0].lower() not in present)
         return await self._engine.request(
@@ -98,16 +98,21 @@ class McpTransport(httpx2.AsyncBaseTransport):
                 headers=headers,
                 body=body or None,
                 limits=limits,
-                deadline=until,
+                deadline=deadline,
                 egress=self._egress,
                 scope=self._scope,
             )
         )
 
-    async def _answered(
-        self, request: httpx2.Request, response: OutboundResponse, attempt: PendingRequest, *, asks: bool
+    async def _to_httpx(
+        self,
+        request: httpx2.Request,
+        response: OutboundResponse,
+        attempt: PendingRequest,
+        *,
+        is_request: bool,
     ) -> httpx2.Response:
-        headers = [pair for pair in response.headers.items() if pair[0].lower() not in _DROPPED]
+        headers = [pair for pair in response.headers.items() if pair[0].lower() not in _DROPPED_HEADERS]
         media = response.headers.get("Content-Type", "").lower()
         status = response.status
         limit = attempt.limits.response_bytes
@@ -115,11 +120,11 @@ class McpTransport(httpx2.AsyncBaseTransport):
             limit = _UNBOUNDED
             if not 200 <= status < 300:
                 response.close()
-                attempt.fail(_refusal(status, None))
+                attempt.fail(_status_error(status, None))
                 return httpx2.Response(status if status >= 400 else 502, request=request)
         elif not 200 <= status < 300:
             raw, complete = await response.read_prefix(_ERROR_BODY + _MAX_SECRET_LENGTH)
-            if asks and complete and "json" in media and _is_answer(raw):
+            if is_request and complete and "json" in media and _is_error_response(raw):
                 return httpx2.Response(max(status, 400), headers=headers, content=raw, request=request)
             if status == 404 and _SESSION in request.headers:
                 raise SessionExpired("The MCP server does not know the session any more.")
@@ -128,25 +133,25 @@ class McpTransport(httpx2.AsyncBaseTransport):
                 if raw
                 else None
             )
-            raise _refusal(status, masked)
+            raise _status_error(status, masked)
         if "event-stream" in media:
-            stream = _RequestBody(response, attempt, limit=limit)
+            stream = _ResponseStream(response, attempt, limit=limit)
             return httpx2.Response(status, headers=headers, stream=stream, request=request)
         content = await response.read(limit)
         attempt.responses.discard(response)
-        if asks and status != 202 and "json" not in media:
+        if is_request and status != 202 and "json" not in media:
             raise UpstreamMalformed("The MCP server's answer is neither JSON nor an event stream.")
         return httpx2.Response(status, headers=headers, content=content, request=request)
 
-    def _failed(
-        self, request: httpx2.Request, attempt: PendingRequest, error: GatewayError, *, asks: bool
+    def _fail(
+        self, request: httpx2.Request, attempt: PendingRequest, error: GatewayError, *, is_request: bool
     ) -> httpx2.Response:
-        if asks or request.method == "GET":
+        if is_request or request.method == "GET":
             attempt.fail(error)
         return _accepted(request) if request.method == "POST" else httpx2.Response(502, request=request)
 
 
-class _RequestBody(httpx2.AsyncByteStream):
+class _ResponseStream(httpx2.AsyncByteStream):
     """An event stream; a break of it is told to its attempt."""
 
     def __init__(self, response: OutboundResponse, attempt: PendingRequest, *, limit: int) -> None:
@@ -167,21 +172,23 @@ class _RequestBody(httpx2.AsyncByteStream):
         self._response.close()
 
 
-def _refusal(status: int, body: Any) -> GatewayError:
-    answer = UpstreamErrorResponse(status=status, body=body)
+def _status_error(status: int, body: Any) -> GatewayError:
+    error_response = UpstreamErrorResponse(status=status, body=body)
     if status == 401:
-        return UpstreamUnauthorized("The MCP server refused the credential (status 401).", response=answer)
+        return UpstreamUnauthorized(
+            "The MCP server refused the credential (status 401).", response=error_response
+        )
     if 300 <= status < 400:
         detail = f"The MCP server answered with status {status}. Redirects are not followed."
-        return UpstreamRejected(detail, response=answer)
-    return UpstreamRejected(f"The MCP server answered with status {status}.", response=answer)
+        return UpstreamRejected(detail, response=error_response)
+    return UpstreamRejected(f"The MCP server answered with status {status}.", response=error_response)
 
 
 def _accepted(request: httpx2.Request) -> httpx2.Response:
     return httpx2.Response(202, request=request)
 
 
-def _asks(body: bytes) -> bool:
+def _is_request(body: bytes) -> bool:
     """Whether it is a request, to which there is an answer."""
     try:
         message = orjson.loads(body)
@@ -190,7 +197,7 @@ def _asks(body: bytes) -> bool:
     return isinstance(message, dict) and "id" in message and "method" in message
 
 
-def _is_answer(raw: bytes) -> bool:
+def _is_error_response(raw: bytes) -> bool:
     try:
         message = orjson.loads(raw)
     except orjson.JSONDecodeError:

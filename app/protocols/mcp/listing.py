@@ -53,7 +53,7 @@ def uri_names(uri: str) -> list[str]:
     return list(dict.fromkeys(_VARIABLE.findall(uri)))
 
 
-def filled_uri(uri: str, values: dict[str, str]) -> str:
+def fill_uri(uri: str, values: dict[str, str]) -> str:
     """The URI with percent-encoded values in its placeholders."""
     return _VARIABLE.sub(lambda found: values[found[1]], uri)
 

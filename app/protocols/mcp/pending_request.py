@@ -18,9 +18,9 @@ class SessionExpired(GatewayError):
 
 @dataclass(eq=False)
 class PendingRequest:
-    """`until` is a `loop.time()`. `failure` is why nothing comes, and `failed` tells of it."""
+    """`deadline` is a `loop.time()`. `failure` is why nothing comes, and `failed` tells of it."""
 
-    until: float
+    deadline: float
     limits: Limits
     headers: tuple[tuple[str, str], ...] = ()
     failure: GatewayError | None = None

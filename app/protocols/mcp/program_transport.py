@@ -18,23 +18,23 @@ Streams = tuple[
 
 @contextlib.asynccontextmanager
 async def program_streams(
-    order: ProgramCommand, rules: ProgramRules, *, longest: int, opening: PendingRequest
+    command: ProgramCommand, rules: ProgramRules, *, max_line_bytes: int, opening: PendingRequest
 ) -> AsyncIterator[Streams]:
-    """The streams of a running server, which is killed at the end. A line has at most `longest` bytes.
+    """The streams of a running server, which is killed at the end. A line has at most `max_line_bytes` bytes.
 
     Why the server ended is told to the attempt that opens the session, or to nobody.
     """
-    heard, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writing, said = anyio.create_memory_object_stream[SessionMessage](0)
-    running = await start_program(order, rules)
+    received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    running = await start_program(command, rules)
 
-    async def listen() -> None:
-        async with heard:
+    async def receive() -> None:
+        async with received:
             try:
-                async for line in _lines(running, longest):
+                async for line in _lines(running, max_line_bytes):
                     message = _message(line)
                     if message is not None:
-                        await heard.send(message)
+                        await received.send(message)
             except GatewayError as error:
                 opening.fail(error)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -44,10 +44,10 @@ async def program_streams(
                 opening.fail(UpstreamUnreachable(detail, request_sent=False))
         running.kill()
 
-    async def speak() -> None:
+    async def send() -> None:
         try:
-            async with said:
-                async for message in said:
+            async with sent:
+                async for message in sent:
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await running.write(text.encode() + b"\n")
         except (BrokenPipeError, ConnectionError):
@@ -55,21 +55,21 @@ async def program_streams(
 
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(listen)
-            group.start_soon(speak)
+            group.start_soon(receive)
+            group.start_soon(send)
             try:
                 yield reading, writing
             finally:
                 group.cancel_scope.cancel()
     finally:
         running.kill()
-        for stream in (heard, reading, writing, said):
+        for stream in (received, reading, writing, sent):
             stream.close()
         with anyio.CancelScope(shield=True):
             await running.ended.wait()
 
 
-async def _lines(running: RunningProgram, longest: int) -> AsyncIterator[bytes]:
+async def _lines(running: RunningProgram, max_line_bytes: int) -> AsyncIterator[bytes]:
     line = bytearray()
     while piece := await running.read():
         *ended, rest = piece.split(b"\n")
@@ -78,8 +78,8 @@ async def _lines(running: RunningProgram, longest: int) -> AsyncIterator[bytes]:
             yield bytes(line)
             line.clear()
         line += rest
-        if len(line) > longest:
-            raise ResponseTooLarge(f"One message of the MCP server has more than {longest} bytes.")
+        if len(line) > max_line_bytes:
+            raise ResponseTooLarge(f"One message of the MCP server has more than {max_line_bytes} bytes.")
     await running.ended.wait()
 
 

@@ -31,7 +31,7 @@ def resource_value(result: dict[str, Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def refusal(result: dict[str, Any]) -> Any:
+def tool_error_value(result: dict[str, Any]) -> Any:
     """What a tool that failed says."""
     return tool_value({key: value for key, value in result.items() if key != "structuredContent" or value})
 

@@ -10,24 +10,24 @@ def sanitized_tools(raw: dict[str, Any]) -> dict[str, Any]:
     tools = raw.get("tools")
     if not isinstance(tools, list):
         return {**raw, "tools": []}
-    return {**raw, "tools": [_sanitized(tool) for tool in tools if _named(tool)]}
+    return {**raw, "tools": [_sanitized(tool) for tool in tools if _has_name(tool)]}
 
 
-def _named(tool: Any) -> bool:
+def _has_name(tool: Any) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str) and bool(tool["name"])
 
 
 def _sanitized(tool: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: tool[key] for key in _ALLOWED_MEMBERS if key in tool}
+    members = {key: tool[key] for key in _ALLOWED_MEMBERS if key in tool}
     for key in ("title", "description"):
-        if not isinstance(kept.get(key, ""), str):
-            del kept[key]
-    kept["inputSchema"] = _object(kept.get("inputSchema")) or {"type": "object"}
-    outputs = _object(kept.pop("outputSchema", None))
-    return {**kept, "outputSchema": outputs} if outputs else kept
+        if not isinstance(members.get(key, ""), str):
+            del members[key]
+    members["inputSchema"] = _object_schema(members.get("inputSchema")) or {"type": "object"}
+    outputs = _object_schema(members.pop("outputSchema", None))
+    return {**members, "outputSchema": outputs} if outputs else members
 
 
-def _object(schema: Any) -> dict[str, Any] | None:
+def _object_schema(schema: Any) -> dict[str, Any] | None:
     """A schema of objects, as versions of MCP before 2026 have no others; None for what is none."""
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return None

@@ -18,15 +18,15 @@ class McpServerSettings:
     transport: str
     url: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    order: ProgramCommand | None = None
+    command: ProgramCommand | None = None
     egress: EgressSettings | None = None
-    terminate: bool = True
+    terminate_on_close: bool = True
     scope: bytes = b""
 
 
 class Rejected(Exception):
     """A server's own error (JSON-RPC)."""
 
-    def __init__(self, code: int, message: str, told: object) -> None:
+    def __init__(self, code: int, message: str, data: object) -> None:
         super().__init__(code)
-        self.code, self.message, self.told = code, message, told
+        self.code, self.message, self.data = code, message, data

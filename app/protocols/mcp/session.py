@@ -24,6 +24,7 @@ from app.deadlines import Timer
 from app.errors import (
     GatewayError,
     InvalidInput,
+    UpstreamError,
     UpstreamMalformed,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -55,7 +56,7 @@ HEADER_MISMATCH: Final = types.HEADER_MISMATCH
 class _Dispatcher(JSONRPCDispatcher[TransportContext]):
     """Mends what servers list, so that one bad tool does not lose the others; and knows its end."""
 
-    over = False
+    is_closed = False
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
@@ -67,7 +68,7 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
         try:
             await super().run(*handlers, **more)
         finally:
-            self.over = True
+            self.is_closed = True
 
 
 class McpSession:
@@ -78,7 +79,7 @@ class McpSession:
     ) -> None:
         self.server = server
         self.users = 0
-        self.resting: Timer | None = None
+        self.idle_timer: Timer | None = None
         self._engine = engine
         self._rules = rules
         self._masker = masker
@@ -91,15 +92,15 @@ class McpSession:
     def open(self, limits: Limits, seconds: float) -> None:
         """Begin to open it; the SDK's tasks get a context without this call's attempt."""
         opening = PendingRequest(asyncio.get_running_loop().time() + seconds, limits)
-        owning = self._own(opening)
+        owning = self._run(opening)
         self._owner = asyncio.create_task(owning, context=contextvars.Context())
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether a call may be sent over it, or it is still being opened."""
         if self._end.is_set() or (self._ready.done() and self._session is None):
             return False
-        return self._dispatcher is None or not self._dispatcher.over
+        return self._dispatcher is None or not self._dispatcher.is_closed
 
     async def opened(self) -> None:
         """Wait until it is open; raises what became of that, `sent` False."""
@@ -114,7 +115,7 @@ class McpSession:
         if self._owner is not None and not self._ready.done():
             self._owner.cancel()
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until nothing of it is left."""
         if self._owner is not None:
             await asyncio.wait([self._owner], timeout=10)
@@ -123,17 +124,17 @@ class McpSession:
 
     async def tools(self, attempt: PendingRequest) -> list[dict[str, Any]]:
         """The server's tools, each as JSON."""
-        return await self._listed(attempt, "tools", lambda session, page: session.list_tools(params=page))
+        return await self._list_pages(attempt, "tools", lambda session, page: session.list_tools(params=page))
 
     async def resources(self, attempt: PendingRequest) -> list[dict[str, Any]]:
         """The server's resources, each as JSON."""
-        return await self._listed(
+        return await self._list_pages(
             attempt, "resources", lambda session, page: session.list_resources(params=page)
         )
 
     async def resource_templates(self, attempt: PendingRequest) -> list[dict[str, Any]]:
         """The server's resource templates, each as JSON."""
-        return await self._listed(
+        return await self._list_pages(
             attempt, "resource_templates", lambda session, page: session.list_resource_templates(params=page)
         )
 
@@ -154,41 +155,41 @@ class McpSession:
             await session.list_tools()
             return await session.send_request(request, _RESULT, progress_callback=progress)
 
-        return _as_json(await self._asked(attempt, send))
+        return _as_json(await self._send(attempt, send))
 
     async def read(self, uri: str, attempt: PendingRequest) -> dict[str, Any]:
         """A resource's contents as JSON."""
         request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
-        return _as_json(await self._asked(attempt, lambda session: session.send_request(request, _RESOURCE)))
+        return _as_json(await self._send(attempt, lambda session: session.send_request(request, _RESOURCE)))
 
-    async def _listed(
+    async def _list_pages(
         self, attempt: PendingRequest, kind: str, page: Callable[[ClientSession, Any], Awaitable[Any]]
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
-            result = await self._asked(attempt, lambda session, params=params: page(session, params))  # type: ignore[misc]
+            result = await self._send(attempt, lambda session, params=params: page(session, params))  # type: ignore[misc]
             found += (_as_json(entry) for entry in getattr(result, kind))
             if not result.next_cursor or result.next_cursor == cursor:
                 break
             cursor = result.next_cursor
         return found
 
-    async def _asked(
-        self, attempt: PendingRequest, ask: Callable[[ClientSession], Awaitable[_Response]]
+    async def _send(
+        self, attempt: PendingRequest, operation: Callable[[ClientSession], Awaitable[_Response]]
     ) -> _Response:
         """The server's answer; raises Rejected, and what a call raises."""
         if self._session is None:
             raise closed_early()
         token = CURRENT.set(attempt)
-        asking: asyncio.Future[Any] = asyncio.ensure_future(ask(self._session))
-        failing: asyncio.Future[Any] = asyncio.ensure_future(attempt.failed.wait())
+        request_task: asyncio.Future[Any] = asyncio.ensure_future(operation(self._session))
+        failure_task: asyncio.Future[Any] = asyncio.ensure_future(attempt.failed.wait())
         try:
-            await asyncio.wait([asking, failing], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([request_task, failure_task], return_when=asyncio.FIRST_COMPLETED)
             if attempt.failure is not None:
                 raise attempt.failure
-            return cast("_Response", asking.result())
+            return cast("_Response", request_task.result())
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
                 raise closed_early() from None
@@ -197,19 +198,19 @@ class McpSession:
             raise UpstreamMalformed("The MCP server's answer is not what its protocol says.") from None
         finally:
             CURRENT.reset(token)
-            failing.cancel()
-            asking.cancel()
+            failure_task.cancel()
+            request_task.cancel()
             # The server is told of the cancellation before its connection is let go.
-            await asyncio.gather(asking, failing, return_exceptions=True)
+            await asyncio.gather(request_task, failure_task, return_exceptions=True)
             attempt.close()
 
-    async def _own(self, opening: PendingRequest) -> None:
+    async def _run(self, opening: PendingRequest) -> None:
         CURRENT.set(None)
         try:
             async with self._streams(opening) as (reading, writing):
                 dispatcher = _Dispatcher(reading, writing)
                 async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
-                    async with asyncio.timeout_at(opening.until):
+                    async with asyncio.timeout_at(opening.deadline):
                         await self._negotiate(session, opening)
                     opening.failed.clear()
                     opening.failure = None
@@ -229,16 +230,16 @@ class McpSession:
         if self.server.transport == "sse":
             # A failure there leaves the SDK waiting.
             negotiating = asyncio.ensure_future(session.initialize())
-            failing = asyncio.ensure_future(opening.failed.wait())
+            failure_task = asyncio.ensure_future(opening.failed.wait())
             try:
-                await asyncio.wait([negotiating, failing], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([negotiating, failure_task], return_when=asyncio.FIRST_COMPLETED)
                 if opening.failure is not None:
                     raise opening.failure
                 negotiating.result()
             finally:
                 negotiating.cancel()
-                failing.cancel()
-                await asyncio.gather(negotiating, failing, return_exceptions=True)
+                failure_task.cancel()
+                await asyncio.gather(negotiating, failure_task, return_exceptions=True)
         else:
             try:
                 await session.discover()
@@ -250,9 +251,9 @@ class McpSession:
 
     def _streams(self, opening: PendingRequest) -> contextlib.AbstractAsyncContextManager[Any]:
         server = self.server
-        if server.order is not None:
+        if server.command is not None:
             return program_streams(
-                server.order, self._rules, longest=opening.limits.response_bytes, opening=opening
+                server.command, self._rules, max_line_bytes=opening.limits.response_bytes, opening=opening
             )
 
         def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
@@ -266,22 +267,24 @@ class McpSession:
         return self._over_http(client, opening.limits.response_bytes)
 
     @contextlib.asynccontextmanager
-    async def _over_http(self, make: Callable[[], httpx2.AsyncClient], longest: int) -> AsyncIterator[Any]:
+    async def _over_http(
+        self, create_client: Callable[[], httpx2.AsyncClient], max_message_bytes: int
+    ) -> AsyncIterator[Any]:
         async with (
-            make() as client,
+            create_client() as client,
             streamable_http_client(
                 self.server.url,
                 http_client=client,
-                terminate_on_close=self.server.terminate,
-                max_sse_event_size=longest,
+                terminate_on_close=self.server.terminate_on_close,
+                max_sse_event_size=max_message_bytes,
             ) as streams,
         ):
             yield streams
 
     def _fail(self, error: GatewayError) -> None:
         if not self._ready.done():
-            if hasattr(error, "sent"):
-                error.sent = False
+            if isinstance(error, UpstreamError):
+                error.request_sent = False
             self._ready.set_exception(error)
             # Nobody may be waiting any more.
             self._ready.exception()

@@ -15,35 +15,35 @@ from app.protocols.shared.programs import ProgramRules
 from app.security.masking import Masker
 
 
-class Sessions:
-    """At most `most`; one that nobody has used for `idle` seconds is closed."""
+class SessionPool:
+    """At most `max_sessions`; one that nobody has used for `idle_seconds` seconds is closed."""
 
     def __init__(
-        self, engine: Engine, rules: ProgramRules, masker: Masker, *, most: int, idle: float
+        self, engine: Engine, rules: ProgramRules, masker: Masker, *, max_sessions: int, idle_seconds: float
     ) -> None:
         self._engine = engine
         self._rules = rules
         self._masker = masker
-        self._most = most
-        self._idle = idle
+        self._max_sessions = max_sessions
+        self._idle_seconds = idle_seconds
         self._sessions: OrderedDict[bytes, McpSession] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def session(
-        self, server: McpServerSettings, *, limits: Limits, by: float
+        self, server: McpServerSettings, *, limits: Limits, deadline: float
     ) -> AsyncIterator[McpSession]:
-        """An open session, the kept one where there is one; `by` is a `loop.time()`.
+        """An open session, the kept one where there is one; `deadline` is a `loop.time()`.
 
         Raises what opening it raises, with `sent` False.
         """
-        found = self._taken(server, limits)
+        found = self._acquire(server, limits)
         found.users += 1
-        if found.resting is not None:
-            found.resting.cancel()
+        if found.idle_timer is not None:
+            found.idle_timer.cancel()
         try:
             try:
-                with Deadline(timer_queue(), by):
+                with Deadline(timer_queue(), deadline):
                     await found.opened()
             except TimeoutError:
                 raise UpstreamTimeout(
@@ -55,16 +55,16 @@ class Sessions:
             yield found
         finally:
             found.users -= 1
-            self._rest(found)
+            self._start_idle_timer(found)
 
     def drop(self, session: McpSession) -> None:
         """Close a session that is of no more use; others of its server are not touched."""
         if self._sessions.get(session.server.key) is session:
             del self._sessions[session.server.key]
-        if session.resting is not None:
-            session.resting.cancel()
+        if session.idle_timer is not None:
+            session.idle_timer.cancel()
         session.close()
-        closing = asyncio.ensure_future(session.gone())
+        closing = asyncio.ensure_future(session.wait_closed())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -74,21 +74,21 @@ class Sessions:
             self.drop(session)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _taken(self, server: McpServerSettings, limits: Limits) -> McpSession:
+    def _acquire(self, server: McpServerSettings, limits: Limits) -> McpSession:
         found = self._sessions.get(server.key)
-        if found is not None and found.usable:
+        if found is not None and found.is_usable:
             self._sessions.move_to_end(server.key)
             return found
         if found is not None:
             self.drop(found)
-        self._make_room()
-        made = McpSession(server, self._engine, self._rules, self._masker)
-        made.open(limits, max(limits.connect, limits.first_byte))
-        self._sessions[server.key] = made
-        return made
+        self._evict_unused()
+        created = McpSession(server, self._engine, self._rules, self._masker)
+        created.open(limits, max(limits.connect, limits.first_byte))
+        self._sessions[server.key] = created
+        return created
 
-    def _make_room(self) -> None:
-        if len(self._sessions) < self._most:
+    def _evict_unused(self) -> None:
+        if len(self._sessions) < self._max_sessions:
             return
         unused = next((session for session in self._sessions.values() if not session.users), None)
         if unused is None:
@@ -96,13 +96,13 @@ class Sessions:
             raise UpstreamUnreachable(detail, request_sent=False)
         self.drop(unused)
 
-    def _rest(self, session: McpSession) -> None:
+    def _start_idle_timer(self, session: McpSession) -> None:
         if session.users:
             return
         if self._sessions.get(session.server.key) is not session:
             return
-        if not session.usable:
+        if not session.is_usable:
             self.drop(session)
             return
         clock = timer_queue()
-        session.resting = clock.call_at(clock.loop.time() + self._idle, lambda: self.drop(session))
+        session.idle_timer = clock.call_at(clock.loop.time() + self._idle_seconds, lambda: self.drop(session))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.errors import FieldError, InvalidArguments
-from app.protocols.shared.messages import MessagePart, joined
+from app.protocols.shared.messages import MessagePart, join_parts
 from app.text import pointer
 
 # What text protocols read as the end of a line, a record or a message: the control characters of ASCII but
@@ -31,7 +31,11 @@ def check_control_characters(pieces: Sequence[MessagePart]) -> None:
     for index, piece in enumerate(pieces):
         if piece.argument is None or piece.is_json:
             continue
-        if not piece.text and joined(pieces[:index])[-1:] == "\r" and joined(pieces[index:])[:1] == "\n":
+        if (
+            not piece.text
+            and join_parts(pieces[:index])[-1:] == "\r"
+            and join_parts(pieces[index:])[:1] == "\n"
+        ):
             raise _ends_message(piece, f"Give more: without it the message has a line less; {_LIFTED_BY}")
         found = _CONTROL.search(piece.text)
         if found is not None:
@@ -69,8 +73,8 @@ def check_not_empty(pieces: Sequence[MessagePart]) -> None:
     """Raise InvalidArguments where arguments leave nothing to send: no message would go out."""
     placed = [piece for piece in pieces if piece.argument is not None]
     if placed and not any(piece.text for piece in pieces):
-        fault = FieldError(pointer("", placed[0].argument or ""), "Give more: nothing would be sent.")
-        raise InvalidArguments("The arguments make an empty message.", errors=[fault])
+        field_error = FieldError(pointer("", placed[0].argument or ""), "Give more: nothing would be sent.")
+        raise InvalidArguments("The arguments make an empty message.", errors=[field_error])
 
 
 def check_length(pieces: Sequence[MessagePart], length: int) -> None:
@@ -82,13 +86,13 @@ def check_length(pieces: Sequence[MessagePart], length: int) -> None:
     if not placed:
         return
     longest = max(placed, key=lambda piece: len(piece.text))
-    fault = FieldError(
+    field_error = FieldError(
         pointer("", longest.argument or ""),
         f"Give less: the message has {size} bytes, and one of this tool {length}; {_LIFTED_BY}",
     )
-    raise InvalidArguments("The arguments make more than one message.", errors=[fault])
+    raise InvalidArguments("The arguments make more than one message.", errors=[field_error])
 
 
 def _ends_message(piece: MessagePart, detail: str) -> InvalidArguments:
-    fault = FieldError(pointer("", piece.argument or ""), detail)
-    return InvalidArguments("An argument could end the message that it stands in.", errors=[fault])
+    field_error = FieldError(pointer("", piece.argument or ""), detail)
+    return InvalidArguments("An argument could end the message that it stands in.", errors=[field_error])

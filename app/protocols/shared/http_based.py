@@ -24,7 +24,7 @@ _MAX_SECRET_LENGTH = 8 * 1024
 _DESCRIBED_BODY = 64 * 1024
 # What tells the caller something, and can do nothing at the caller's side: no Set-Cookie, no hop-by-hop
 # header, nothing that a browser or a cache obeys.
-_PASSED_ON = frozenset(
+_PASSED_HEADERS = frozenset(
     {
         "link",
         "location",
@@ -41,7 +41,7 @@ _PASSED_ON = frozenset(
         "x-total-count",
     }
 )
-_PASSED_ON_PREFIXES = ("ratelimit-", "x-ratelimit-")
+_PASSED_HEADER_PREFIXES = ("ratelimit-", "x-ratelimit-")
 # A URL may hold the key that it was called with.
 _HOLD_URLS = frozenset({"link", "location", "content-location"})
 _TEXTUAL = ("json", "text", "xml", "yaml", "javascript", "x-www-form-urlencoded")
@@ -57,18 +57,18 @@ class HttpBasedAdapter:
     async def aclose(self) -> None:
         """Nothing is held: the connections are the engine's."""
 
-    async def send(self, placed: PreparedRequest, call: Call) -> OutboundResponse:
+    async def send(self, prepared: PreparedRequest, call: Call) -> OutboundResponse:
         """The answer, once its headers are here; raises what the engine does."""
-        url, headers = placed.url, placed.headers
+        url, headers = prepared.url, prepared.headers
         if call.headers:
-            headers = _merged(headers, call)
+            headers = _merge_headers(headers, call)
         if call.credentials:
             url, headers = attach(url, headers, call.credentials)
         request = OutboundRequest(
-            method=placed.method,
+            method=prepared.method,
             url=url,
             headers=headers,
-            body=placed.body,
+            body=prepared.body,
             limits=call.limits,
             deadline=call.deadline,
             egress=call.egress,
@@ -80,27 +80,29 @@ class HttpBasedAdapter:
         finally:
             call.resent = request.resent
 
-    async def document(self, placed: PreparedRequest, call: Call) -> Discovered:
+    async def fetch_document(self, prepared: PreparedRequest, call: Call) -> Discovered:
         """What a discovery asks for, whole; raises what a call does."""
-        response = await self.send(placed, call)
+        response = await self.send(prepared, call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
         raw = await response.read(call.limits.response_bytes)
-        return Discovered(raw=raw, media_type=response.headers.get("Content-Type", ""), url=placed.url)
+        return Discovered(raw=raw, media_type=response.headers.get("Content-Type", ""), url=prepared.url)
 
     async def rejection(self, response: OutboundResponse, call: Call) -> UpstreamError:
         """What an answer is that is no result; reads its beginning."""
         status = response.status
-        answer = UpstreamErrorResponse(
-            status=status, body=await self._error_body(response), headers=dict(self.passed_on(response))
+        error_response = UpstreamErrorResponse(
+            status=status,
+            body=await self._error_body(response),
+            headers=dict(self.response_headers(response)),
         )
         if status == 401:
             sent = "the stored credential" if call.credentials else "a call without a credential"
-            return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=answer)
+            return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=error_response)
         detail = f"The upstream answered with status {status}."
         if 300 <= status < 400:
             detail += " Redirects are not followed: register the address that it points to."
-        return UpstreamRejected(detail, response=answer)
+        return UpstreamRejected(detail, response=error_response)
 
     async def _error_body(self, response: OutboundResponse) -> Any:
         """The beginning of the body, as JSON where it is JSON, known secrets struck out; None if
@@ -118,34 +120,36 @@ class HttpBasedAdapter:
             return None
         return sanitize_error_body(raw, media_type, masker=self._masker, limit=_ERROR_BODY, complete=complete)
 
-    def passed_on(self, response: OutboundResponse) -> Headers:
+    def response_headers(self, response: OutboundResponse) -> Headers:
         """The headers that a caller may see."""
-        passed: Headers = []
+        headers: Headers = []
         for name, value in response.headers.items():
             lowered = name.lower()
-            if lowered not in _PASSED_ON and not lowered.startswith(_PASSED_ON_PREFIXES):
+            if lowered not in _PASSED_HEADERS and not lowered.startswith(_PASSED_HEADER_PREFIXES):
                 continue
             if value.isascii() and value.isprintable():
-                passed.append((name, self._masker.mask(value) if lowered in _HOLD_URLS else value))
-        return passed
+                headers.append((name, self._masker.mask(value) if lowered in _HOLD_URLS else value))
+        return headers
 
-    def shown(self, placed: PreparedRequest, call: Call) -> dict[str, Any]:
+    def describe_request(self, prepared: PreparedRequest, call: Call) -> dict[str, Any]:
         """The request as JSON, secrets as `***`. A body that is neither JSON nor text is given in base64."""
-        url, headers = attach(placed.url, _merged(placed.headers, call), call.credentials, masked=True)
+        url, headers = attach(
+            prepared.url, _merge_headers(prepared.headers, call), call.credentials, masked=True
+        )
         return {
-            "method": placed.method,
+            "method": prepared.method,
             "url": url,
             "headers": dict(headers),
-            "body": None if placed.body is None else _readable(placed.body),
+            "body": None if prepared.body is None else _readable(prepared.body),
         }
 
 
-def joined(pieces: Iterable[bytes]) -> bytes:
+def join_length_prefixed(pieces: Iterable[bytes]) -> bytes:
     """In one, so that no two different lists give the same."""
     return b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
 
 
-def _merged(headers: Headers, call: Call) -> Headers:
+def _merge_headers(headers: Headers, call: Call) -> Headers:
     """The tool's headers, and those of the call that the tool does not have."""
     present = {name.lower() for name, _ in headers}
     return [*headers, *(pair for pair in call.headers if pair[0].lower() not in present)]

@@ -10,7 +10,7 @@ import orjson
 
 from app.errors import CredentialMissing, FieldError, InvalidArguments
 from app.protocols.base import Call
-from app.protocols.shared.texts import PLACEHOLDER, given, named_arguments
+from app.protocols.shared.texts import PLACEHOLDER, argument_value, named_arguments
 
 DISCOVERY: Final = b'{"type": "utcp"}'
 """What a UTCP client sends to be told the manual, byte by byte."""
@@ -28,7 +28,7 @@ class MessagePart(NamedTuple):
     is_json: bool = False
 
 
-def message_pieces(template: str, arguments: Mapping[str, Any]) -> list[MessagePart]:
+def message_parts(template: str, arguments: Mapping[str, Any]) -> list[MessagePart]:
     """The parts of a text with each argument in its place; raises InvalidArguments for one that is not given.
 
     Where the text is JSON but for its placeholders, JSON comes out of it, too: within its strings arguments
@@ -39,7 +39,7 @@ def message_pieces(template: str, arguments: Mapping[str, Any]) -> list[MessageP
     quoted, begin = False, 0
     for found in PLACEHOLDER.finditer(template):
         before = template[begin : found.start()]
-        value = given(found[1], arguments)
+        value = argument_value(found[1], arguments)
         text = plain_text(value)
         if is_json:
             quoted ^= sum(mark[0] == '"' for mark in _QUOTES.finditer(before)) % 2 == 1
@@ -49,7 +49,7 @@ def message_pieces(template: str, arguments: Mapping[str, Any]) -> list[MessageP
     return [*pieces, MessagePart(template[begin:])]
 
 
-def joined(pieces: Iterable[MessagePart]) -> str:
+def join_parts(pieces: Iterable[MessagePart]) -> str:
     """The message that the pieces make."""
     return "".join([piece.text for piece in pieces])
 
@@ -65,16 +65,16 @@ def plain_text(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def writable() -> Iterator[None]:
+def map_encoding_errors() -> Iterator[None]:
     """InvalidArguments for what cannot be written: lone surrogates, what is nested too deeply."""
     try:
         yield
     except (TypeError, UnicodeEncodeError, RecursionError):
-        fault = FieldError("", "Use well-formed Unicode, integers of 64 bits and at most 250 levels.")
-        raise InvalidArguments("An argument cannot be written as text.", errors=[fault]) from None
+        field_error = FieldError("", "Use well-formed Unicode, integers of 64 bits and at most 250 levels.")
+        raise InvalidArguments("An argument cannot be written as text.", errors=[field_error]) from None
 
 
-def refuse_credentials(call: Call, protocol: str) -> None:
+def reject_credentials(call: Call, protocol: str) -> None:
     """Raises CredentialMissing for a credential that has no place in a message."""
     for wire in call.credentials:
         if wire.location != "field":

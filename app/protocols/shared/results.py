@@ -1,7 +1,7 @@
 """Answers of protocols whose answers are values or messages, not HTTP bodies."""
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Final
 
 import orjson
@@ -27,7 +27,7 @@ def body_result(body: bytes, media_type: str, call: Call, *, status: int = 200) 
     events = None
     if call.stream_deadline is not None:
         kind = "json" if media_type == JSON else "bytes" if media_type == BYTES else "text"
-        events = _one(StreamEvent(body, kind))  # type: ignore[arg-type]
+        events = _single_event(StreamEvent(body, kind))  # type: ignore[arg-type]
     return Result(status=status, headers=[], media_type=media_type, body=body, events=events)
 
 
@@ -36,7 +36,7 @@ async def event_result(
     call: Call,
     *,
     close: Callable[[], None],
-    most: int | None = None,
+    max_events: int | None = None,
 ) -> Result:
     """Messages as the answer: as they come where the call takes events, else all of them as a JSON list.
 
@@ -44,31 +44,33 @@ async def event_result(
     call's deadline with UpstreamTimeout, and above its limit with ResponseTooLarge.
     """
     if call.stream_deadline is not None:
-        result = Result(status=200, headers=[], media_type=JSON, body=None, events=_closing(events, close))
+        result = Result(
+            status=200, headers=[], media_type=JSON, body=None, events=_closing_after(events, close)
+        )
         result.close_with(close)
         return result
     try:
-        with timed(call.deadline):
-            collected = await _collected(events, call.limits.response_bytes, most)
+        with time_limit(call.deadline):
+            collected = await _collect(events, call.limits.response_bytes, max_events)
     finally:
         close()
     return Result(status=200, headers=[], media_type=JSON, body=collected)
 
 
 @contextlib.contextmanager
-def timed(by: float, detail: str = "The upstream did not answer in time.") -> Iterator[None]:
-    """UpstreamTimeout if the body has not ended at `by` (a `loop.time()`)."""
+def time_limit(deadline: float, detail: str = "The upstream did not answer in time.") -> Iterator[None]:
+    """UpstreamTimeout if the body has not ended at `deadline` (a `loop.time()`)."""
     try:
-        with Deadline(timer_queue(), by):
+        with Deadline(timer_queue(), deadline):
             yield
     except TimeoutError:
         raise UpstreamTimeout(detail) from None
 
 
-def check_size(size: int, most: int) -> None:
+def check_size(size: int, max_bytes: int) -> None:
     """Raises ResponseTooLarge."""
-    if size > most:
-        raise ResponseTooLarge(f"The upstream's answer has more than {most} bytes.")
+    if size > max_bytes:
+        raise ResponseTooLarge(f"The upstream's answer has more than {max_bytes} bytes.")
 
 
 def event_value(event: StreamEvent) -> bytes:
@@ -82,7 +84,7 @@ def event_value(event: StreamEvent) -> bytes:
     return orjson.dumps(event.data.decode("utf-8", "replace"))
 
 
-async def _collected(events: AsyncGenerator[StreamEvent, None], limit: int, most: int | None) -> bytes:
+async def _collect(events: AsyncGenerator[StreamEvent, None], limit: int, max_events: int | None) -> bytes:
     values: list[bytes] = []
     size = 2
     async with contextlib.aclosing(events):
@@ -91,12 +93,12 @@ async def _collected(events: AsyncGenerator[StreamEvent, None], limit: int, most
             size += len(value) + 1
             check_size(size, limit)
             values.append(value)
-            if most is not None and len(values) >= most:
+            if max_events is not None and len(values) >= max_events:
                 break
     return b"[" + b",".join(values) + b"]"
 
 
-async def _closing(
+async def _closing_after(
     events: AsyncGenerator[StreamEvent, None], close: Callable[[], None]
 ) -> AsyncGenerator[StreamEvent, None]:
     try:
@@ -107,16 +109,5 @@ async def _closing(
         close()
 
 
-async def _one(event: StreamEvent) -> AsyncGenerator[StreamEvent, None]:
+async def _single_event(event: StreamEvent) -> AsyncGenerator[StreamEvent, None]:
     yield event
-
-
-async def until(by: float, source: AsyncIterator[StreamEvent]) -> AsyncGenerator[StreamEvent, None]:
-    """Events that must all have come at `by`; UpstreamTimeout."""
-    iterator = aiter(source)
-    while True:
-        with timed(by, "The upstream's stream did not end in its time."):
-            event = await anext(iterator, None)
-        if event is None:
-            return
-        yield event

@@ -15,6 +15,6 @@ def field_values(credentials: Iterable[WireCredential], *, masked: bool = False)
     }
 
 
-def filled(fields: Any, credentials: Iterable[WireCredential], *, masked: bool = False) -> Any:
+def fill_sealed_fields(fields: Any, credentials: Iterable[WireCredential], *, masked: bool = False) -> Any:
     """A copy of a template, or of what has its shape, with the sealed values in it."""
     return replace_strings(fields, field_values(credentials, masked=masked))

@@ -19,12 +19,12 @@ from app.protocols.shared.boundaries import (
 )
 from app.protocols.shared.messages import (
     MessagePart,
-    joined,
+    join_parts,
     json_text,
-    message_pieces,
+    map_encoding_errors,
+    message_parts,
     plain_text,
-    refuse_credentials,
-    writable,
+    reject_credentials,
 )
 from app.protocols.shared.results import BYTES, TEXT, body_result
 from app.protocols.shared.sealed_fields import field_values
@@ -35,7 +35,7 @@ _QUICK: Final = 256 << 10
 _TEMPLATE: Final = "/request_data_template"
 
 
-def place_of(origin: str) -> Address:
+def parse_address(origin: str) -> Address:
     """The host and port of `scheme://host:port`."""
     host, _, port = origin.partition("://")[2].rpartition(":")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
@@ -57,20 +57,22 @@ def check_codec(name: str | None) -> None:
     except (LookupError, ValueError):
         usable = False
     if not usable:
-        fault = FieldError("/response_byte_format", "Name a text encoding, or give null for raw bytes.")
-        raise InvalidInput("The encoding of the answer is not known.", errors=[fault])
+        field_error = FieldError("/response_byte_format", "Name a text encoding, or give null for raw bytes.")
+        raise InvalidInput("The encoding of the answer is not known.", errors=[field_error])
 
 
-def request_of(model: SocketTemplate, call: Call, *, delimiter: bytes = b"", masked: bool = False) -> bytes:
+def encode_request(
+    model: SocketTemplate, call: Call, *, delimiter: bytes = b"", masked: bool = False
+) -> bytes:
     """The request without framing: JSON of all arguments, or the text template with arguments in it.
 
     Without a template, text is the values with blanks between them, as in the released clients. Raises
     InvalidArguments, also for arguments that would change where the message ends (`delimiter`: what ends it
     in the framing of that name), and CredentialMissing for a credential that has no place.
     """
-    refuse_credentials(call, model.call_template_type)
-    refuse_tls(call, model.call_template_type)
-    with writable():
+    reject_credentials(call, model.call_template_type)
+    reject_tls(call, model.call_template_type)
+    with map_encoding_errors():
         if model.request_data_format == "json":
             pieces = _json(call.arguments)
         else:
@@ -78,17 +80,17 @@ def request_of(model: SocketTemplate, call: Call, *, delimiter: bytes = b"", mas
             pieces = _text(sealed.get(_TEMPLATE, model.request_data_template), call.arguments)
         if model.enforces_boundaries:
             _check_boundaries(model, pieces, delimiter)
-        return joined(pieces).encode()
+        return join_parts(pieces).encode()
 
 
-def refuse_tls(call: Call, protocol: str) -> None:
+def reject_tls(call: Call, protocol: str) -> None:
     """Raises InvalidInput where the provider has certificates for a protocol without TLS."""
     egress = call.egress
     if egress is not None and (egress.ca_bundle or egress.client_certificate):
         raise InvalidInput(f"The protocol {protocol} has no TLS: take the certificates out.")
 
 
-async def decoded_answer(raw: bytes, codec: str | None, call: Call) -> Result:
+async def decode_response(raw: bytes, codec: str | None, call: Call) -> Result:
     """The answer as text; as bytes where `codec` is None or, as in the released clients, does not fit.
 
     Bytes that were to be text are masked here: nobody looks at binary types later, and it may be the caller's
@@ -106,7 +108,7 @@ async def decoded_answer(raw: bytes, codec: str | None, call: Call) -> Result:
 
 
 def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[StreamEvent, bool]:
-    """A whole message as an event, in the way of `decoded_answer`, and whether it was masked here."""
+    """A whole message as an event, in the way of `decode_response`, and whether it was masked here."""
     text = _decoded(piece, codec)
     if text is not None:
         return StreamEvent(text, "text"), False
@@ -114,17 +116,17 @@ def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[StreamEvent
     return StreamEvent(data, "bytes"), data is not piece
 
 
-async def decoded_manual(raw: bytes, codec: str | None) -> bytes:
+async def decode_manual(raw: bytes, codec: str | None) -> bytes:
     """What a discovery found, in UTF-8 where its encoding is known."""
     text = await asyncio.to_thread(_decoded, raw, codec)
     return raw if text is None else text
 
 
-def shown(
+def describe_request(
     model: SocketTemplate, origin: str, call: Call, *, verb: str, delimiter: bytes = b""
 ) -> dict[str, Any]:
     """The request as JSON, secrets as `***`; framing is not shown."""
-    body = request_of(model, call, delimiter=delimiter, masked=True).decode()
+    body = encode_request(model, call, delimiter=delimiter, masked=True).decode()
     is_json = model.request_data_format == "json"
     return {"method": verb, "url": origin, "headers": {}, "body": json.loads(body) if is_json else body}
 
@@ -140,7 +142,7 @@ def _json(arguments: Mapping[str, Any]) -> list[MessagePart]:
 
 def _text(template: str | None, arguments: Mapping[str, Any]) -> list[MessagePart]:
     if template:
-        return message_pieces(template, arguments)
+        return message_parts(template, arguments)
     values = [MessagePart(plain_text(value), name) for name, value in arguments.items()]
     return [piece for value in values for piece in (MessagePart(" "), value)][1:]
 

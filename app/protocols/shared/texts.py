@@ -29,7 +29,7 @@ def fill_text(template: str, arguments: Mapping[str, Any]) -> str:
 
     Raises InvalidArguments for one that is not given.
     """
-    return PLACEHOLDER.sub(lambda found: as_text(given(found[1], arguments)), template)
+    return PLACEHOLDER.sub(lambda found: as_text(argument_value(found[1], arguments)), template)
 
 
 def fill_json(template: Any, arguments: Mapping[str, Any]) -> Any:
@@ -37,7 +37,7 @@ def fill_json(template: Any, arguments: Mapping[str, Any]) -> Any:
     if isinstance(template, str):
         whole = PLACEHOLDER.fullmatch(template)
         if whole is not None and "UTCP_ARG_" not in whole[1]:
-            return given(whole[1], arguments)
+            return argument_value(whole[1], arguments)
         return fill_text(template, arguments)
     if isinstance(template, dict):
         return {key: fill_json(member, arguments) for key, member in template.items()}
@@ -51,9 +51,9 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def given(name: str, arguments: Mapping[str, Any]) -> Any:
+def argument_value(name: str, arguments: Mapping[str, Any]) -> Any:
     """One argument; raises InvalidArguments where it is not there."""
     if name not in arguments:
-        fault = FieldError(pointer("", name), "The message of this tool needs it.")
-        raise InvalidArguments("An argument is missing.", errors=[fault])
+        field_error = FieldError(pointer("", name), "The message of this tool needs it.")
+        raise InvalidArguments("An argument is missing.", errors=[field_error])
     return arguments[name]

@@ -55,13 +55,15 @@ _LOGGER.setLevel(logging.ERROR)
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The request for a connection. `url` is ws(s), percent-encoded and without userinfo; `most` the bytes
-    that a message may have; with `keep_alive` the peer is pinged.
+    """The request for a connection (RFC 6455 section 4.1).
+
+    `url` has the scheme ws or wss, is percent-encoded and has no userinfo. `max_message_bytes` is the largest
+    message that is received. With `keep_alive` the peer is pinged every 20 seconds.
     """
 
     url: str
     headers: Sequence[tuple[str, str]]
-    most: int
+    max_message_bytes: int
     subprotocols: Sequence[str] = ()
     keep_alive: bool = True
 
@@ -94,25 +96,25 @@ class WebSocket:
         network: Network,
         egress: EgressSettings | None,
         masker: Masker,
-        connect_by: float,
-        by: float,
+        connect_deadline: float,
+        deadline: float,
     ) -> "WebSocket":
-        """Connect by `connect_by` and be upgraded by `by` (`loop.time()`).
+        """Connect by `connect_deadline` and be upgraded by `deadline` (`loop.time()`).
 
         Raises BlockedAddress, InvalidInput and every UpstreamError; an answer other than 101 is an
         UpstreamRejected, or UpstreamUnauthorized.
         """
         uri = parse_uri(upgrade.url)
-        connection = await _connected(uri, upgrade, network, egress, connect_by)
+        connection = await _connect(uri, upgrade, network, egress, connect_deadline)
         try:
-            with Deadline(timer_queue(), by):
+            with Deadline(timer_queue(), deadline):
                 await connection.handshake(list(upgrade.headers), None)
         except BaseException as error:
             connection.transport.abort()
-            refused = _refusal(error, masker, with_credential=bool(upgrade.headers))
-            if refused is None:
+            failure = _upgrade_error(error, masker, with_credential=bool(upgrade.headers))
+            if failure is None:
                 raise
-            raise refused from None
+            raise failure from None
         connection.start_keepalive()
         return cls(connection, masker, keep_alive=upgrade.keep_alive)
 
@@ -121,22 +123,22 @@ class WebSocket:
         """The one that the peer chose."""
         return self._connection.subprotocol
 
-    async def send(self, message: str, *, by: float) -> None:
+    async def send(self, message: str, *, deadline: float) -> None:
         """Send a text message, and wait until the peer takes it or closes. Raises what `receive` does."""
         self._connection.sending = True
         try:
-            with Deadline(timer_queue(), by):
+            with Deadline(timer_queue(), deadline):
                 await self._connection.send(message)
         except TimeoutError:
             raise UpstreamTimeout("The upstream did not take the message in time.") from None
         except ConnectionClosed as closed:
             # One that was closed as it should may have sent its messages before: `receive` tells.
-            if error := self._ended(closed):
+            if error := self._close_error(closed):
                 raise error from None
         finally:
             self._connection.sending = False
 
-    async def receive(self, *, by: float, idle: float) -> str | bytes | None:
+    async def receive(self, *, deadline: float, idle: float) -> str | bytes | None:
         """The next message; None where the peer has closed the connection as it should.
 
         Where the peer is pinged, it may be silent for longer than `idle` seconds if it answers those. Raises
@@ -147,18 +149,22 @@ class WebSocket:
         pong: asyncio.Future[float] | None = None
         try:
             while True:
-                quiet = loop.time() + idle
+                idle_deadline = loop.time() + idle
                 try:
-                    with Deadline(timer_queue(), min(by, quiet)):
+                    with Deadline(timer_queue(), min(deadline, idle_deadline)):
                         return await self._connection.recv()
                 except TimeoutError:
-                    if by <= quiet or not self._keep_alive or (pong is not None and not pong.done()):
+                    if (
+                        deadline <= idle_deadline
+                        or not self._keep_alive
+                        or (pong is not None and not pong.done())
+                    ):
                         raise UpstreamTimeout("The upstream did not answer in time.") from None
                 # Of a connection that was closed this very moment, messages may be left to be read.
-                with contextlib.suppress(ConnectionClosed), Deadline(timer_queue(), by):
+                with contextlib.suppress(ConnectionClosed), Deadline(timer_queue(), deadline):
                     pong = asyncio.ensure_future(await self._connection.ping())
         except ConnectionClosed as closed:
-            error = self._ended(closed)
+            error = self._close_error(closed)
             if error is not None:
                 raise error from None
             return None
@@ -182,7 +188,7 @@ class WebSocket:
         else:
             transport.close()
 
-    def _ended(self, closed: ConnectionClosed) -> UpstreamError | None:
+    def _close_error(self, closed: ConnectionClosed) -> UpstreamError | None:
         """What the end of a connection means; None for an orderly one."""
         received, sent = closed.rcvd, closed.sent
         if sent is not None and not (received is not None and closed.rcvd_then_sent):
@@ -191,21 +197,21 @@ class WebSocket:
             if sent.code in (1002, 1007):
                 return UpstreamMalformed("The upstream's message is not well-formed.")
         if received is None:
-            return _broken()
+            return _connection_error()
         if received.code in (1000, 1005):
             return None
         body = {"code": received.code, "reason": self._masker.mask(received.reason)}
-        answer = UpstreamErrorResponse(status=_status(received.code), body=body)
+        error_response = UpstreamErrorResponse(status=_http_status(received.code), body=body)
         detail = f"The upstream closed the connection with code {received.code}."
         if received.code in _UNAUTHORIZED:
-            return UpstreamUnauthorized(detail, response=answer)
+            return UpstreamUnauthorized(detail, response=error_response)
         if received.code in (1001, 1012):
-            return UpstreamUnreachable(detail, response=answer)
-        return UpstreamRejected(detail, response=answer)
+            return UpstreamUnreachable(detail, response=error_response)
+        return UpstreamRejected(detail, response=error_response)
 
 
-async def _connected(
-    uri: WebSocketURI, upgrade: Upgrade, network: Network, egress: EgressSettings | None, by: float
+async def _connect(
+    uri: WebSocketURI, upgrade: Upgrade, network: Network, egress: EgressSettings | None, deadline: float
 ) -> _Connection:
     tls: dict[str, Any] = {}
     if uri.secure:
@@ -214,11 +220,11 @@ async def _connected(
     protocol = ClientProtocol(
         uri,
         subprotocols=[Subprotocol(name) for name in upgrade.subprotocols] or None,
-        max_size=upgrade.most,
+        max_size=upgrade.max_message_bytes,
         logger=_LOGGER,
     )
 
-    def made() -> _Connection:
+    def create_connection() -> _Connection:
         # Pongs that do not come are for `receive` to miss: here they might just wait to be read.
         return _Connection(
             protocol,
@@ -228,11 +234,11 @@ async def _connected(
             max_queue=_MAX_QUEUED,
         )
 
-    raw = await network.connect_socket(Address(uri.host, uri.port), egress=egress, deadline=by)
+    raw = await network.connect_socket(Address(uri.host, uri.port), egress=egress, deadline=deadline)
     try:
-        with Deadline(timer_queue(), by):
+        with Deadline(timer_queue(), deadline):
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(made, sock=raw, **tls)
+            _, connection = await loop.create_connection(create_connection, sock=raw, **tls)
     except BaseException as error:
         raw.close()
         if isinstance(error, TimeoutError):
@@ -245,20 +251,20 @@ async def _connected(
     return connection
 
 
-def _refusal(error: BaseException, masker: Masker, *, with_credential: bool) -> GatewayError | None:
+def _upgrade_error(error: BaseException, masker: Masker, *, with_credential: bool) -> GatewayError | None:
     """What a failed upgrade is; None for what is no failure of the upstream."""
     if isinstance(error, InvalidStatus):
-        return _rejection(error, masker, with_credential=with_credential)
+        return _status_error(error, masker, with_credential=with_credential)
     if isinstance(error, TimeoutError):
         return UpstreamTimeout("The upstream did not upgrade the connection in time.")
     if isinstance(error, (OSError, EOFError, ConnectionClosed)) or isinstance(error.__cause__, EOFError):
-        return _broken()
+        return _connection_error()
     if isinstance(error, WebSocketException):
         return UpstreamMalformed("The upstream's answer to the upgrade is not one of WebSocket.")
     return None
 
 
-def _rejection(error: InvalidStatus, masker: Masker, *, with_credential: bool) -> UpstreamError:
+def _status_error(error: InvalidStatus, masker: Masker, *, with_credential: bool) -> UpstreamError:
     response = error.response
     status = response.status_code
     raw = bytes(response.body or b"")
@@ -272,17 +278,17 @@ def _rejection(error: InvalidStatus, masker: Masker, *, with_credential: bool) -
             limit=_ERROR_BODY,
             complete=len(raw) <= _ERROR_BODY,
         )
-    answer = UpstreamErrorResponse(status=status, body=body)
+    error_response = UpstreamErrorResponse(status=status, body=body)
     if status == 401:
         sent = "the stored credential" if with_credential else "a call without a credential"
-        return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=answer)
+        return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=error_response)
     detail = f"The upstream answered the upgrade with status {status}."
     if 300 <= status < 400:
         detail += " Redirects are not followed: register the address that it points to."
-    return UpstreamRejected(detail, response=answer)
+    return UpstreamRejected(detail, response=error_response)
 
 
-def _status(code: int) -> int:
+def _http_status(code: int) -> int:
     """The status of HTTP that a close code means; private ones of 4400 to 4499 are such statuses."""
     if 4400 <= code < 4500:
         return code - 4000
@@ -292,5 +298,5 @@ def _status(code: int) -> int:
     return 422 if code in _CLIENT_ERROR_CODES or (code >= 4000 and not 4500 <= code < 4600) else 502
 
 
-def _broken() -> UpstreamError:
+def _connection_error() -> UpstreamError:
     return UpstreamUnreachable("The upstream closed the connection before its answer was complete.")

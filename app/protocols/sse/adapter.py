@@ -29,38 +29,38 @@ _MAX_FAILED_RECONNECTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class SseTarget:
-    """`post` is for calls with a body; `event_type` None takes every event; `pause` in seconds."""
+    """`post` is for calls with a body; `event_type` None takes every event; `backoff` in seconds."""
 
     get: ArgumentPlan
     post: ArgumentPlan | None
     body_field: str | None
     event_type: str | None
     reconnect: bool
-    pause: float
+    backoff: float
 
 
 @dataclass(slots=True)
 class _Subscription:
     """A stream that may be taken up again."""
 
-    placed: PreparedRequest
-    resumable: bool
-    pause: float
+    prepared: PreparedRequest
+    is_resumable: bool
+    backoff: float
     response: OutboundResponse
     last_id: str = ""
-    in_vain: int = 0
+    failed_reconnects: int = 0
     """Times in a row that it broke without an event."""
 
     def close(self) -> None:
         """Ends the connection."""
         self.response.close()
 
-    def resuming(self) -> PreparedRequest:
+    def resume_request(self) -> PreparedRequest:
         """The request that goes on after the last event."""
         if not self.last_id:
-            return self.placed
-        kept = [pair for pair in self.placed.headers if pair[0].lower() != "last-event-id"]
-        return self.placed._replace(headers=[*kept, ("Last-Event-ID", self.last_id)])
+            return self.prepared
+        other_headers = [pair for pair in self.prepared.headers if pair[0].lower() != "last-event-id"]
+        return self.prepared._replace(headers=[*other_headers, ("Last-Event-ID", self.last_id)])
 
 
 class SseAdapter(HttpBasedAdapter):
@@ -82,7 +82,7 @@ class SseAdapter(HttpBasedAdapter):
             body_field=sse.body_field,
             event_type=sse.event_type,
             reconnect=sse.reconnect,
-            pause=sse.retry_timeout / 1000,
+            backoff=sse.retry_timeout / 1000,
         )
 
     def origin(self, target: SseTarget) -> str:
@@ -107,27 +107,30 @@ class SseAdapter(HttpBasedAdapter):
 
     async def discover(self, call: Call) -> Discovered:
         """The document at the URL, which a GET that does not ask for events gives."""
-        placed = call.target.get.prepare({})
-        return await self.document(placed._replace(headers=[*placed.headers, _DOCUMENTS]), call)
+        target: SseTarget = call.target
+        prepared = target.get.prepare({})
+        return await self.fetch_document(prepared._replace(headers=[*prepared.headers, _DOCUMENTS]), call)
 
     async def call(self, call: Call) -> Result:
         """Subscribe. The answer has begun when the upstream has said that events will come."""
         target: SseTarget = call.target
-        placed = self._placed(call)
-        response = await self._subscribe(placed, call)
-        subscription = _Subscription(placed, target.reconnect and placed.body is None, target.pause, response)
+        prepared = self._prepare(call)
+        response = await self._subscribe(prepared, call)
+        subscription = _Subscription(
+            prepared, target.reconnect and prepared.body is None, target.backoff, response
+        )
         events = self._events(subscription, call)
         result = await event_result(events, call, close=subscription.close)
-        result.status, result.headers = response.status, self.passed_on(response)
+        result.status, result.headers = response.status, self.response_headers(response)
         if call.stream_deadline is not None:
             result.media_type = SSE_MEDIA_TYPE
         return result
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON."""
-        return self.shown(self._placed(call), call)
+        return self.describe_request(self._prepare(call), call)
 
-    def _placed(self, call: Call) -> PreparedRequest:
+    def _prepare(self, call: Call) -> PreparedRequest:
         target: SseTarget = call.target
         arguments = dict(call.arguments)
         plan = target.get
@@ -136,11 +139,11 @@ class SseAdapter(HttpBasedAdapter):
                 plan = target.post
             else:
                 arguments.pop(target.body_field, None)
-        placed: PreparedRequest = plan.prepare(arguments)
-        return placed._replace(headers=[*placed.headers, _ACCEPT])
+        prepared: PreparedRequest = plan.prepare(arguments)
+        return prepared._replace(headers=[*prepared.headers, _ACCEPT])
 
-    async def _subscribe(self, placed: PreparedRequest, call: Call) -> OutboundResponse:
-        response = await self.send(placed, call)
+    async def _subscribe(self, prepared: PreparedRequest, call: Call) -> OutboundResponse:
+        response = await self.send(prepared, call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
         media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -153,53 +156,53 @@ class SseAdapter(HttpBasedAdapter):
 
     async def _events(self, subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
         """The events that count. A broken stream is taken up again; what then fails is raised."""
-        wanted = call.target.event_type
+        event_type = call.target.event_type
         try:
             while True:
                 try:
-                    async with contextlib.aclosing(_parsed(subscription, call)) as events:
+                    async with contextlib.aclosing(_parse(subscription, call)) as events:
                         async for event in events:
-                            if wanted is None or (event.name or "message") == wanted:
+                            if event_type is None or (event.name or "message") == event_type:
                                 yield event
                 except (UpstreamUnreachable, UpstreamMalformed) as error:
-                    if not subscription.resumable or not await self._resumed(subscription, call, error):
+                    if not subscription.is_resumable or not await self._reconnect(subscription, call, error):
                         raise
                 else:
                     return
         finally:
             subscription.close()
 
-    async def _resumed(self, subscription: _Subscription, call: Call, lost: UpstreamError) -> bool:
+    async def _reconnect(self, subscription: _Subscription, call: Call, last_error: UpstreamError) -> bool:
         """Whether there is a new connection. Raises what refused it, or the last loss."""
         loop = asyncio.get_running_loop()
-        until = call.deadline if call.stream_deadline is None else call.stream_deadline
+        deadline = call.deadline if call.stream_deadline is None else call.stream_deadline
         while True:
-            subscription.in_vain += 1
-            pause = min(subscription.pause, _MAX_BACKOFF)
-            if subscription.in_vain > _MAX_FAILED_RECONNECTS or loop.time() + pause >= until:
-                raise lost
-            await asyncio.sleep(pause)
-            again = replace(call, deadline=min(until, loop.time() + call.limits.first_byte))
+            subscription.failed_reconnects += 1
+            backoff = min(subscription.backoff, _MAX_BACKOFF)
+            if subscription.failed_reconnects > _MAX_FAILED_RECONNECTS or loop.time() + backoff >= deadline:
+                raise last_error
+            await asyncio.sleep(backoff)
+            reconnect_call = replace(call, deadline=min(deadline, loop.time() + call.limits.first_byte))
             try:
-                response = await self._subscribe(subscription.resuming(), again)
+                response = await self._subscribe(subscription.resume_request(), reconnect_call)
             except (UpstreamUnreachable, UpstreamMalformed) as error:
-                lost = error
+                last_error = error
                 continue
-            response.set_deadline(until)
+            response.set_deadline(deadline)
             subscription.response = response
             return True
 
 
-async def _parsed(subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
+async def _parse(subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
     """The events of one connection; what they say of resuming is remembered."""
     limits = call.limits
-    most = limits.response_bytes if call.stream_deadline is None else limits.event_bytes
-    parser = SseParser(most)
+    max_bytes = limits.response_bytes if call.stream_deadline is None else limits.event_bytes
+    parser = SseParser(max_bytes)
     async for piece in subscription.response.iterate(limits.response_bytes):
         for event in parser.feed(piece):
-            subscription.in_vain = 0
+            subscription.failed_reconnects = 0
             if event.id is not None and event.id.isprintable():
                 subscription.last_id = event.id if event.id.isascii() else ""
             if event.retry is not None:
-                subscription.pause = event.retry / 1000
+                subscription.backoff = event.retry / 1000
             yield event

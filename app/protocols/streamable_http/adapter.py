@@ -38,7 +38,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         fields = streamable.model_dump(
             include={"url", "headers", "header_fields", "http_method", "body_field"}
         )
-        plan = compile_plan({**fields, "content_type": _sent_as(streamable.content_type)})
+        plan = compile_plan({**fields, "content_type": _request_media_type(streamable.content_type)})
         return StreamableHttpTarget(plan, streamable.timeout / 1000, streamable.chunk_size)
 
     def origin(self, target: StreamableHttpTarget) -> str:
@@ -63,34 +63,40 @@ class StreamableHttpAdapter(HttpBasedAdapter):
 
     async def discover(self, call: Call) -> Discovered:
         """The document at the URL, asked for with the template's method."""
-        placed = call.target.plan.prepare({})
-        kept = [pair for pair in placed.headers if pair[0].lower() != "accept"]
-        return await self.document(placed._replace(headers=[*kept, ("Accept", "application/json")]), call)
+        target: StreamableHttpTarget = call.target
+        prepared = target.plan.prepare({})
+        other_headers = [pair for pair in prepared.headers if pair[0].lower() != "accept"]
+        return await self.fetch_document(
+            prepared._replace(headers=[*other_headers, ("Accept", "application/json")]), call
+        )
 
     async def call(self, call: Call) -> Result:
         """Send the request; the answer has begun when its headers are here."""
         target: StreamableHttpTarget = call.target
-        until = self._engine.timers.loop.time() + target.timeout
-        call.deadline = min(call.deadline, until)
+        deadline = self._engine.timers.loop.time() + target.timeout
+        call.deadline = min(call.deadline, deadline)
         response = await self.send(target.plan.prepare(call.arguments), call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
         response.check_headers(call.limits.response_bytes)
-        response.set_deadline(until if call.stream_deadline is None else min(until, call.stream_deadline))
+        response.set_deadline(
+            deadline if call.stream_deadline is None else min(deadline, call.stream_deadline)
+        )
         if call.stream_deadline is None:
             response.set_deadline(call.deadline)
         media_type = response.headers.get("Content-Type", "")
-        result = await self._answer(response, media_type, target, call)
+        result = await self._result(response, media_type, target, call)
         result.status, result.headers, result.upstream_headers = (
-            response.status, self.passed_on(response), response.headers,
+            response.status, self.response_headers(response), response.headers,
         )  # fmt: skip
         return result
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The request as JSON."""
-        return self.shown(call.target.plan.prepare(call.arguments), call)
+        target: StreamableHttpTarget = call.target
+        return self.describe_request(target.plan.prepare(call.arguments), call)
 
-    async def _answer(
+    async def _result(
         self, response: OutboundResponse, media_type: str, target: StreamableHttpTarget, call: Call
     ) -> Result:
         media = media_type.partition(";")[0].strip().lower()
@@ -106,7 +112,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         return result
 
 
-def _sent_as(content_type: str) -> str:
+def _request_media_type(content_type: str) -> str:
     """The type of a body: the template's default is that of the answer, and of no argument."""
     return "application/json" if content_type == "application/octet-stream" else content_type
 

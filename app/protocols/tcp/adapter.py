@@ -12,17 +12,17 @@ from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import socket_origin
-from app.protocols.shared.results import BYTES, TEXT, timed
+from app.protocols.shared.results import BYTES, TEXT, time_limit
 from app.protocols.shared.sockets import (
     check_codec,
-    decoded_answer,
-    decoded_manual,
-    place_of,
-    refuse_tls,
-    request_of,
-    shown,
+    decode_manual,
+    decode_response,
+    describe_request,
+    encode_request,
+    parse_address,
+    reject_tls,
 )
-from app.protocols.tcp.framings import Incoming, delimiter_of, framed_request
+from app.protocols.tcp.framings import IncomingResponse, frame_request, read_delimiter
 from app.protocols.tcp.template import TcpTemplate
 from app.utcp.call_template import compile_template
 
@@ -33,7 +33,7 @@ class TcpTarget:
 
     model: TcpTemplate
     origin: str
-    place: Address
+    address: Address
     delimiter: bytes
 
 
@@ -53,7 +53,7 @@ class TcpAdapter(UnknownEffects):
         model = compile_template(template, TcpTemplate)
         check_codec(model.response_byte_format)
         origin = socket_origin("tcp", template)
-        return TcpTarget(model, origin, place_of(origin), delimiter_of(model))
+        return TcpTarget(model, origin, parse_address(origin), read_delimiter(model))
 
     def origin(self, target: TcpTarget) -> str:
         """`tcp://host:port`."""
@@ -66,54 +66,58 @@ class TcpAdapter(UnknownEffects):
     async def call(self, call: Call) -> Result:
         """Send the message. An answer in the framing `stream` comes as events where the call takes them."""
         target: TcpTarget = call.target
-        request = framed_request(
-            target.model, request_of(target.model, call, delimiter=target.delimiter), target.delimiter
+        request = frame_request(
+            target.model, encode_request(target.model, call, delimiter=target.delimiter), target.delimiter
         )
-        stream, incoming = await self._asked(target, request, call)
+        stream, incoming = await self._open_and_send(target, request, call)
         if call.stream_deadline is not None and target.model.framing_strategy == "stream":
-            return await _streamed(stream, incoming, target.model.response_byte_format, call)
+            return await _stream(stream, incoming, target.model.response_byte_format, call)
         async with stream:
             raw = await incoming.message(target.delimiter)
-        return await decoded_answer(raw, target.model.response_byte_format, call)
+        return await decode_response(raw, target.model.response_byte_format, call)
 
     async def discover(self, call: Call) -> Discovered:
         """The manual, asked for with `{"type": "utcp"}`; `max_response_size` does not cut it."""
         target: TcpTarget = call.target
-        refuse_tls(call, self.name)
-        request = framed_request(target.model, DISCOVERY, target.delimiter)
-        stream, incoming = await self._asked(target, request, call)
+        reject_tls(call, self.name)
+        request = frame_request(target.model, DISCOVERY, target.delimiter)
+        stream, incoming = await self._open_and_send(target, request, call)
         async with stream:
             if target.model.framing_strategy == "stream":
-                most = call.limits.response_bytes + 1
-                raw = b"".join([piece async for piece in incoming.pieces(most=most)])
+                max_bytes = call.limits.response_bytes + 1
+                raw = b"".join([piece async for piece in incoming.pieces(max_bytes=max_bytes)])
             else:
                 raw = await incoming.message(target.delimiter)
-        raw = await decoded_manual(raw, target.model.response_byte_format)
+        raw = await decode_manual(raw, target.model.response_byte_format)
         return Discovered(raw=raw, media_type="application/json", url=target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The message as JSON."""
         target: TcpTarget = call.target
-        return shown(target.model, target.origin, call, verb="SEND", delimiter=target.delimiter)
+        return describe_request(target.model, target.origin, call, verb="SEND", delimiter=target.delimiter)
 
-    async def _asked(self, target: TcpTarget, request: bytes, call: Call) -> tuple[Stream, Incoming]:
+    async def _open_and_send(
+        self, target: TcpTarget, request: bytes, call: Call
+    ) -> tuple[Stream, IncomingResponse]:
         """A connection on which the request was sent."""
         now = asyncio.get_running_loop().time()
         limits = call.limits
-        first_by = min(call.deadline, now + target.model.timeout / 1000, now + limits.first_byte)
+        first_byte_deadline = min(call.deadline, now + target.model.timeout / 1000, now + limits.first_byte)
         stream = await self._network.open_stream(
-            target.place, egress=call.egress, deadline=min(first_by, now + limits.connect)
+            target.address, egress=call.egress, deadline=min(first_byte_deadline, now + limits.connect)
         )
         try:
-            with timed(first_by):
+            with time_limit(first_byte_deadline):
                 await stream.write(request)
         except BaseException:
             stream.abort()
             raise
-        return stream, Incoming(stream, target.model, limits, first_by=first_by, by=call.deadline)
+        return stream, IncomingResponse(
+            stream, target.model, limits, first_byte_deadline=first_byte_deadline, deadline=call.deadline
+        )
 
 
-async def _streamed(stream: Stream, incoming: Incoming, codec: str | None, call: Call) -> Result:
+async def _stream(stream: Stream, incoming: IncomingResponse, codec: str | None, call: Call) -> Result:
     """The answer as events, once its first piece is here."""
     pieces = incoming.pieces()
     try:
@@ -121,7 +125,7 @@ async def _streamed(stream: Stream, incoming: Incoming, codec: str | None, call:
     except BaseException:
         stream.abort()
         raise
-    incoming.by = call.stream_deadline or call.deadline
+    incoming.deadline = call.stream_deadline or call.deadline
     result = Result(
         status=200,
         headers=[],
@@ -141,9 +145,9 @@ async def _events(
     decoder = None if codec is None else codecs.getincrementaldecoder(codec)("replace")
     try:
         if first:
-            yield from_piece(first, decoder)
+            yield _piece_event(first, decoder)
         async for piece in pieces:
-            event = from_piece(piece, decoder)
+            event = _piece_event(piece, decoder)
             if event.data:
                 yield event
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
@@ -153,7 +157,7 @@ async def _events(
         await pieces.aclose()
 
 
-def from_piece(piece: bytes, decoder: codecs.IncrementalDecoder | None) -> StreamEvent:
+def _piece_event(piece: bytes, decoder: codecs.IncrementalDecoder | None) -> StreamEvent:
     """A piece as one event, which is empty where it holds but the beginning of a character."""
     if decoder is None:
         return StreamEvent(piece, "bytes")

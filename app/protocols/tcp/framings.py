@@ -11,13 +11,13 @@ from typing import Final
 from app.errors import FieldError, InvalidArguments, InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.limits import Limits
 from app.outbound.network import Stream
-from app.protocols.shared.results import check_size, timed
+from app.protocols.shared.results import check_size, time_limit
 from app.protocols.tcp.template import TcpTemplate
 
-_PIECE: Final = 64 << 10
+_READ_BYTES: Final = 64 << 10
 
 
-def delimiter_of(model: TcpTemplate) -> bytes:
+def read_delimiter(model: TcpTemplate) -> bytes:
     r"""The bytes between messages; escapes such as `\r\n` and `\x00` are read where the template says so.
 
     Raises InvalidInput for one that cannot be read.
@@ -28,15 +28,15 @@ def delimiter_of(model: TcpTemplate) -> bytes:
             text = text.encode("ascii", "backslashreplace").decode("unicode_escape")
         delimiter = text.encode()
     except UnicodeError:
-        fault = FieldError("/message_delimiter", "Its escape sequences are not complete.")
-        raise InvalidInput("The delimiter cannot be read.", errors=[fault]) from None
+        field_error = FieldError("/message_delimiter", "Its escape sequences are not complete.")
+        raise InvalidInput("The delimiter cannot be read.", errors=[field_error]) from None
     if not delimiter:
-        fault = FieldError("/message_delimiter", "Its escape sequences stand for nothing.")
-        raise InvalidInput("The delimiter is empty.", errors=[fault])
+        field_error = FieldError("/message_delimiter", "Its escape sequences stand for nothing.")
+        raise InvalidInput("The delimiter is empty.", errors=[field_error])
     return delimiter
 
 
-def framed_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> bytes:
+def frame_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> bytes:
     """The request as it is sent; raises InvalidArguments for one that is too long for its prefix."""
     if model.framing_strategy == "delimiter":
         return message + delimiter
@@ -45,28 +45,36 @@ def framed_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> byte
     try:
         prefix = len(message).to_bytes(model.length_prefix_bytes, model.length_prefix_endian)
     except OverflowError:
-        fault = FieldError(
+        field_error = FieldError(
             "", f"Give less: {model.length_prefix_bytes} byte(s) tell the length of the message."
         )
-        raise InvalidArguments("The arguments make the message too long.", errors=[fault]) from None
+        raise InvalidArguments("The arguments make the message too long.", errors=[field_error]) from None
     return prefix + message
 
 
-class Incoming:
-    """An answer as it comes. `first_by` holds until its first byte, `by` until its end (`loop.time()`), and
-    between two pieces there may be silence for as long as the template and the provider allow.
+class IncomingResponse:
+    """A response while it arrives.
+
+    `first_byte_deadline` applies to its first byte, `deadline` to its end (both `loop.time()`). Between two
+    pieces the upstream may be silent for as long as both the template and the limits of the provider allow.
     """
 
     def __init__(
-        self, stream: Stream, model: TcpTemplate, limits: Limits, *, first_by: float, by: float
+        self,
+        stream: Stream,
+        model: TcpTemplate,
+        limits: Limits,
+        *,
+        first_byte_deadline: float,
+        deadline: float,
     ) -> None:
         self._stream = stream
         self._model = model
         self._limits = limits
-        self._first_by = first_by
+        self._first_byte_deadline = first_byte_deadline
         self._silence = min(model.timeout / 1000, limits.idle)
         self._begun = False
-        self.by = by
+        self.deadline = deadline
 
     async def message(self, delimiter: bytes) -> bytes:
         """The one message that is the answer. Raises ResponseTooLarge, UpstreamTimeout and
@@ -80,37 +88,37 @@ class Incoming:
             case "fixed_length":
                 length = self._model.fixed_message_length or 0
                 check_size(length, self._limits.response_bytes)
-                return bytes(await self._first(length, bytearray()))[:length]
+                return bytes(await self._at_least(length, bytearray()))[:length]
         pieces = [piece async for piece in self.pieces()]
         return b"".join(pieces)
 
-    async def pieces(self, *, most: int | None = None) -> AsyncGenerator[bytes, None]:
-        """The pieces of an answer in the framing `stream`; `most` stands for `max_response_size`.
+    async def pieces(self, *, max_bytes: int | None = None) -> AsyncGenerator[bytes, None]:
+        """The pieces of an answer in the framing `stream`; `max_bytes` stands for `max_response_size`.
 
         Silence ends it once something has come, as in the released clients.
         """
-        left = self._model.max_response_size if most is None else most
+        remaining = self._model.max_response_size if max_bytes is None else max_bytes
         size = 0
-        while left > 0:
+        while remaining > 0:
             begun = self._begun
             try:
-                piece = await self._piece(min(left, _PIECE))
+                piece = await self._read(min(remaining, _READ_BYTES))
             except UpstreamTimeout:
-                if not begun or asyncio.get_running_loop().time() >= self.by:
+                if not begun or asyncio.get_running_loop().time() >= self.deadline:
                     raise
                 return
             if not piece:
                 return
-            left -= len(piece)
+            remaining -= len(piece)
             size += len(piece)
             check_size(size, self._limits.response_bytes)
             yield piece
 
     async def _prefixed(self, width: int) -> bytes:
-        found = await self._first(width, bytearray())
+        found = await self._at_least(width, bytearray())
         length = int.from_bytes(found[:width], self._model.length_prefix_endian)
         check_size(length, self._limits.response_bytes)
-        return bytes((await self._first(width + length, found))[width : width + length])
+        return bytes((await self._at_least(width + length, found))[width : width + length])
 
     async def _delimited(self, delimiter: bytes) -> bytes:
         found = bytearray()
@@ -118,27 +126,27 @@ class Incoming:
         while (end := found.find(delimiter, searched)) < 0:
             searched = max(0, len(found) - len(delimiter) + 1)
             check_size(searched, self._limits.response_bytes)
-            found += await self._more()
+            found += await self._next_piece()
         check_size(end, self._limits.response_bytes)
         return bytes(found[:end])
 
-    async def _first(self, length: int, found: bytearray) -> bytearray:
+    async def _at_least(self, length: int, found: bytearray) -> bytearray:
         while len(found) < length:
-            found += await self._more()
+            found += await self._next_piece()
         return found
 
-    async def _more(self) -> bytes:
-        piece = await self._piece(_PIECE)
+    async def _next_piece(self) -> bytes:
+        piece = await self._read(_READ_BYTES)
         if not piece:
             raise UpstreamUnreachable("The upstream closed the connection before its answer was complete.")
         return piece
 
-    async def _piece(self, most: int) -> bytes:
+    async def _read(self, max_bytes: int) -> bytes:
         """b"" at the end."""
-        quiet = asyncio.get_running_loop().time() + self._silence
-        with timed(min(self.by, quiet) if self._begun else self._first_by):
+        silence_deadline = asyncio.get_running_loop().time() + self._silence
+        with time_limit(min(self.deadline, silence_deadline) if self._begun else self._first_byte_deadline):
             try:
-                piece = await self._stream.reader.read(most)
+                piece = await self._stream.reader.read(max_bytes)
             except OSError:
                 raise UpstreamUnreachable("The connection to the upstream broke.") from None
         self._begun = True

@@ -16,15 +16,15 @@ from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import socket_origin
-from app.protocols.shared.results import BYTES, TEXT, check_size, timed
+from app.protocols.shared.results import BYTES, TEXT, check_size, time_limit
 from app.protocols.shared.sockets import (
     check_codec,
-    decoded_answer,
-    decoded_manual,
-    place_of,
-    refuse_tls,
-    request_of,
-    shown,
+    decode_manual,
+    decode_response,
+    describe_request,
+    encode_request,
+    parse_address,
+    reject_tls,
     text_event,
 )
 from app.protocols.udp.template import UdpTemplate
@@ -34,7 +34,7 @@ from app.utcp.call_template import compile_template
 MAX_DATAGRAM_BYTES: Final = 65_507
 """Bytes that a datagram carries (RFC 768 over IPv4)."""
 
-_SHOWN: Final = 16 << 10
+_MAX_SHOWN_BYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class UdpTarget:
 
     model: UdpTemplate
     origin: str
-    place: Address
+    address: Address
 
 
 class UdpAdapter(UnknownEffects):
@@ -63,7 +63,7 @@ class UdpAdapter(UnknownEffects):
         model = compile_template(template, UdpTemplate)
         check_codec(model.response_byte_format)
         origin = socket_origin("udp", template)
-        return UdpTarget(model, origin, place_of(origin))
+        return UdpTarget(model, origin, parse_address(origin))
 
     def origin(self, target: UdpTarget) -> str:
         """`udp://host:port`."""
@@ -80,107 +80,118 @@ class UdpAdapter(UnknownEffects):
         """
         target: UdpTarget = call.target
         codec, count = target.model.response_byte_format, target.model.number_of_response_datagrams
-        request = request_of(target.model, call)
+        request = encode_request(target.model, call)
         if len(request) > MAX_DATAGRAM_BYTES:
-            fault = FieldError("", f"Give less: a datagram carries {MAX_DATAGRAM_BYTES} bytes.")
-            raise InvalidArguments("The arguments make the datagram too long.", errors=[fault])
-        answers = await self._asked(target, request, call, count)
+            field_error = FieldError("", f"Give less: a datagram carries {MAX_DATAGRAM_BYTES} bytes.")
+            raise InvalidArguments("The arguments make the datagram too long.", errors=[field_error])
+        responses = await self._send(target, request, call, count)
         if call.stream_deadline is not None and count > 1:
-            return await _streamed(answers, codec, call)
-        return await decoded_answer(await answers.joined(), codec, call)
+            return await _stream(responses, codec, call)
+        return await decode_response(await responses.join(), codec, call)
 
     async def discover(self, call: Call) -> Discovered:
         """The manual, asked for with `{"type": "utcp"}`: at least one datagram."""
         target: UdpTarget = call.target
-        refuse_tls(call, self.name)
+        reject_tls(call, self.name)
         count = max(1, target.model.number_of_response_datagrams)
-        answers = await self._asked(target, DISCOVERY, call, count)
-        raw = await decoded_manual(await answers.joined(), target.model.response_byte_format)
+        responses = await self._send(target, DISCOVERY, call, count)
+        raw = await decode_manual(await responses.join(), target.model.response_byte_format)
         return Discovered(raw=raw, media_type="application/json", url=target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The datagram as JSON."""
-        return shown(call.target.model, call.target.origin, call, verb="SEND")
+        return describe_request(call.target.model, call.target.origin, call, verb="SEND")
 
-    async def _asked(self, target: UdpTarget, request: bytes, call: Call, count: int) -> "_ResponseDatagrams":
+    async def _send(self, target: UdpTarget, request: bytes, call: Call, count: int) -> "_ResponseDatagrams":
         """What comes after the datagram was sent."""
         now = asyncio.get_running_loop().time()
-        by = min(call.deadline, now + target.model.timeout / 1000)
-        first_by = min(by, now + call.limits.first_byte)
+        deadline = min(call.deadline, now + target.model.timeout / 1000)
+        first_byte_deadline = min(deadline, now + call.limits.first_byte)
         datagrams = await self._network.open_datagrams(
-            target.place, egress=call.egress, deadline=min(first_by, now + call.limits.connect)
+            target.address, egress=call.egress, deadline=min(first_byte_deadline, now + call.limits.connect)
         )
         try:
             datagrams.send(request)
         except BaseException:
             datagrams.close()
             raise
-        return _ResponseDatagrams(datagrams, call, count, self._masker, first_by=first_by, by=by)
+        return _ResponseDatagrams(
+            datagrams, call, count, self._masker, first_byte_deadline=first_byte_deadline, deadline=deadline
+        )
 
 
 class _ResponseDatagrams:
     """The datagrams of one answer."""
 
     def __init__(
-        self, datagrams: Datagrams, call: Call, count: int, masker: Masker, *, first_by: float, by: float
+        self,
+        datagrams: Datagrams,
+        call: Call,
+        count: int,
+        masker: Masker,
+        *,
+        first_byte_deadline: float,
+        deadline: float,
     ) -> None:
         self._datagrams = datagrams
-        self._most = call.limits.response_bytes
+        self._max_bytes = call.limits.response_bytes
         self._count = count
         self._masker = masker
-        self._by = first_by
-        self._last_by = by
-        self._came: list[bytes] = []
+        self._deadline = first_byte_deadline
+        self._last_deadline = deadline
+        self._received: list[bytes] = []
 
     def close(self) -> None:
         """Close the socket; more than once does no harm."""
         self._datagrams.close()
 
-    async def joined(self) -> bytes:
+    async def join(self) -> bytes:
         """All of them. Raises UpstreamTimeout, UpstreamUnreachable and ResponseTooLarge."""
         async for _ in self.each():
             pass
-        return b"".join(self._came)
+        return b"".join(self._received)
 
-    async def each(self, *, keep: bool = True) -> AsyncGenerator[bytes, None]:
-        """One by one; without `keep` they are not held for an error."""
-        size = number = 0
+    async def each(self, *, retain: bool = True) -> AsyncGenerator[bytes, None]:
+        """One by one; without `retain` they are not held for an error."""
+        size = count_received = 0
         try:
-            while number < self._count:
-                datagram = await self._next(number)
-                number += 1
-                self._by = self._last_by
+            while count_received < self._count:
+                datagram = await self._next(count_received)
+                count_received += 1
+                self._deadline = self._last_deadline
                 size += len(datagram)
-                check_size(size, self._most)
-                if keep:
-                    self._came.append(datagram)
+                check_size(size, self._max_bytes)
+                if retain:
+                    self._received.append(datagram)
                 yield datagram
         finally:
             self.close()
 
-    async def _next(self, number: int) -> bytes:
+    async def _next(self, count_received: int) -> bytes:
         try:
-            with timed(self._by):
+            with time_limit(self._deadline):
                 return await self._datagrams.receive()
         except UpstreamUnreachable as error:
             # The one datagram found a closed port; had it been read, there would be no such message.
-            raise UpstreamUnreachable(error.detail, request_sent=number > 0) from None
+            raise UpstreamUnreachable(error.detail, request_sent=count_received > 0) from None
         except UpstreamTimeout:
-            raise self._missing(number) from None
+            raise self._missing_error(count_received) from None
 
-    def _missing(self, number: int) -> UpstreamTimeout:
-        error = UpstreamTimeout(f"{number} of {self._count} datagrams came in time.")
-        error.extra |= {"datagrams": number, "expected_datagrams": self._count}
-        raw = b"".join(self._came)[: _SHOWN * 2]
+    def _missing_error(self, count_received: int) -> UpstreamTimeout:
+        error = UpstreamTimeout(f"{count_received} of {self._count} datagrams came in time.")
+        error.extra |= {"datagrams": count_received, "expected_datagrams": self._count}
+        raw = b"".join(self._received)[: _MAX_SHOWN_BYTES * 2]
         if raw:
-            text = sanitize_error_body(raw, "text/plain", masker=self._masker, limit=_SHOWN, complete=False)
+            text = sanitize_error_body(
+                raw, "text/plain", masker=self._masker, limit=_MAX_SHOWN_BYTES, complete=False
+            )
             error.extra["upstream_body"] = text
         return error
 
 
-async def _streamed(answers: _ResponseDatagrams, codec: str | None, call: Call) -> Result:
+async def _stream(responses: _ResponseDatagrams, codec: str | None, call: Call) -> Result:
     """An event for each datagram, once the first is here."""
-    each = answers.each(keep=False)
+    each = responses.each(retain=False)
     first = await anext(each)
     result = Result(
         status=200,
@@ -189,7 +200,7 @@ async def _streamed(answers: _ResponseDatagrams, codec: str | None, call: Call) 
         body=None,
     )
     result.events = _events(first, each, codec, call, result)
-    result.close_with(answers.close)
+    result.close_with(responses.close)
     return result
 
 

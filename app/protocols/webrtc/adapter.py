@@ -27,7 +27,7 @@ from app.outbound.attach import Headers, attach
 from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
 from app.protocols.shared.effects import UnknownEffects
-from app.protocols.shared.messages import writable
+from app.protocols.shared.messages import map_encoding_errors
 from app.protocols.shared.results import JSON, check_size, event_result, value_result
 from app.protocols.webrtc.channel_pool import ChannelPool, PeerChannel, PendingCall
 from app.protocols.webrtc.connection import Peer
@@ -78,33 +78,35 @@ class WebrtcAdapter(UnknownEffects):
         """Call the peer's tool. A stream of answers is given as events, or as a JSON list."""
         name = call.target.model.tool_name
         if name is None:
-            fault = FieldError("/tool_name", "Give the name that the peer has for the tool.")
-            raise InvalidInput("The template names no tool.", errors=[fault])
-        by = self._by(call)
-        asked = await self._ask(call, _request(name, call), exclusive=call.stream_deadline is not None, by=by)
+            field_error = FieldError("/tool_name", "Give the name that the peer has for the tool.")
+            raise InvalidInput("The template names no tool.", errors=[field_error])
+        deadline = self._first_response_deadline(call)
+        pending = await self._send(
+            call, _request(name, call), exclusive=call.stream_deadline is not None, deadline=deadline
+        )
         streams = False
         try:
-            first, size = await asked.next(by=by)
+            first, size = await pending.receive(deadline=deadline)
             if "event" in first or first.get("done") is True:
                 streams = True
-                events = self._events(asked, first, size, call)
-                return await event_result(events, call, close=asked.close)
+                events = self._events(pending, first, size, call)
+                return await event_result(events, call, close=pending.close)
             check_size(size, call.limits.response_bytes)
-            return value_result(self._value(first, call), call)
+            return value_result(self._result_value(first, call), call)
         finally:
             if not streams:
-                asked.close()
+                pending.close()
 
     async def discover(self, call: Call) -> Discovered:
         """The peer's manual."""
-        by = self._by(call)
-        asked = await self._ask(call, {"type": "utcp"}, exclusive=False, by=by)
+        deadline = self._first_response_deadline(call)
+        pending = await self._send(call, {"type": "utcp"}, exclusive=False, deadline=deadline)
         try:
-            answer, size = await asked.next(by=by)
+            answer, size = await pending.receive(deadline=deadline)
         finally:
-            asked.close()
+            pending.close()
         check_size(size, call.limits.response_bytes)
-        raw = orjson.dumps(self._value(answer, call))
+        raw = orjson.dumps(self._result_value(answer, call))
         return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
@@ -118,65 +120,76 @@ class WebrtcAdapter(UnknownEffects):
         """Close the channels."""
         await self._pool.aclose()
 
-    def _by(self, call: Call) -> float:
+    def _first_response_deadline(self, call: Call) -> float:
         """When the first answer must be there."""
         now = asyncio.get_running_loop().time()
         model: WebrtcTemplate = call.target.model
         return min(call.deadline, now + call.limits.first_byte, now + model.timeout / 1000)
 
-    async def _ask(self, call: Call, message: dict[str, Any], *, exclusive: bool, by: float) -> PendingCall:
+    async def _send(
+        self, call: Call, message: dict[str, Any], *, exclusive: bool, deadline: float
+    ) -> PendingCall:
         async def connect(channel: PeerChannel) -> None:
-            await self._connect(channel, call, by=by)
+            await self._connect(channel, call, deadline=deadline)
 
-        with writable():
-            return await self._pool.ask(_key(call), message, connect=connect, exclusive=exclusive, by=by)
+        with map_encoding_errors():
+            return await self._pool.send(
+                _channel_key(call), message, connect=connect, exclusive=exclusive, deadline=deadline
+            )
 
-    async def _connect(self, channel: PeerChannel, call: Call, *, by: float) -> None:
+    async def _connect(self, channel: PeerChannel, call: Call, *, deadline: float) -> None:
         """An offer, its answer, and an open channel."""
         target: WebrtcTarget = call.target
         if call.egress is not None and call.egress.proxy_url is not None:
             raise InvalidInput("WebRTC's datagrams do not go through an HTTP proxy: take proxy_url out.")
         peer = Peer(
-            self._network, label=target.model.data_channel_name, heard=channel.heard, lost=channel.lost
+            self._network,
+            label=target.model.data_channel_name,
+            on_message=channel.on_message,
+            on_lost=channel.on_lost,
         )
         try:
             offer = await peer.offer()
-            signalled = replace(call, arguments={}, deadline=by)
-            answer, place = await self._signalling.exchange(offer, target.url, target.headers, signalled)
-            if place is not None:
-                channel.farewell = partial(self._signalling.delete, place, target.headers, signalled)
-            await peer.accept(answer, by=by)
+            signalled = replace(call, arguments={}, deadline=deadline)
+            answer, session_url = await self._signalling.exchange(
+                offer, target.url, target.headers, signalled
+            )
+            if session_url is not None:
+                channel.on_close = partial(self._signalling.delete, session_url, target.headers, signalled)
+            await peer.accept(answer, deadline=deadline)
         except BaseException:
             self._pool.abandon(channel, peer)
             raise
         channel.peer = peer
 
     async def _events(
-        self, asked: PendingCall, message: dict[str, Any], size: int, call: Call
+        self, pending: PendingCall, message: dict[str, Any], size: int, call: Call
     ) -> AsyncGenerator[StreamEvent, None]:
         loop = asyncio.get_running_loop()
-        ends = call.stream_deadline or call.deadline
-        most = call.limits.event_bytes if call.stream_deadline is not None else call.limits.response_bytes
+        deadline = call.stream_deadline or call.deadline
+        max_bytes = (
+            call.limits.event_bytes if call.stream_deadline is not None else call.limits.response_bytes
+        )
         try:
             while "event" in message:
-                check_size(size, most)
+                check_size(size, max_bytes)
                 yield StreamEvent(orjson.dumps(message["event"]), "json")
-                message, size = await asked.next(by=min(ends, loop.time() + call.limits.idle))
+                message, size = await pending.receive(deadline=min(deadline, loop.time() + call.limits.idle))
             if message.get("done") is not True:
-                self._value(message, call)
+                self._result_value(message, call)
                 raise UpstreamMalformed("The peer ended its stream with a result.")
         finally:
-            asked.close()
+            pending.close()
 
-    def _value(self, message: dict[str, Any], call: Call) -> Any:
+    def _result_value(self, message: dict[str, Any], call: Call) -> Any:
         """The result; raises UpstreamRejected, UpstreamUnauthorized and UpstreamMalformed."""
         if "error" in message:
-            raise self._refused(message["error"], call)
+            raise self._peer_error(message["error"], call)
         if "result" not in message:
             raise UpstreamMalformed("The peer's answer has neither a result nor an error.")
         return message["result"]
 
-    def _refused(self, error: Any, call: Call) -> UpstreamError:
+    def _peer_error(self, error: Any, call: Call) -> UpstreamError:
         status = error.get("status") if isinstance(error, dict) else None
         status = status if isinstance(status, int) and 400 <= status < 600 else 422
         raw = orjson.dumps(error)
@@ -192,7 +205,7 @@ def _request(name: str, call: Call) -> dict[str, Any]:
     return {"type": "call", "tool": name, "arguments": call.arguments}
 
 
-def _key(call: Call) -> bytes:
+def _channel_key(call: Call) -> bytes:
     """Calls with the same target, credentials and egress may share a channel."""
     target: WebrtcTarget = call.target
     parts = [

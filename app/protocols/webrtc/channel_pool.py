@@ -21,18 +21,18 @@ _OVERHEAD: Final = 128
 class PendingCall:
     """One call on a channel. `close` it; that may be done again, and tells the peer if it has not ended."""
 
-    def __init__(self, channel: "PeerChannel", number: str) -> None:
+    def __init__(self, channel: "PeerChannel", call_id: str) -> None:
         self._channel = channel
-        self.id = number
+        self.id = call_id
         self._waiting: deque[str | bytes] = deque()
         self._error: GatewayError | None = None
         self._arrived = asyncio.Event()
         self._ended = False
 
-    async def next(self, *, by: float) -> tuple[dict[str, Any], int]:
+    async def receive(self, *, deadline: float) -> tuple[dict[str, Any], int]:
         """The next message and its bytes. Raises UpstreamTimeout, and what ended the channel."""
         try:
-            with Deadline(timer_queue(), by):
+            with Deadline(timer_queue(), deadline):
                 while not self._waiting:
                     if self._error is not None:
                         raise clone_error(self._error)
@@ -44,21 +44,21 @@ class PendingCall:
         self._channel.peer.release(len(text) + _OVERHEAD)
         return orjson.loads(text), len(text)
 
-    def heard(self, text: str | bytes, *, last: bool) -> None:
+    def on_message(self, text: str | bytes, *, last: bool) -> None:
         """A message of the peer for this call; it is kept as text, which is smaller than its values."""
         self._ended = last
         self._waiting.append(text)
         self._channel.peer.hold(len(text) + _OVERHEAD)
         self._arrived.set()
 
-    def failed(self, error: GatewayError) -> None:
+    def fail(self, error: GatewayError) -> None:
         """The channel ended."""
         self._error = error
         self._arrived.set()
 
     def close(self) -> None:
         """Nobody waits for it any more."""
-        self._channel.left(self, tell=not self._ended and self._error is None)
+        self._channel.forget(self, notify_peer=not self._ended and self._error is None)
         while self._waiting:
             self._channel.peer.release(len(self._waiting.popleft()) + _OVERHEAD)
 
@@ -69,59 +69,59 @@ class PeerChannel:
     def __init__(self) -> None:
         self.peer: Any = None
         self.exclusive = False
-        self.since = 0.0
-        self.farewell: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.idle_since = 0.0
+        self.on_close: Callable[[], Coroutine[Any, Any, None]] | None = None
         """What is done when it has ended."""
         self._calls: dict[str, PendingCall] = {}
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return bool(self._calls)
 
     @property
-    def usable(self) -> bool:
-        return self.peer is not None and bool(self.peer.usable)
+    def is_usable(self) -> bool:
+        return self.peer is not None and bool(self.peer.is_usable)
 
-    async def ask(self, message: dict[str, Any], *, by: float) -> PendingCall:
+    async def send(self, message: dict[str, Any], *, deadline: float) -> PendingCall:
         """Send a request. Raises InvalidArguments for one that is too long, and what sending raises."""
-        asked = PendingCall(self, secrets.token_urlsafe(12))
-        self._calls[asked.id] = asked
+        pending = PendingCall(self, secrets.token_urlsafe(12))
+        self._calls[pending.id] = pending
         try:
-            text = orjson.dumps({"id": asked.id, **message}).decode()
-            await self.peer.send(text, by=by)
+            text = orjson.dumps({"id": pending.id, **message}).decode()
+            await self.peer.send(text, deadline=deadline)
         except BaseException as error:
-            asked.failed(UpstreamUnreachable("It was not sent.", request_sent=False))
-            asked.close()
+            pending.fail(UpstreamUnreachable("It was not sent.", request_sent=False))
+            pending.close()
             if isinstance(error, ValueError):
                 raise InvalidArguments("The arguments are larger than the peer takes.") from None
             raise
-        return asked
+        return pending
 
-    def heard(self, text: str | bytes) -> None:
+    def on_message(self, text: str | bytes) -> None:
         """A message of the peer; one that belongs to no call is dropped."""
         try:
             message = orjson.loads(text)
         except orjson.JSONDecodeError:
             return
-        number = message.get("id") if isinstance(message, dict) else None
-        asked = self._calls.get(number) if isinstance(number, str) else None
-        if asked is not None:
-            asked.heard(text, last="event" not in message)
+        call_id = message.get("id") if isinstance(message, dict) else None
+        pending = self._calls.get(call_id) if isinstance(call_id, str) else None
+        if pending is not None:
+            pending.on_message(text, last="event" not in message)
 
-    def lost(self, error: GatewayError) -> None:
+    def on_lost(self, error: GatewayError) -> None:
         """All calls fail."""
-        for asked in list(self._calls.values()):
-            asked.failed(error)
+        for pending in list(self._calls.values()):
+            pending.fail(error)
 
-    def left(self, asked: PendingCall, *, tell: bool) -> None:
-        """The call is over for us; `tell` the peer."""
-        if self._calls.pop(asked.id, None) is None:
+    def forget(self, pending: PendingCall, *, notify_peer: bool) -> None:
+        """The call is over for us; `notify_peer` the peer."""
+        if self._calls.pop(pending.id, None) is None:
             return
-        self.since = asyncio.get_running_loop().time()
+        self.idle_since = asyncio.get_running_loop().time()
         if not self._calls:
             self.exclusive = False
-        if tell and self.usable:
-            self.peer.send_text(orjson.dumps({"id": asked.id, "type": "cancel"}).decode())
+        if notify_peer and self.is_usable:
+            self.peer.send_text(orjson.dumps({"id": pending.id, "type": "cancel"}).decode())
 
 
 @dataclass(slots=True, eq=False)
@@ -140,37 +140,37 @@ class ChannelPool:
     def __init__(self) -> None:
         self._pools: OrderedDict[bytes, _PeerPool] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
-        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
 
-    async def ask(
+    async def send(
         self,
         key: bytes,
         message: dict[str, Any],
         *,
         connect: Callable[[PeerChannel], Awaitable[Any]],
         exclusive: bool,
-        by: float,
+        deadline: float,
     ) -> PendingCall:
         """Send a request on a channel, which `connect` makes where there is none. Raises what both raise."""
         pool = self._pools.setdefault(key, _PeerPool())
         self._pools.move_to_end(key)
-        if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(_IDLE_SECONDS / 2, self._swept)
-        channel = self._free(pool, exclusive=exclusive)
+        if self._sweep_timer is None:
+            self._sweep_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS / 2, self._close_idle)
+        channel = self._free_channel(pool, exclusive=exclusive)
         if channel is None:
             try:
-                with Deadline(timer_queue(), by):
+                with Deadline(timer_queue(), deadline):
                     await pool.lock.acquire()
             except TimeoutError:
                 raise UpstreamTimeout(
                     "No connection to the peer was made in time.", request_sent=False
                 ) from None
             try:
-                channel = self._free(pool, exclusive=exclusive) or await self._opened(pool, connect)
+                channel = self._free_channel(pool, exclusive=exclusive) or await self._open(pool, connect)
             finally:
                 pool.lock.release()
         channel.exclusive = exclusive
-        return await channel.ask(message, by=by)
+        return await channel.send(message, deadline=deadline)
 
     def __len__(self) -> int:
         """How many are open."""
@@ -178,55 +178,57 @@ class ChannelPool:
 
     async def aclose(self) -> None:
         """Close all of them, which fails their calls."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         for pool in self._pools.values():
             for channel in pool.channels:
-                channel.lost(UpstreamUnreachable("The gateway is stopping."))
+                channel.on_lost(UpstreamUnreachable("The gateway is stopping."))
                 self._close(channel)
         self._pools.clear()
         while self._closing:
             await asyncio.wait(self._closing)
 
-    def _free(self, pool: _PeerPool, *, exclusive: bool) -> PeerChannel | None:
-        for channel in [one for one in pool.channels if not one.usable]:
+    def _free_channel(self, pool: _PeerPool, *, exclusive: bool) -> PeerChannel | None:
+        for channel in [one for one in pool.channels if not one.is_usable]:
             pool.channels.remove(channel)
             self._close(channel)
         for channel in pool.channels:
-            if not channel.exclusive and not (exclusive and channel.busy):
+            if not channel.exclusive and not (exclusive and channel.is_busy):
                 return channel
         return None
 
-    async def _opened(self, pool: _PeerPool, connect: Callable[[PeerChannel], Awaitable[Any]]) -> PeerChannel:
+    async def _open(self, pool: _PeerPool, connect: Callable[[PeerChannel], Awaitable[Any]]) -> PeerChannel:
         if len(pool.channels) >= _MAX_CHANNELS_OF_PEER:
             raise UpstreamUnreachable("Too many streams of the peer are under way.", request_sent=False)
         if len(self) >= _MAX_CHANNELS:
-            self._make_room()
+            self._evict_idle_channel()
         channel = PeerChannel()
         await connect(channel)
-        channel.since = asyncio.get_running_loop().time()
+        channel.idle_since = asyncio.get_running_loop().time()
         pool.channels.append(channel)
         return channel
 
-    def _make_room(self) -> None:
+    def _evict_idle_channel(self) -> None:
         for pool in self._pools.values():
             for channel in pool.channels:
-                if not channel.busy:
+                if not channel.is_busy:
                     pool.channels.remove(channel)
                     self._close(channel)
                     return
         raise UpstreamUnreachable("Too many peers are connected already.", request_sent=False)
 
-    def _swept(self) -> None:
+    def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
         for key, pool in list(self._pools.items()):
             for channel in list(pool.channels):
-                if not channel.usable or (not channel.busy and channel.since < loop.time() - _IDLE_SECONDS):
+                if not channel.is_usable or (
+                    not channel.is_busy and channel.idle_since < loop.time() - _IDLE_SECONDS
+                ):
                     pool.channels.remove(channel)
                     self._close(channel)
             if not pool.channels and not pool.lock.locked():
                 del self._pools[key]
-        self._sweep = loop.call_later(_IDLE_SECONDS / 2, self._swept) if self._pools else None
+        self._sweep_timer = loop.call_later(_IDLE_SECONDS / 2, self._close_idle) if self._pools else None
 
     def abandon(self, channel: PeerChannel, peer: Any) -> None:
         """Close a channel that did not come to be."""
@@ -235,9 +237,9 @@ class ChannelPool:
 
     def _close(self, channel: PeerChannel) -> None:
         ending = [channel.peer.close()]
-        if channel.farewell is not None:
-            ending.append(asyncio.get_running_loop().create_task(channel.farewell()))
-            channel.farewell = None
+        if channel.on_close is not None:
+            ending.append(asyncio.get_running_loop().create_task(channel.on_close()))
+            channel.on_close = None
         for task in ending:
             if not task.done():
                 self._closing.add(task)

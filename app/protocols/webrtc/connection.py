@@ -41,9 +41,9 @@ for _name in ("aiortc", "aioice"):
 
 
 class Peer:
-    """A connection with one data channel, reliable and ordered. `close` it; that may be done again.
+    """A connection with one data channel, reliable and ordered. It must be closed; `close` is idempotent.
 
-    `heard` is called with each message, `lost` once when the connection ends otherwise than by `close`.
+    `on_message` is called with each message, `on_lost` once where the connection ends other than by `close`.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Peer:
         network: Network,
         *,
         label: str,
-        heard: Callable[[str | bytes], None],
-        lost: Callable[[GatewayError], None],
+        on_message: Callable[[str | bytes], None],
+        on_lost: Callable[[GatewayError], None],
     ) -> None:
         self._network = network
-        self._heard = heard
-        self._lost = lost
-        self._held = 0
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._unread_bytes = 0
         self._closing: asyncio.Task[None] | None = None
         self._drained = asyncio.Event()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,17 +65,17 @@ class Peer:
         self._channels = 0
         self._channel = self._connection.createDataChannel(label)
         self._channel.bufferedAmountLowThreshold = _MAX_UNSENT_BYTES // 2
-        self._channel.on("open", self._is_open)
-        self._channel.on("message", heard)
-        self._channel.on("close", self._broken)
+        self._channel.on("open", self._channel_opened)
+        self._channel.on("message", on_message)
+        self._channel.on("close", self._connection_lost)
         self._channel.on("bufferedamountlow", self._drained.set)
         self._connection.on("connectionstatechange", self._state_changed)
-        self._connection.on("datachannel", self._another_channel)
+        self._connection.on("datachannel", self._peer_opened_channel)
         sctp: Any = self._connection.sctp
         self._sctp = sctp
         sctp._advertised_rwnd = _WINDOW  # noqa: SLF001 - the library has no option for it.
         self._receive_chunk = sctp._receive_data_chunk  # noqa: SLF001
-        sctp._receive_data_chunk = self._bounded  # noqa: SLF001
+        sctp._receive_data_chunk = self._receive_within_window  # noqa: SLF001
 
     async def offer(self) -> str:
         """The session description (RFC 8866), with all candidates."""
@@ -88,25 +88,25 @@ class Peer:
             ice._local_candidates_start = True  # noqa: SLF001
             found = await ice.get_component_candidates(component=1, addresses=addresses)
             for protocol in ice._protocols:  # noqa: SLF001
-                protocol.transport = _Guarded(protocol.transport, self._network)
+                protocol.transport = _GuardedTransport(protocol.transport, self._network)
             ice._local_candidates += found  # noqa: SLF001
             ice._local_candidates_end = True  # noqa: SLF001
 
         ice.gather_candidates = gather
         await self._connection.setLocalDescription(await self._connection.createOffer())
         lines = self._connection.localDescription.sdp.splitlines()
-        kept = [line for line in lines if not line.startswith("a=max-message-size:")]
-        return "\r\n".join([*kept, f"a=max-message-size:{MAX_MESSAGE_BYTES}", ""])
+        lines_without_limit = [line for line in lines if not line.startswith("a=max-message-size:")]
+        return "\r\n".join([*lines_without_limit, f"a=max-message-size:{MAX_MESSAGE_BYTES}", ""])
 
-    async def accept(self, sdp: str, *, by: float) -> None:
+    async def accept(self, sdp: str, *, deadline: float) -> None:
         """Take the peer's answer, and wait until the channel is open.
 
         Raises BlockedAddress where none of its candidates may be spoken to, UpstreamMalformed,
         UpstreamUnreachable and UpstreamTimeout, before anything was sent on the channel.
         """
-        description = RTCSessionDescription(sdp=self._allowed(sdp), type="answer")
+        description = RTCSessionDescription(sdp=self._allowed_candidates(sdp), type="answer")
         try:
-            with Deadline(timer_queue(), by):
+            with Deadline(timer_queue(), deadline):
                 try:
                     await self._connection.setRemoteDescription(description)
                 except Exception:  # noqa: BLE001 - the library's parser raises whatever a line makes it.
@@ -118,15 +118,15 @@ class Peer:
             raise UpstreamTimeout("No connection to the peer was made in time.", request_sent=False) from None
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether messages may be sent."""
         return self._closing is None and self._channel.readyState == "open"
 
-    async def send(self, message: str, *, by: float) -> None:
+    async def send(self, message: str, *, deadline: float) -> None:
         """Send a text. Raises UpstreamUnreachable, UpstreamTimeout, and ValueError for too long a one."""
         try:
-            with Deadline(timer_queue(), by):
-                while self.usable and self._channel.bufferedAmount > _MAX_UNSENT_BYTES:
+            with Deadline(timer_queue(), deadline):
+                while self.is_usable and self._channel.bufferedAmount > _MAX_UNSENT_BYTES:
                     self._drained.clear()
                     await self._drained.wait()
         except TimeoutError:
@@ -135,24 +135,24 @@ class Peer:
 
     def send_text(self, message: str) -> None:
         """Send a text at once, whatever waits already."""
-        if not self.usable:
+        if not self.is_usable:
             raise UpstreamUnreachable("The connection to the peer is closed.", request_sent=False)
         self._channel.send(message)
 
     def hold(self, size: int) -> None:
         """So many bytes of messages wait to be taken: the peer may send the less."""
-        self._held += size
+        self._unread_bytes += size
         self._sctp._advertised_rwnd -= size  # noqa: SLF001
 
     def release(self, size: int) -> None:
         """They were taken."""
-        self._held -= size
-        shut = self._sctp._advertised_rwnd <= 0  # noqa: SLF001
+        self._unread_bytes -= size
+        was_closed = self._sctp._advertised_rwnd <= 0  # noqa: SLF001
         self._sctp._advertised_rwnd += size  # noqa: SLF001
-        if shut and self.usable:
+        if was_closed and self.is_usable:
             # The peer learns at once that it may go on (RFC 9260 section 6.2).
-            telling = asyncio.ensure_future(self._sctp._send_sack())  # noqa: SLF001
-            telling.add_done_callback(_looked_at)
+            sending = asyncio.ensure_future(self._sctp._send_sack())  # noqa: SLF001
+            sending.add_done_callback(_retrieve_exception)
 
     def close(self) -> "asyncio.Task[None]":
         """Close everything; the task ends when that is done."""
@@ -162,7 +162,7 @@ class Peer:
             self._drained.set()
             self._opened.cancel()
             self._closing = asyncio.get_running_loop().create_task(self._close())
-            self._closing.add_done_callback(_looked_at)
+            self._closing.add_done_callback(_retrieve_exception)
         return self._closing
 
     async def _close(self) -> None:
@@ -172,7 +172,7 @@ class Peer:
         except (TimeoutError, ConnectionError):
             pass
 
-    def _allowed(self, sdp: str) -> str:
+    def _allowed_candidates(self, sdp: str) -> str:
         """The answer without candidates that are names, TCP, or at addresses that are not allowed."""
         if len(sdp) > _MAX_SDP_LENGTH:
             raise UpstreamMalformed(
@@ -198,38 +198,40 @@ class Peer:
             return False
         return self._network.allows(words[4], int(words[5]))
 
-    async def _bounded(self, chunk: Any) -> None:
+    async def _receive_within_window(self, chunk: Any) -> None:
         """Data beyond the window is dropped, to be sent again (RFC 9260 section 6.2).
 
         Not every sender looks at the window that it is told.
         """
         if self._sctp._advertised_rwnd <= 0:  # noqa: SLF001
-            if self._held <= 0:
-                self._end(ResponseTooLarge(f"A message of the peer has more than {MAX_MESSAGE_BYTES} bytes."))
+            if self._unread_bytes <= 0:
+                self._end_with(
+                    ResponseTooLarge(f"A message of the peer has more than {MAX_MESSAGE_BYTES} bytes.")
+                )
             self._sctp._sack_needed = True  # noqa: SLF001
             return
         await self._receive_chunk(chunk)
 
-    def _is_open(self) -> None:
+    def _channel_opened(self) -> None:
         if not self._opened.done():
             self._opened.set_result(None)
 
     def _state_changed(self) -> None:
         if self._connection.connectionState in ("failed", "closed"):
-            self._broken()
+            self._connection_lost()
 
-    def _another_channel(self, channel: Any) -> None:
+    def _peer_opened_channel(self, channel: Any) -> None:
         """The peer opens one of its own, which nobody listens to."""
         self._channels += 1
         if self._channels > _MAX_CHANNELS:
-            self._end(UpstreamMalformed("The peer opens channel after channel."))
+            self._end_with(UpstreamMalformed("The peer opens channel after channel."))
         else:
             channel.close()
 
-    def _broken(self) -> None:
-        self._end(UpstreamUnreachable("The connection to the peer broke."))
+    def _connection_lost(self) -> None:
+        self._end_with(UpstreamUnreachable("The connection to the peer broke."))
 
-    def _end(self, error: GatewayError) -> None:
+    def _end_with(self, error: GatewayError) -> None:
         if self._closing is not None:
             return
         if not self._opened.done():
@@ -237,27 +239,27 @@ class Peer:
                 UpstreamUnreachable("No connection to the peer could be made.", request_sent=False)
             )
             self._opened.add_done_callback(lambda opened: opened.exception())
-        lost = self._lost
+        on_lost = self._on_lost
         self.close()
-        lost(error)
+        on_lost(error)
 
 
-class _Guarded:
+class _GuardedTransport:
     """A socket of ICE that sends to allowed addresses only."""
 
     def __init__(self, transport: asyncio.DatagramTransport, network: Network) -> None:
         self._transport = transport
         self._network = network
-        self._known: dict[tuple[str, int], bool] = {}
+        self._decisions: dict[tuple[str, int], bool] = {}
 
     def sendto(self, data: bytes, addr: tuple[str, int]) -> None:
         """Send, or drop."""
-        place = (addr[0], addr[1])
-        allowed = self._known.get(place)
+        address = (addr[0], addr[1])
+        allowed = self._decisions.get(address)
         if allowed is None:
-            allowed = self._network.allows(*place)
-            if len(self._known) < _MAX_CANDIDATES:
-                self._known[place] = allowed
+            allowed = self._network.allows(*address)
+            if len(self._decisions) < _MAX_CANDIDATES:
+                self._decisions[address] = allowed
         if allowed:
             self._transport.sendto(data, addr)
 
@@ -265,6 +267,6 @@ class _Guarded:
         return getattr(self._transport, name)
 
 
-def _looked_at(task: "asyncio.Future[Any]") -> None:
+def _retrieve_exception(task: "asyncio.Future[Any]") -> None:
     if not task.cancelled():
         task.exception()

@@ -45,8 +45,8 @@ def signalling_url(model: WebrtcTemplate) -> str:
     if parts.scheme.lower() in ("ws", "wss"):
         return urlunsplit(parts._replace(path=quote(parts.path, safe=_PATH), fragment=""))
     if _DOTS.fullmatch(model.peer_id):
-        fault = FieldError("/peer_id", "This cannot stand in a path.")
-        raise InvalidInput("The peer cannot be named in a URL.", errors=[fault])
+        field_error = FieldError("/peer_id", "This cannot stand in a path.")
+        raise InvalidInput("The peer cannot be named in a URL.", errors=[field_error])
     path = f"{quote(parts.path.rstrip('/'), safe=_PATH)}/{quote(model.peer_id, safe='')}"
     return urlunsplit(parts._replace(path=path, fragment=""))
 
@@ -70,16 +70,16 @@ class Signalling(HttpBasedAdapter):
 
     async def _by_http(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
         body = offer.encode()
-        kept = [pair for pair in headers if pair[0].lower() not in ("content-type", "accept")]
-        sent = [*kept, ("Content-Type", _SDP), ("Accept", _SDP)]
+        other_headers = [pair for pair in headers if pair[0].lower() not in ("content-type", "accept")]
+        sent = [*other_headers, ("Content-Type", _SDP), ("Accept", _SDP)]
         response = await self.send(PreparedRequest("POST", url, sent, body), call)
         if response.status not in (200, 201):
             raise await self.rejection(response, call)
         raw = await response.read(_MAX_SDP_LENGTH)
         location = response.headers.get("Location")
-        place = urljoin(url, location) if location else ""
+        session_url = urljoin(url, location) if location else ""
         try:
-            return raw.decode(), place if _origin(place) == _origin(url) else None
+            return raw.decode(), session_url if _origin(session_url) == _origin(url) else None
         except UnicodeDecodeError:
             raise UpstreamMalformed("The signalling server's answer is no session description.") from None
 
@@ -94,33 +94,33 @@ class Signalling(HttpBasedAdapter):
 
     async def _by_websocket(self, offer: str, url: str, headers: Headers, call: Call) -> str:
         url, sent = attach(url, headers, call.credentials)
-        by = call.deadline
-        ours = secrets.token_urlsafe(12)
+        deadline = call.deadline
+        own_id = secrets.token_urlsafe(12)
         loop = asyncio.get_running_loop()
         socket = await WebSocket.open(
-            Upgrade(url=url, headers=sent, most=_MAX_SDP_LENGTH),
+            Upgrade(url=url, headers=sent, max_message_bytes=_MAX_SDP_LENGTH),
             network=self._network,
             egress=call.egress,
             masker=self._masker,
-            connect_by=min(by, loop.time() + call.limits.connect),
-            by=by,
+            connect_deadline=min(deadline, loop.time() + call.limits.connect),
+            deadline=deadline,
         )
         try:
             peer = call.target.model.peer_id
-            message = {"type": "offer", "to": peer, "from": ours, "sdp": offer}
-            await socket.send(orjson.dumps(message).decode(), by=by)
+            message = {"type": "offer", "to": peer, "from": own_id, "sdp": offer}
+            await socket.send(orjson.dumps(message).decode(), deadline=deadline)
             for _ in range(_MAX_MESSAGES):
-                text = await socket.receive(by=by, idle=call.limits.idle)
+                text = await socket.receive(deadline=deadline, idle=call.limits.idle)
                 if text is None:
                     break
-                answer = self._answer(text, peer, ours)
+                answer = self._session_description(text, peer, own_id)
                 if answer is not None:
                     return answer
         finally:
             socket.close()
         raise UpstreamMalformed("The signalling server gave no answer of the peer.")
 
-    def _answer(self, text: str | bytes, peer: str, ours: str) -> str | None:
+    def _session_description(self, text: str | bytes, peer: str, own_id: str) -> str | None:
         """The session description in a message, None where it is another message."""
         try:
             message = orjson.loads(text)
@@ -128,12 +128,12 @@ class Signalling(HttpBasedAdapter):
             raise UpstreamMalformed("The signalling server's message is no JSON.") from None
         match message:
             case {"type": "error"}:
-                raise self._refused(message)
+                raise self._signalling_error(message)
             case {"type": "answer", "sdp": str() as sdp} if message.get("from", peer) == peer:
-                return sdp if message.get("to", ours) == ours else None
+                return sdp if message.get("to", own_id) == own_id else None
         return None
 
-    def _refused(self, message: dict[str, Any]) -> UpstreamRejected:
+    def _signalling_error(self, message: dict[str, Any]) -> UpstreamRejected:
         raw = orjson.dumps({"detail": message.get("detail")})
         body = sanitize_error_body(
             raw, "application/json", masker=self._masker, limit=_MAX_SDP_LENGTH, complete=True

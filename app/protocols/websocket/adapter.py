@@ -28,7 +28,14 @@ from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
 from app.protocols.shared.results import JSON, body_result, check_size, event_result
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
-from app.protocols.websocket.messages import event_of, members, message_of, parsed, single_answer, value_of
+from app.protocols.websocket.messages import (
+    build_message,
+    json_or_text,
+    message_event,
+    message_value,
+    object_members,
+    single_response,
+)
 from app.protocols.websocket.record import origin_of
 from app.protocols.websocket.template import WebsocketTemplate
 from app.text import pointer
@@ -36,7 +43,7 @@ from app.utcp.call_template import compile_template
 from app.utcp.headers import HEADER_NAME
 from app.utcp.paths import compile_url
 
-_OURS: Final = "sec-websocket-"
+_OWN_HEADER_PREFIX: Final = "sec-websocket-"
 _ERROR_BODY: Final = 64 * 1024
 
 
@@ -66,7 +73,7 @@ class WebsocketAdapter(UnknownEffects):
     def prepare(self, template: Mapping[str, Any]) -> WebsocketTarget:
         """Compile a template of `call_template_type` websocket; raises InvalidInput."""
         model = compile_template(template, WebsocketTemplate)
-        _refuse_ours(model)
+        _reject_own_headers(model)
         subprotocols = _subprotocols(model.protocol)
         url = compile_url(model.url, schemes=WEBSOCKET_SCHEMES)
         plan, placed = compile_plan_without_body(
@@ -87,41 +94,41 @@ class WebsocketAdapter(UnknownEffects):
         else as many as the template's `responses`: one as itself, several as a list.
         """
         model: WebsocketTemplate = call.target.model
-        message = message_of(model, call.target.placed, call)
-        socket, by = await self._asked(call, message)
+        message = build_message(model, call.target.placed, call)
+        socket, deadline = await self._open_and_send(call, message)
         if call.stream_deadline is not None:
             return await event_result(
                 self._events(socket, call, call.stream_deadline), call, close=socket.close
             )
         try:
-            return await self._collected(socket, call, model, by)
+            return await self._collect(socket, call, model, deadline)
         finally:
             socket.close()
 
     async def discover(self, call: Call) -> Discovered:
         """The manual, asked for with `{"type": "utcp"}`: the first message that is one."""
-        socket, by = await self._asked(call, DISCOVERY.decode())
+        socket, deadline = await self._open_and_send(call, DISCOVERY.decode())
         size = 0
         try:
             while True:
-                message = await socket.receive(by=by, idle=call.limits.idle)
+                message = await socket.receive(deadline=deadline, idle=call.limits.idle)
                 if message is None:
                     raise UpstreamMalformed("The upstream closed the connection without a manual.")
                 size += len(message)
                 check_size(size, call.limits.response_bytes)
                 raw = message.encode() if isinstance(message, str) else message
-                if "tools" in members(raw):
+                if "tools" in object_members(raw):
                     return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
         finally:
             socket.close()
 
     def describe(self, call: Call) -> dict[str, Any]:
         """The upgrade and the message as JSON."""
-        url, headers = self._head(call, masked=True)
-        body = message_of(call.target.model, call.target.placed, call, masked=True)
-        return {"method": "GET", "url": url, "headers": dict(headers), "body": parsed(body)}
+        url, headers = self._upgrade_head(call, masked=True)
+        body = build_message(call.target.model, call.target.placed, call, masked=True)
+        return {"method": "GET", "url": url, "headers": dict(headers), "body": json_or_text(body)}
 
-    def _head(self, call: Call, *, masked: bool = False) -> tuple[str, list[tuple[str, str]]]:
+    def _upgrade_head(self, call: Call, *, masked: bool = False) -> tuple[str, list[tuple[str, str]]]:
         """The URL and headers of the upgrade, credentials last."""
         target: WebsocketTarget = call.target
         given = {name: value for name, value in call.arguments.items() if name in target.placed}
@@ -131,51 +138,53 @@ class WebsocketAdapter(UnknownEffects):
         more = [pair for pair in call.headers if pair[0].lower() not in present | {"accept"}]
         url, headers = attach(request.url, [*request.headers, *more], call.credentials, masked=masked)
         for name, _ in headers:
-            if name.lower().startswith(_OURS):
+            if name.lower().startswith(_OWN_HEADER_PREFIX):
                 raise CredentialMissing(f"A credential cannot be sent as the header {name} of an upgrade.")
         return url, headers
 
-    async def _asked(self, call: Call, message: str) -> tuple["WebSocket", float]:
+    async def _open_and_send(self, call: Call, message: str) -> tuple["WebSocket", float]:
         """A connection on which the message was sent, and the time by which the answer must be there."""
         target: WebsocketTarget = call.target
         limits = call.limits
         now = asyncio.get_running_loop().time()
-        by = min(call.deadline, now + target.model.timeout)
-        url, headers = self._head(call)
-        first_by = min(by, now + limits.first_byte)
+        deadline = min(call.deadline, now + target.model.timeout)
+        url, headers = self._upgrade_head(call)
+        first_byte_deadline = min(deadline, now + limits.first_byte)
         socket = await WebSocket.open(
             Upgrade(
                 url=url,
                 headers=headers,
-                most=limits.response_bytes if call.stream_deadline is None else limits.event_bytes,
+                max_message_bytes=limits.response_bytes
+                if call.stream_deadline is None
+                else limits.event_bytes,
                 subprotocols=target.subprotocols,
                 keep_alive=target.model.keep_alive,
             ),
             network=self._network,
             egress=call.egress,
             masker=self._masker,
-            connect_by=min(first_by, now + limits.connect),
-            by=first_by,
+            connect_deadline=min(first_byte_deadline, now + limits.connect),
+            deadline=first_byte_deadline,
         )
         try:
-            await socket.send(message, by=first_by)
+            await socket.send(message, deadline=first_byte_deadline)
         except BaseException:
             socket.close()
             raise
-        return socket, by
+        return socket, deadline
 
-    async def _collected(
-        self, socket: "WebSocket", call: Call, model: WebsocketTemplate, by: float
+    async def _collect(
+        self, socket: "WebSocket", call: Call, model: WebsocketTemplate, deadline: float
     ) -> Result:
         values: list[bytes] = []
         size = 0
         while len(values) < model.responses:
-            message = await socket.receive(by=by, idle=call.limits.idle)
+            message = await socket.receive(deadline=deadline, idle=call.limits.idle)
             if message is None:
                 break
             if model.responses == 1:
-                return single_answer(message, model, call)
-            values.append(value_of(message, model))
+                return single_response(message, model, call)
+            values.append(message_value(message, model))
             size += len(values[-1]) + 1
             check_size(size, call.limits.response_bytes)
         if not values:
@@ -183,49 +192,53 @@ class WebsocketAdapter(UnknownEffects):
         return body_result(b"[" + b",".join(values) + b"]", JSON, call)
 
     async def _events(
-        self, socket: "WebSocket", call: Call, ends: float
+        self, socket: "WebSocket", call: Call, deadline: float
     ) -> AsyncGenerator[StreamEvent, None]:
         """Messages until the peer closes. Those of UTCP's own streams are taken out of their envelopes."""
         try:
             while True:
-                message = await socket.receive(by=ends, idle=call.limits.idle)
+                message = await socket.receive(deadline=deadline, idle=call.limits.idle)
                 if message is None:
                     return
-                envelope = members(message) if isinstance(message, str) else {}
+                envelope = object_members(message) if isinstance(message, str) else {}
                 match envelope.get("type") if not envelope.get("request_id") else None:
                     case "stream_end":
                         return
                     case "tool_response":
                         yield StreamEvent(orjson.dumps(envelope.get("result")), "json")
                     case "tool_error":
-                        raise self._failed(envelope.get("error"))
+                        raise self._stream_error(envelope.get("error"))
                     case _:
-                        yield event_of(message, call.target.model)
+                        yield message_event(message, call.target.model)
         finally:
             socket.close()
 
-    def _failed(self, error: Any) -> UpstreamRejected:
+    def _stream_error(self, error: Any) -> UpstreamRejected:
         raw = orjson.dumps(error)
         body = sanitize_error_body(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
-        answer = UpstreamErrorResponse(status=422, body=body)
-        return UpstreamRejected("The upstream ended its stream with an error.", response=answer)
+        error_response = UpstreamErrorResponse(status=422, body=body)
+        return UpstreamRejected("The upstream ended its stream with an error.", response=error_response)
 
 
 def _subprotocols(text: str | None) -> tuple[str, ...]:
     """RFC 6455 section 1.9; several have commas between them."""
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if not all(HEADER_NAME.fullmatch(name) for name in names):
-        fault = FieldError("/protocol", "Give the name of a subprotocol: letters, digits, dots and dashes.")
-        raise InvalidInput("The subprotocol cannot be asked for.", errors=[fault])
+        field_error = FieldError(
+            "/protocol", "Give the name of a subprotocol: letters, digits, dots and dashes."
+        )
+        raise InvalidInput("The subprotocol cannot be asked for.", errors=[field_error])
     return names
 
 
-def _refuse_ours(model: WebsocketTemplate) -> None:
+def _reject_own_headers(model: WebsocketTemplate) -> None:
     places = [
         *((name, pointer("/headers", name)) for name in model.headers),
         *((name, pointer("/header_fields", index)) for index, name in enumerate(model.header_fields)),
     ]
     for name, at in places:
-        if name.lower().startswith(_OURS):
-            fault = FieldError(at, "The upgrade sets this header itself; `protocol` names a subprotocol.")
-            raise InvalidInput("A header of the call template cannot be sent.", errors=[fault])
+        if name.lower().startswith(_OWN_HEADER_PREFIX):
+            field_error = FieldError(
+                at, "The upgrade sets this header itself; `protocol` names a subprotocol."
+            )
+            raise InvalidInput("A header of the call template cannot be sent.", errors=[field_error])

@@ -8,40 +8,42 @@ import orjson
 from app.outbound.framing import StreamEvent
 from app.protocols.base import Call, Result
 from app.protocols.shared.boundaries import check_control_characters
-from app.protocols.shared.messages import joined, json_text, message_pieces, writable
+from app.protocols.shared.messages import join_parts, json_text, map_encoding_errors, message_parts
 from app.protocols.shared.results import BYTES, JSON, TEXT, body_result
-from app.protocols.shared.sealed_fields import filled
+from app.protocols.shared.sealed_fields import fill_sealed_fields
 from app.protocols.shared.texts import fill_json
 from app.protocols.websocket.template import WebsocketTemplate
 
 
-def message_of(model: WebsocketTemplate, placed: frozenset[str], call: Call, *, masked: bool = False) -> str:
+def build_message(
+    model: WebsocketTemplate, placed: frozenset[str], call: Call, *, masked: bool = False
+) -> str:
     """What is sent: the template with arguments in it, or what no header and no URL took, as JSON.
 
     Raises InvalidArguments, also for control characters in a message of text: what reads it may take them for
     the end of a line or of a message.
     """
-    template = filled({"message": model.message}, call.credentials, masked=masked)["message"]
-    with writable():
+    template = fill_sealed_fields({"message": model.message}, call.credentials, masked=masked)["message"]
+    with map_encoding_errors():
         if isinstance(template, str):
-            pieces = message_pieces(template, call.arguments)
+            pieces = message_parts(template, call.arguments)
             if model.enforce_message_boundaries is not False:
                 check_control_characters(pieces)
-            return joined(pieces)
+            return join_parts(pieces)
         if template is not None:
             return json_text(fill_json(template, call.arguments))
-        rest = {name: value for name, value in call.arguments.items() if name not in placed}
-        return json_text(rest)
+        unplaced = {name: value for name, value in call.arguments.items() if name not in placed}
+        return json_text(unplaced)
 
 
-def single_answer(message: str | bytes, model: WebsocketTemplate, call: Call) -> Result:
+def single_response(message: str | bytes, model: WebsocketTemplate, call: Call) -> Result:
     if isinstance(message, bytes):
         return body_result(message, BYTES, call)
     raw = message.encode()
     return body_result(raw, JSON if model.response_format == "json" and is_json(raw) else TEXT, call)
 
 
-def value_of(message: str | bytes, model: WebsocketTemplate) -> bytes:
+def message_value(message: str | bytes, model: WebsocketTemplate) -> bytes:
     """A message as one JSON value: JSON where the template says so, else text; bytes in base64."""
     if isinstance(message, bytes):
         return orjson.dumps({"base64": base64.b64encode(message).decode()})
@@ -49,7 +51,7 @@ def value_of(message: str | bytes, model: WebsocketTemplate) -> bytes:
     return raw if model.response_format == "json" and is_json(raw) else orjson.dumps(message)
 
 
-def event_of(message: str | bytes, model: WebsocketTemplate) -> StreamEvent:
+def message_event(message: str | bytes, model: WebsocketTemplate) -> StreamEvent:
     """JSON is told from text by itself, unless the template asks for text."""
     if isinstance(message, bytes):
         return StreamEvent(message, "bytes")
@@ -66,7 +68,7 @@ def is_json(raw: bytes) -> bool:
     return True
 
 
-def members(raw: str | bytes) -> dict[str, Any]:
+def object_members(raw: str | bytes) -> dict[str, Any]:
     """Those of a JSON object; none for anything else."""
     if raw[:64].lstrip()[:1] not in ("{", b"{"):
         return {}
@@ -77,5 +79,5 @@ def members(raw: str | bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def parsed(text: str) -> Any:
+def json_or_text(text: str) -> Any:
     return orjson.loads(text) if is_json(text.encode()) else text

@@ -20,38 +20,38 @@ _NO_NEW_PRIVILEGES = 38
 
 def main() -> None:
     """Never comes back."""
-    order: dict[str, Any] = json.loads(sys.argv[1])
-    os.set_inheritable(order["report"], False)
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    os.set_inheritable(options["report"], False)
     try:
-        _restrict(order)
+        _restrict(options)
         os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - there is no shell.
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "limits"
-        os.write(order["report"], str(reason).encode())
+        os.write(options["report"], str(reason).encode())
     os._exit(127)
 
 
-def _restrict(order: dict[str, Any]) -> None:
-    user = order["user"]
+def _restrict(options: dict[str, Any]) -> None:
+    user = options["user"]
     if user is not None:
         os.setgroups([])
-        os.setgid(order["group"])
+        os.setgid(options["group"])
         os.setuid(user)
-    _ask_the_kernel()
-    for name, number in order["limits"].items():
+    _set_process_flags()
+    for name, number in options["limits"].items():
         _limit(getattr(resource, f"RLIMIT_{name}"), number)
-    _limit(resource.RLIMIT_NPROC, order["processes"] + _threads_of(os.getuid()))
+    _limit(resource.RLIMIT_NPROC, options["processes"] + _threads_of(os.getuid()))
     os.umask(0o077)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         # Python ignores these, and what is ignored stays so.
         signal.signal(number, signal.SIG_DFL)
-    os.chdir(order["folder"])
+    os.chdir(options["folder"])
     # A link in the path may have been moved since the gateway looked.
-    if os.path.realpath(order["folder"]) != order["folder"] or os.getcwd() != order["folder"]:  # noqa: PTH109
+    if os.path.realpath(options["folder"]) != options["folder"] or os.getcwd() != options["folder"]:  # noqa: PTH109
         raise PermissionError(1, "The folder is another one than it was")
 
 
-def _ask_the_kernel() -> None:
+def _set_process_flags() -> None:
     """To end the program with the gateway, and to give it no rights by setuid files (prctl(2))."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None)

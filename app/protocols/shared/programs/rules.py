@@ -61,9 +61,9 @@ class ProgramRules:
         else:
             found = [path for path in allowed if PurePath(path).name == word]
         if len(found) != 1:
-            several = "; its name alone means several of them" if found else ""
-            fault = FieldError(at, f"The operator's list PROGRAMS does not have this program{several}.")
-            raise InvalidInput("The program may not be run.", errors=[fault])
+            detail = "; its name alone means several of them" if found else ""
+            field_error = FieldError(at, f"The operator's list PROGRAMS does not have this program{detail}.")
+            raise InvalidInput("The program may not be run.", errors=[field_error])
         return found[0]
 
     def folder(self, given: str | None, *, at: str) -> str:
@@ -71,11 +71,11 @@ class ProgramRules:
         if given is None:
             return "/"
         folder = os.path.normpath(given)
-        if not os.path.isabs(given) or not self._holds(folder):  # noqa: PTH117
-            fault = FieldError(
+        if not os.path.isabs(given) or not self._contains(folder):  # noqa: PTH117
+            field_error = FieldError(
                 at, "Give an absolute path in a folder of the operator's list PROGRAM_FOLDERS."
             )
-            raise InvalidInput("The program may not work in this folder.", errors=[fault])
+            raise InvalidInput("The program may not work in this folder.", errors=[field_error])
         return folder
 
     def resolved(self, folder: str) -> str:
@@ -91,19 +91,21 @@ class ProgramRules:
         listed = self.settings.program_env_names
         for index, name in enumerate(inherit):
             if name not in listed:
-                place = pointer(at, "inherit_env_vars", index)
-                fault = FieldError(
-                    place, "The operator's list PROGRAM_ENV_NAMES does not have this variable."
+                at_name = pointer(at, "inherit_env_vars", index)
+                field_error = FieldError(
+                    at_name, "The operator's list PROGRAM_ENV_NAMES does not have this variable."
                 )
-                raise InvalidInput("The variable may not be inherited.", errors=[fault])
+                raise InvalidInput("The variable may not be inherited.", errors=[field_error])
         return {name: os.environ[name] for name in inherit if name in os.environ} | dict(given)
 
     def check_names(self, names: Iterable[str], *, at: str) -> None:
         """Refuse names that are none, and those that only the operator may give to programs."""
         for name in names:
             if not _NAME.fullmatch(name):
-                fault = FieldError(pointer(at, name), "A variable's name has letters, digits and _ only.")
-                raise InvalidInput("This is no name of an environment variable.", errors=[fault])
+                field_error = FieldError(
+                    pointer(at, name), "A variable's name has letters, digits and _ only."
+                )
+                raise InvalidInput("This is no name of an environment variable.", errors=[field_error])
             if is_reserved(name) and name not in self.settings.program_env_names:
                 detail = (
                     "By it programs choose code, configuration, where they connect or whom they trust; the "
@@ -115,23 +117,23 @@ class ProgramRules:
 
     def account(self) -> Account | None:
         """Whom programs run as; None: as the gateway."""
-        wanted = self.settings.program_user
-        if wanted is None:
+        user = self.settings.program_user
+        if user is None:
             return None
         try:
-            entry = pwd.getpwuid(int(wanted)) if wanted.isdecimal() else pwd.getpwnam(wanted)
+            entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
             account = Account(entry.pw_uid, entry.pw_gid)
         except (KeyError, OverflowError):
-            if not wanted.isdecimal():
+            if not user.isdecimal():
                 raise InvalidInput("PROGRAM_USER names a user that is not there.") from None
-            account = Account(int(wanted), int(wanted))
+            account = Account(int(user), int(user))
         if os.geteuid() == account.user:
             return None
         if os.geteuid() != 0:
             raise InvalidInput("PROGRAM_USER is for a gateway that runs as root.")
         return account
 
-    def _holds(self, folder: str) -> bool:
+    def _contains(self, folder: str) -> bool:
         return any(_below(folder, root) for root in self._folders)
 
 

@@ -23,35 +23,38 @@ _LAUNCHER: Final = str(Path(__file__).with_name("launch.py"))
 _READ_AHEAD: Final = 64 * 1024
 # Linux takes no longer word (MAX_ARG_STRLEN), its final NUL included.
 _MAX_WORD_LENGTH: Final = 128 * 1024 - 1
-_LAST_WORDS_SECONDS: Final = 0.5
+_LAST_READ_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """What is run. `folder` is an absolute path without links; `talks`: it reads what `write` gives it, else
-    nothing. `cpu_seconds` None: as much as it likes.
+    """A program to start.
+
+    `argv` begins with the program's absolute path; `folder` is an absolute path without links. With
+    `reads_input` its standard input is what `RunningProgram.write` is given, otherwise /dev/null.
+    `cpu_seconds` is its limit of processor time; None means no limit.
     """
 
-    words: Sequence[str]
+    argv: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
     folder: str = "/"
     cpu_seconds: int | None = None
-    talks: bool = False
+    reads_input: bool = False
 
 
 class RunningProgram(asyncio.SubprocessProtocol):
     """A program. Its processes are one group, which is killed with it; read it, or `kill` it."""
 
-    def __init__(self, report: int) -> None:
-        self._report = report
+    def __init__(self, report_reader: int) -> None:
+        self._report = report_reader
         self._failure: str | None = None
         self._transport: Any = None
         self._pieces: deque[bytes] = deque()
-        self._held = 0
+        self._buffered = 0
         self._paused = False
-        self._over = False
+        self._at_end = False
         self._killed = False
-        self._quiet = True
+        self._silent = True
         self._writable = asyncio.Event()
         self._writable.set()
         self._changed = asyncio.Event()
@@ -73,14 +76,14 @@ class RunningProgram(asyncio.SubprocessProtocol):
 
     async def read(self) -> bytes:
         """The next piece of standard output; empty at its end."""
-        while not self._pieces and not self._over:
+        while not self._pieces and not self._at_end:
             self._changed.clear()
             await self._changed.wait()
         if not self._pieces:
             return b""
         piece = self._pieces.popleft()
-        self._held -= len(piece)
-        if self._paused and self._held < _READ_AHEAD:
+        self._buffered -= len(piece)
+        if self._paused and self._buffered < _READ_AHEAD:
             self._paused = False
             output = self._transport.get_pipe_transport(1)
             if output is not None:
@@ -111,19 +114,19 @@ class RunningProgram(asyncio.SubprocessProtocol):
         if fd == 2:
             self.tail = (self.tail + data)[-TAIL:]
             return
-        if self._over:
+        if self._at_end:
             return
-        self._quiet = False
+        self._silent = False
         self._pieces.append(data)
-        self._held += len(data)
-        if self._held >= _READ_AHEAD and not self._paused:
+        self._buffered += len(data)
+        if self._buffered >= _READ_AHEAD and not self._paused:
             self._paused = True
             self._transport.get_pipe_transport(1).pause_reading()
         self._changed.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's.
         if fd == 1:
-            self._over = True
+            self._at_end = True
             self._changed.set()
         elif fd == 0:
             self._writable.set()
@@ -145,22 +148,22 @@ class RunningProgram(asyncio.SubprocessProtocol):
         if self._killed:
             self._close()
         else:
-            self._await_last_words()
+            self._schedule_last_read()
 
-    def _await_last_words(self) -> None:
-        self._quiet = True
-        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._end_last_words)
+    def _schedule_last_read(self) -> None:
+        self._silent = True
+        asyncio.get_running_loop().call_later(_LAST_READ_SECONDS, self._end_last_read)
 
-    def _end_last_words(self) -> None:
+    def _end_last_read(self) -> None:
         """A process that has left the group may keep the pipe open: once silent, it is no longer heard."""
-        if self._over or (self._quiet and not self._paused):
+        if self._at_end or (self._silent and not self._paused):
             self._end_output()
             self._close()
         else:
-            self._await_last_words()
+            self._schedule_last_read()
 
     def _end_output(self) -> None:
-        self._over = True
+        self._at_end = True
         if self._killed:
             self._pieces.clear()
         self._changed.set()
@@ -171,13 +174,13 @@ class RunningProgram(asyncio.SubprocessProtocol):
         self._transport.close()
 
 
-async def start_program(order: ProgramCommand, rules: ProgramRules) -> RunningProgram:
+async def start_program(command: ProgramCommand, rules: ProgramRules) -> RunningProgram:
     """Start a program, which is to be read to its end or killed.
 
     Raises InvalidArguments for words that are too long or hold NUL, InvalidInput for PROGRAM_USER, and
     UpstreamUnreachable where it is known at once that it cannot be started.
     """
-    _check(order)
+    _check(command)
     account = rules.account()
     settings = rules.settings
     limits = {
@@ -186,41 +189,43 @@ async def start_program(order: ProgramCommand, rules: ProgramRules) -> RunningPr
         "NOFILE": settings.program_open_files,
         "CORE": 0,
     }
-    if order.cpu_seconds is not None:
-        limits["CPU"] = order.cpu_seconds
-    report, told = os.pipe()
-    os.set_blocking(report, False)
-    asked = {
+    if command.cpu_seconds is not None:
+        limits["CPU"] = command.cpu_seconds
+    report_reader, report_writer = os.pipe()
+    os.set_blocking(report_reader, False)
+    launch_options = {
         "limits": limits,
         "processes": settings.program_processes,
         "user": None if account is None else account.user,
         "group": None if account is None else account.group,
-        "folder": order.folder,
-        "report": told,
+        "folder": command.folder,
+        "report": report_writer,
     }
-    return await _spawned(order, json.dumps(asked), report, told)
+    return await _spawn(command, json.dumps(launch_options), report_reader, report_writer)
 
 
-async def _spawned(order: ProgramCommand, asked: str, report: int, told: int) -> RunningProgram:
+async def _spawn(
+    command: ProgramCommand, launch_options: str, report_reader: int, report_writer: int
+) -> RunningProgram:
     loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(
         loop.subprocess_exec(
-            lambda: RunningProgram(report),
-            *(sys.executable, "-I", "-S", _LAUNCHER, asked, *order.words),
-            stdin=asyncio.subprocess.PIPE if order.talks else asyncio.subprocess.DEVNULL,
+            lambda: RunningProgram(report_reader),
+            *(sys.executable, "-I", "-S", _LAUNCHER, launch_options, *command.argv),
+            stdin=asyncio.subprocess.PIPE if command.reads_input else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=dict(order.environment),
+            env=dict(command.environment),
             cwd="/",
             start_new_session=True,
-            pass_fds=(told,),
+            pass_fds=(report_writer,),
         )
     )
 
     def started(_: object) -> None:
-        os.close(told)
+        os.close(report_writer)
         if starting.cancelled() or starting.exception() is not None:
-            os.close(report)
+            os.close(report_reader)
 
     starting.add_done_callback(started)
     try:
@@ -241,8 +246,8 @@ def _kill_started(starting: "asyncio.Task[tuple[Any, RunningProgram]]") -> None:
         starting.result()[1].kill()
 
 
-def _check(order: ProgramCommand) -> None:
-    for word in (*order.words, *order.environment.values()):
+def _check(command: ProgramCommand) -> None:
+    for word in (*command.argv, *command.environment.values()):
         if "\x00" in word:
             raise InvalidArguments("A program's arguments and environment cannot hold U+0000.")
         if len(word.encode("utf-8", "surrogateescape")) > _MAX_WORD_LENGTH:

@@ -11,7 +11,7 @@ from app.errors import UpstreamMalformed
 from app.outbound.network import Address
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
-from app.protocols.shared.results import JSON, timed, value_result
+from app.protocols.shared.results import JSON, time_limit, value_result
 from app.protocols.shared.sealed_fields import field_values
 from app.utcp.call_template import compile_template
 from toy_protocol.record import PROTOCOL, ToyTemplate
@@ -79,7 +79,7 @@ class ToyAdapter(UnknownEffects):
             Address(model.host, model.port), egress=call.egress, deadline=by
         )
         async with stream:
-            with timed(call.deadline):
+            with time_limit(call.deadline):
                 await stream.write(orjson.dumps(_request(call)) + b"\n")
                 raw = await stream.reader.readline()
         try:
