@@ -16,7 +16,7 @@
     │   ├── CircuitOpen           an upstream has failed repeatedly, and its circuit breaker is open
     │   ├── OriginBusy            the upstream's limit of concurrent calls is reached
     │   ├── Stopping              the process is shutting down, and its streams end
-    │   └── AuditUnavailable      a call with effects could not be recorded, and was not made
+    │   └── CallLogUnavailable      a call with effects could not be recorded, and was not made
     ├── LoopDetected 508          the call has passed through this gateway before
     ├── DeadlineExceeded 504      the call's deadline passed before it was sent
     ├── CredentialMissing 424     a tool needs a credential that is not stored

@@ -55,7 +55,7 @@ class CallLog(Protocol):
         """Return the number of records that are not stored yet."""
 
     async def record_intent(self, entry: CallLogEntry) -> None:
-        """Store the record of a call that is about to be made; raise AuditUnavailable when that fails."""
+        """Store the record of a call that is about to be made; raise CallLogUnavailable when that fails."""
 
     def record(self, entry: CallLogEntry) -> "Future[bool] | None":
         """Record the end of a call; never raise.

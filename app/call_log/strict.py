@@ -48,7 +48,7 @@ class StrictCallLog:
         return self._writer.dropped
 
     async def record_intent(self, entry: CallLogEntry) -> None:
-        """Commit the record of a call that is about to be made, or raise AuditUnavailable."""
+        """Commit the record of a call that is about to be made, or raise CallLogUnavailable."""
         why = "The call has effects and cannot be recorded now. It was not made."
         try:
             waiting = self.queue.add(entry, max_wait=self._wait_seconds)

@@ -70,8 +70,8 @@ class CallServices:
 async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
     """Call a tool, and return its result or the error that it failed with.
 
-    The error is one of `describe`'s, RateLimited, LoopDetected, CircuitOpen, OriginBusy, TimeOver,
-    AuditUnavailable, one of `IdempotentCall.result`, of resolving credentials or of an adapter
+    The error is one of `describe`'s, RateLimited, LoopDetected, CircuitOpen, OriginBusy, DeadlineExceeded,
+    CallLogUnavailable, one of `IdempotentCall.result`, of resolving credentials or of an adapter
     (`protocols.base`), or what `request.read` raised.
     """
     recorder = CallRecorder(
@@ -228,7 +228,7 @@ async def _cached(context: CallContext, services: CallServices) -> Result:
 
 
 async def _send(context: CallContext, services: CallServices) -> Result:
-    """The upstream's response, once there is a permit for the call; TimeOver where no time is left."""
+    """The upstream's response, once there is a permit; raise DeadlineExceeded where no time is left."""
     plan = context.plan
     recorder = context.recorder
     deadline = context.deadline

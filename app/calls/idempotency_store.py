@@ -100,8 +100,8 @@ class IdempotencyStore:
         `record` of the call is stored.
 
         Raises IdempotencyMismatch, IdempotencyRunning, IdempotencyUnknown (both with the `call_id` of that
-        call), Unavailable without PostgreSQL, Overloaded where too many calls wait for it, or TimeOver where
-        the call's own time is over first: then nothing may be sent.
+        call), Unavailable without PostgreSQL, Overloaded where too many calls wait for it, or
+        DeadlineExceeded where the call's own time is over first: then nothing may be sent.
         """
         if request.seconds <= 0:
             raise _time_over()

@@ -146,7 +146,7 @@ class CallRecorder:
         return entry
 
     async def record_intent(self, seconds: float) -> None:
-        """Record a call that is about to be made and may take so many seconds; raises AuditUnavailable."""
+        """Record a call that is about to be made and may take so many seconds; raises CallLogUnavailable."""
         entry = self.intent(seconds)
         await self._call_log.record_intent(entry)
         self._deadline = entry.deadline
@@ -157,7 +157,7 @@ class CallRecorder:
         self.holds = True
 
     def take_held(self) -> CallLogEntry | None:
-        """Return the record that is held, for the caller to store; `record` takes it back."""
+        """Return the held record, to be stored together with something else; `record` takes it back."""
         entry, self.held = self.held, None
         return entry
 

@@ -1,7 +1,7 @@
 """`POST /tools/{name}/call` in front of the framework's layers, which cost as much as the gateway's own work.
 
 A request passes ten wrappers on its way through FastAPI: errors twice, telemetry, two body limits, metrics,
-an exit stack, the router, and the route's own errors. The one hot route needs what they do (errors become
+an exit stack, the router, and the route's own errors. The call route needs what they do (errors become
 problems, bodies are bounded, requests are counted), but not that each does it by wrapping the channel:
 `CallShortcut` does it in one place, and everything else goes to the app. The route stays registered with the
 app, too, which handles it where any other middleware is installed (CORS, allowed hosts).

@@ -205,9 +205,11 @@ def _is_error_response(raw: bytes) -> bool:
     return isinstance(message, dict) and "jsonrpc" in message and "error" in message
 
 
-def closed_early() -> UpstreamUnreachable:
+def closed_early(*, request_sent: bool = True) -> UpstreamUnreachable:
     """The error for a connection that ended before the answer."""
-    return UpstreamUnreachable("The connection to the MCP server ended before its answer came.")
+    return UpstreamUnreachable(
+        "The connection to the MCP server ended before its response arrived.", request_sent=request_sent
+    )
 
 
 __all__ = ["Limits", "McpTransport", "closed_early"]

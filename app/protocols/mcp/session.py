@@ -181,7 +181,7 @@ class McpSession:
     ) -> _Response:
         """The server's answer; raises Rejected, and what a call raises."""
         if self._session is None:
-            raise closed_early()
+            raise closed_early(request_sent=False)
         token = CURRENT.set(attempt)
         request_task: asyncio.Future[Any] = asyncio.ensure_future(operation(self._session))
         failure_task: asyncio.Future[Any] = asyncio.ensure_future(attempt.failed.wait())

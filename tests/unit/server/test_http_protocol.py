@@ -652,7 +652,9 @@ async def test_a_full_table_makes_room_by_closing_who_does_nothing() -> None:
         idle = await site.connect()
         idle[1].write(GET)
         await idle[0].readuntil(b"ok /ok")
-        busy = asyncio.create_task(site.exchange(b"GET /wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", seconds=30))
+        busy = asyncio.create_task(
+            site.exchange(b"GET /wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", seconds=30)
+        )
         silent, unfinished = await site.connect(), await site.connect()
         unfinished[1].write(b"GET / HT")
         await asyncio.sleep(0.05)
