@@ -32,16 +32,15 @@ BODY_METADATA_HEADERS: Final = frozenset(
 
 @dataclass(slots=True)
 class Call:  # made at each call; a frozen one costs twice as much
-    """One call. `target` is what `prepare` of the same adapter gave; `arguments` are validated already.
+    """One call. `target` is what `prepare` of the same adapter returned; `arguments` have been validated.
 
-    `deadline` is a `loop.time()`. `headers` are added to the request unless the tool or a credential has
-    them. `ends` is set where the client takes the response as events: the `loop.time()` until which they may
-    come, while `deadline` holds until the first sign of the upstream.
+    `deadline` is a `loop.time()`. `headers` are added to the request unless the tool or a credential sets
+    them. `stream_deadline` is set where the client takes the response as events: the `loop.time()` at which
+    the stream must have ended, while `deadline` then applies to the begin of the response only.
 
-    `scope` is what `outbound.scope.connection_scope` gives: calls of one scope may share connections and
-    sessions, and with `reuse` False each has a connection of its own. `resend` allows a safe request to be
-    sent a second time, once, where a reused connection turns out to be closed; `resent` says afterwards that
-    it was.
+    `scope` is what `outbound.scope.connection_scope` returns: calls of one scope may share connections and
+    sessions; with `reuse` False each call has a connection of its own. `resend` allows a safe request to be
+    sent once more where a reused connection turns out to be closed; `resent` is True afterwards if it was.
     """
 
     target: Any
@@ -58,9 +57,9 @@ class Call:  # made at each call; a frozen one costs twice as much
     resend: bool = True
     resent: bool = False
     has_large_arguments: bool = False
-    """Whether the arguments take so long to encode that it is done beside the loop."""
+    """Whether the arguments are so large that they are encoded in a thread."""
     masker: ResponseMasker | None = field(default=None, repr=False)
-    """Masks the call's secrets in what the upstream responds; None where there is nothing to be masked."""
+    """Masks the secrets of the call in the response; None where there is nothing to mask."""
 
 
 @dataclass(slots=True)
@@ -70,8 +69,8 @@ class Result:
     `headers` are those that may be passed on to the client; `media_type` is the whole Content-Type, "" where
     there is none. The stream raises what a call raises.
 
-    Where the call has `ends`, the response is in `events`, too, however the protocol sends it; they raise
-    what a call raises. Either they are taken or the body is.
+    Where the call has a `stream_deadline`, `events` is the same response as events, whatever the protocol;
+    they raise what a call raises. Read either the events or the body, not both.
     """
 
     status: int
@@ -81,15 +80,15 @@ class Result:
     stream: AsyncIterator[bytes] | None = None
     events: AsyncGenerator[StreamEvent, None] | None = None
     upstream_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """All headers of the response, for caches only: most of them must not be passed on."""
+    """All headers of the response, for caching rules only: most of them must not be passed on."""
     has_text_pieces: bool = False
-    """Whether events of kind `text` are pieces of one text, cut wherever they arrived."""
+    """Whether events of kind `text` are pieces of one text, split at arbitrary points."""
     is_masked: bool = False
-    """Whether a secret of the call was masked in what has been read of it so far."""
+    """Whether a secret of the call was masked in the part that has been read so far."""
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
     async def read(self) -> bytes:
-        """Return the whole body, within the limit of the call."""
+        """Return the whole body; raise ResponseTooLarge above the limit of the call."""
         if self.stream is not None:
             self.body = b"".join([piece async for piece in self.stream])
             self.stream = None
@@ -98,7 +97,7 @@ class Result:
     async def read_beginning(self, max_bytes: int) -> tuple[bytes, bool]:
         """Return the whole body and True, or a beginning of more than `max_bytes` bytes and False.
 
-        What is left then is read by `iterate`.
+        In the second case `iterate` yields the remaining bytes.
         """
         if self.stream is None:
             return self.body or b"", True
@@ -127,7 +126,7 @@ class Result:
         return complete
 
     async def iterate(self) -> AsyncIterator[bytes]:
-        """Yield the body in pieces, whichever way it came."""
+        """Yield the body in pieces, from `body` or `stream`; close the result at the end."""
         if self.stream is None:
             if self.body:
                 yield self.body
@@ -140,15 +139,15 @@ class Result:
 
     @property
     def is_content_coded(self) -> bool:
-        """Whether the body is in a content coding, which `headers` name."""
+        """Whether the body is still in a content coding, which `headers` name (RFC 9110 section 8.4)."""
         return any(name == "Content-Encoding" for name, _ in self.headers)
 
     def close_with(self, close: Callable[[], None]) -> None:
-        """Set what `aclose` does."""
+        """Set the function that `aclose` calls."""
         self._close = close
 
     async def aclose(self) -> None:
-        """Release the connection; an unread stream ends at once. May be called again."""
+        """Release the connection; an unread stream ends at once. Idempotent."""
         if self._close is not None:
             self._close()
 
@@ -161,10 +160,10 @@ async def _chain(beginning: bytes, remaining: AsyncIterator[bytes]) -> AsyncIter
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The bytes that a discovery found, their media type and the URL that they came from.
+    """The bytes that a discovery fetched, their media type and the URL that they came from.
 
-    `made`: it is a manual that the adapter made of what the upstream says of itself. The call templates of
-    its tools hold only what they add to the template that was discovered with.
+    `is_generated`: they are a manual that the adapter generated from the upstream's introspection. The call
+    templates of its tools have only the members that they add to the template of the discovery.
     """
 
     raw: bytes
@@ -175,7 +174,7 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class AdapterContext:
-    """What adapters are made of: the ways out, the masker of secrets in logs and errors, the settings."""
+    """What adapters are created with: HTTP engine, network, masker of secrets in errors, settings."""
 
     engine: Engine
     network: Network
@@ -184,7 +183,7 @@ class AdapterContext:
 
 
 class Adapter(Protocol[Target]):
-    """What speaks one protocol. Its record (`protocols/record.py`) says where it is.
+    """The client of one protocol. Its record (`protocols/record.py`) names its class.
 
     `target` is always what `prepare` of the same adapter returned.
     """
@@ -194,39 +193,44 @@ class Adapter(Protocol[Target]):
         """The `call_template_type` that this adapter speaks."""
 
     def prepare(self, template: Mapping[str, Any]) -> Target:
-        """Compile a stored call template, once; raise InvalidInput with JSON pointers into it."""
+        """Return the compiled form of a stored call template; raise InvalidInput with pointers into it."""
 
     def origin(self, target: Target) -> str:
-        """Return where calls go, as `scheme://host[:port]`: what credentials are allowed for."""
+        """Return the origin that calls go to, `scheme://host[:port]`: credentials are allowed by origin."""
 
     def is_safe(self, target: Target) -> bool:
-        """Return whether calls have no effects (RFC 9110 section 9.2.1), so that one may be retried."""
+        """Return whether calls have no side effects (RFC 9110 section 9.2.1), so that they may be retried."""
 
     def is_idempotent(self, target: Target) -> bool:
-        """Return whether two equal calls have the effect of one (RFC 9110 section 9.2.2); safe ones do."""
+        """Return whether equal calls have the same effect as one (RFC 9110 section 9.2.2); True if safe."""
 
     def request_identity(self, call: Call) -> bytes | None:
-        """Return the request but for credentials, equal for equal requests only; None where a response must
-        not be used for another call.
+        """Return a cache key of the request without its credentials, equal for equal requests only.
+
+        Return None where a response must not be reused for another call.
         """
 
     def method(self, target: Target) -> str:
-        """Return what a call does, in one word of the protocol's own, e.g. HTTP's method: for traces."""
+        """Return the kind of operation in the protocol's own term, e.g. the HTTP method: for traces."""
 
     async def discover(self, call: Call) -> Discovered:
-        """Fetch what the upstream publishes about itself; `limits.response_bytes` bounds it."""
+        """Return the document that the upstream publishes, of at most `limits.response_bytes` bytes.
+
+        Raise what `call` raises.
+        """
 
     async def call(self, call: Call) -> Result:
-        """Call the tool. Cancelling the call, or closing the result, ends the upstream's work at once.
+        """Call the tool and return its result as soon as the upstream has accepted the call.
 
-        Return when the upstream has shown that it accepts the call. A protocol that streams gives what comes
-        after that as `events` where the call has `ends`, else collected within its limits.
+        Cancelling the call, or closing the result, ends the request at once. A protocol that streams returns
+        `events` where the call has a `stream_deadline`, else it collects the stream within the call's limits.
         """
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """Return the exact request that `call` would send, secrets as `***`: `method`, `url`, `headers` and
-        `body`.
+        """Return the request that `call` would send as `method`, `url`, `headers` and `body`.
+
+        Secrets are masked as `***`; nothing is sent.
         """
 
     async def aclose(self) -> None:
-        """Release what the adapter holds; the engine is not its own."""
+        """Close the adapter's own connections; those of the engine are closed by its owner."""

@@ -94,7 +94,7 @@ def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, A
     `inherited` is the call template with which the manual was fetched, for protocols whose clients call with
     it those tools that have no valid template of their own.
 
-    Raises InvalidDocument for a document that is not a manual or has more than `most_tools` tools.
+    Raise InvalidDocument for a document that is not a manual or has more than `most_tools` tools.
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("tools"), list):
         raise InvalidDocument(

@@ -1,8 +1,8 @@
-"""Variables in call templates, where the protocol's own language has a `$`, too.
+"""Variables in call templates of protocols whose own syntax has a `$`, too.
 
-A template with `parameters` came from OpenAPI and has none (`/$count` is a path). In the text of a GraphQL
-operation `$name` is GraphQL's, and in a text that is the answer itself `$schema` is a word, so that only
-`${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is what an earlier command wrote.
+A template with `parameters` came from OpenAPI and has none (`/$count` is a path). In a GraphQL document
+`$name` is a variable of GraphQL, and in a text that is the response itself `$schema` is content, so that only
+`${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is the output of an earlier command.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from app.utcp.variables import BRACED, Lookup, find_variables, substitute
 
 
 def variables_of(value: Any) -> list[str]:
-    """The names of all variables in a template in 1.x spelling, or in any other JSON value, each once."""
+    """Return the names of all variables in a stored template, or in any other JSON value, each once."""
     if not _is_template(value):
         return find_variables(value)
     if "parameters" in value:
@@ -29,7 +29,7 @@ def variables_of(value: Any) -> list[str]:
 
 
 def places_of(value: Any) -> Iterator[tuple[str, str]]:
-    """The pointer of each text that names a variable, and the name."""
+    """Yield the pointer of each text that names a variable, and the name."""
     is_template = _is_template(value)
     if is_template and "parameters" in value:
         return
@@ -41,7 +41,7 @@ def places_of(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def with_variables(value: Any, lookup: Lookup) -> Any:
-    """The template, or other JSON value, with its variables replaced, as `substitute` does."""
+    """Return the template, or other JSON value, with its variables replaced, as `substitute` does."""
     if not _is_template(value):
         return substitute(value, lookup)
     if "parameters" in value:
@@ -59,7 +59,7 @@ def with_variables(value: Any, lookup: Lookup) -> Any:
 
 
 def _braced(text: str, find: Callable[[str], str | None]) -> str:
-    # One that has no value is not raised for: `${` may be a part of a string of that language.
+    # A missing value is no error: `${` may be part of a string of the protocol's own language.
     return BRACED.sub(lambda found: found[0] if (value := find(found[1])) is None else value, text)
 
 
@@ -73,7 +73,7 @@ def _own_texts(value: dict[str, Any]) -> dict[str, str]:
 
 
 def _has_meaning(name: str, value: dict[str, Any]) -> bool:
-    """Whether the protocol's own language gives `$name` a meaning."""
+    """Return whether the protocol's own language gives `$name` a meaning."""
     model = _model(value)
     pattern = None if model is None else model.not_variables
     return pattern is not None and pattern.fullmatch(name) is not None

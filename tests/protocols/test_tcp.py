@@ -319,7 +319,7 @@ async def test_a_template_that_can_never_be_called_is_refused(tcp, fields, at) -
 @pytest.mark.parametrize("host", ["[2001:db8::1]", "2001:db8::1"])
 async def test_an_address_may_stand_in_brackets(tcp, host) -> None:
     target = tcp.prepare({"call_template_type": "tcp", "host": host, "port": 7})
-    assert (target.origin, target.place.host) == ("tcp://[2001:db8::1]:7", "2001:db8::1")
+    assert (target.origin, target.address.host) == ("tcp://[2001:db8::1]:7", "2001:db8::1")
 
 
 async def test_a_stream_comes_as_events_with_whole_characters(tcp, peer) -> None:

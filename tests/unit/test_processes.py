@@ -145,7 +145,7 @@ def test_conversion_whose_output_is_not_read_is_ended(ending: str, loop: str) ->
 
     async def convert(turn: int) -> None:
         limits = {
-            "limit": ChildLimits(answer=1_000 + 50_000 * turn),
+            "limit": ChildLimits(output_bytes=1_000 + 50_000 * turn),
             "timeout": ChildLimits(wall_seconds=0.05 + 0.1 * turn),
         }.get(ending, ChildLimits())
         task = asyncio.create_task(

@@ -1,4 +1,4 @@
-"""UTCP's `cli`: a command's words and environment are the request, its standard output is the answer."""
+"""UTCP's `cli`: a command's words and environment are the request, its standard output is the response."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -23,7 +23,7 @@ _LINES = "application/x-ndjson"
 
 
 class CliAdapter(UnknownEffects):
-    """Runs programs that the operator lists in PROGRAMS."""
+    """The adapter that runs programs of the operator's list PROGRAMS."""
 
     name: ClassVar[str] = "cli"
 
@@ -34,26 +34,30 @@ class CliAdapter(UnknownEffects):
         self._runs: set[Run] = set()
 
     def prepare(self, template: Mapping[str, Any]) -> CliTarget:
-        """Compile a template of `call_template_type` cli; raises InvalidInput."""
+        """Compile a template of `call_template_type` cli; raise InvalidInput."""
         return compile_cli(template, self._rules)
 
     def origin(self, target: CliTarget) -> str:
-        """`cli://` and the programs as the template names them."""
+        """Return `cli://` and the programs as the template names them."""
         return target.origin
 
     def own_secrets(self, target: CliTarget) -> tuple[str, ...]:
-        """What programs inherit of the gateway's environment, but for what is no secret by its looks."""
+        """Return the values of inherited variables that are secrets, judged by their names and values."""
         inherited = target.inherited & target.environment.keys()
         return tuple(
             target.environment[name] for name in inherited if is_secret(name, target.environment[name])
         )
 
     def method(self, target: CliTarget) -> str:  # noqa: ARG002 - the contract's.
-        """Programs are run."""
+        """Return `run`."""
         return "run"
 
     async def call(self, call: Call) -> Result:
-        """Run the commands, one after the other; lines come as they are written to a caller of events."""
+        """Run the commands, one after the other, and return their output: JSON where it is, else text.
+
+        Where the call takes events, each line of output is an event. Raise what `Run.pieces` raises, and
+        UpstreamTimeout.
+        """
         run = await self._start_run(call)
         if call.stream_deadline is not None:
             return await _stream(run, call)
@@ -68,13 +72,13 @@ class CliAdapter(UnknownEffects):
         return body_result(output.decode("utf-8", "replace").encode(), TEXT, call)
 
     async def discover(self, call: Call) -> Discovered:
-        """What the commands write: a manual."""
+        """Return the output of the commands, which is to be a manual; raise what `call` raises."""
         run = await self._start_run(call)
         raw = await _collect(run, call)
         return Discovered(raw=raw.strip(), media_type="", url=call.target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The words of each command, the environment and the folder."""
+        """Return the words of each command, the environment with secrets masked, and the folder."""
         target: CliTarget = call.target
         sealed = _sealed(call, masked=True)
         shown = {
@@ -96,14 +100,17 @@ class CliAdapter(UnknownEffects):
         }
 
     async def aclose(self) -> None:
-        """End all programs."""
+        """Kill all programs and wait for their end."""
         runs = list(self._runs)
         for run in runs:
             run.close()
         await asyncio.gather(*(run.wait_ended() for run in runs))
 
     async def _start_run(self, call: Call) -> Run:
-        """A run in its turn; raises InvalidArguments, and UpstreamTimeout where its turn does not come."""
+        """Return a run, as soon as fewer than PROGRAM_CONCURRENCY are under way.
+
+        Raise InvalidArguments, and UpstreamTimeout where none of them ends before the call's deadline.
+        """
         target: CliTarget = call.target
         for value in (target.environment[name] for name in target.inherited & target.environment.keys()):
             self._masker.add(value)
@@ -115,7 +122,7 @@ class CliAdapter(UnknownEffects):
             with time_limit(call.deadline):
                 await self._slots.acquire()
         except UpstreamTimeout:
-            detail = "As many programs run as may, and none has ended in time."
+            detail = "The maximum number of programs is running, and none ended in time."
             raise UpstreamTimeout(detail, request_sent=False) from None
         run = Run(
             call, environment, extra_words, rules=self._rules, masker=self._masker, on_end=self._release
@@ -138,7 +145,7 @@ async def _collect(run: Run, call: Call) -> bytes:
 
 
 async def _stream(run: Run, call: Call) -> Result:
-    """Back once there is output, or the end."""
+    """Return a result with events, at the first output or the end."""
     pieces = run.pieces()
     try:
         with time_limit(call.deadline, "The program wrote nothing in its time."):
@@ -179,7 +186,7 @@ async def _bounded(
 
 
 def _sealed(call: Call, *, masked: bool = False) -> dict[str, str]:
-    """The sealed variables; InvalidInput for a credential that is not of the environment."""
+    """Return the sealed environment variables; raise InvalidInput for a credential of another location."""
     values = field_values(call.credentials, masked=masked)
     for wire in call.credentials:
         if wire.location != "field" or not wire.name.startswith("/env_vars/"):

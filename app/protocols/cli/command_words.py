@@ -1,6 +1,6 @@
-"""A command of UTCP's `cli` -> the words of a program, in which arguments stay within the word they stand in.
+"""Parsing of a command of UTCP's `cli` into words, in which each argument stays within its word.
 
-Words are split as a POSIX shell splits them; what else a shell would do is refused, because there is none.
+Words are split as a POSIX shell splits them. All other syntax of shells is rejected: there is no shell.
 """
 
 import re
@@ -20,14 +20,14 @@ _OPTION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The place of an argument of the tool."""
+    """A placeholder for an argument of the tool."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class OutputReference:
-    """The place of what an earlier command wrote, without the ends of line at its end."""
+    """A placeholder for the output of an earlier command, without its trailing newlines."""
 
     step: int
 
@@ -37,7 +37,7 @@ Word = tuple[Piece, ...]
 
 
 def parse_command(command: str, *, step: int, at: str) -> tuple[Word, ...]:
-    """The words of a command; `step` is its number. Raises InvalidInput for what only a shell could do."""
+    """Return the words of the command with the number `step`; raise InvalidInput for syntax of shells."""
     scanner = _Scanner(command, step, at)
     scanner.run()
     return tuple(scanner.words)
@@ -46,10 +46,10 @@ def parse_command(command: str, *, step: int, at: str) -> tuple[Word, ...]:
 def fill_words(
     words: tuple[Word, ...], arguments: Mapping[str, Any], outputs: Mapping[int, str]
 ) -> list[str]:
-    """The words with arguments and outputs in them.
+    """Return the words with arguments and outputs inserted.
 
-    Raises InvalidArguments for one that is missing, or that would be read as an option; UpstreamMalformed for
-    an output that would.
+    Raise InvalidArguments for an argument that is missing or would be read as an option, UpstreamMalformed
+    for an output that would.
     """
     filled: list[str] = []
     options_ended = False
@@ -64,16 +64,17 @@ def fill_words(
 
 
 def option_words(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """The arguments as UTCP 0.x gives them: `--key value`, a true one as `--key`, a list as several.
+    """Yield the arguments as options, as in UTCP 0.x: `--key value`, `--key` for true, a list repeated.
 
-    A value that begins with `-` is given as `--key=value`, so that it is no option itself.
+    A value that begins with `-` becomes `--key=value`, so that it is not an option itself. Raise
+    InvalidArguments for a name that is not one of an option.
     """
     for name, value in arguments.items():
         if not _OPTION.fullmatch(name):
             field_error = FieldError(
                 f"/{name}", "An option's name has letters, digits, `_`, `.` and `-` only."
             )
-            raise InvalidArguments("This is no name of an option.", errors=[field_error])
+            raise InvalidArguments("This is not a name of an option.", errors=[field_error])
         for one in value if isinstance(value, list) else [value]:
             if one is None or one is False:
                 continue
@@ -102,7 +103,7 @@ def _text(piece: Piece, arguments: Mapping[str, Any], outputs: Mapping[int, str]
 
 
 def _without_nul(text: str, name: str) -> str:
-    """The text; InvalidArguments where it holds the character that ends a word (execve)."""
+    """Return the text; raise InvalidArguments where it contains U+0000, which ends a word (execve(2))."""
     if "\x00" in text:
         field_error = FieldError(f"/{name}", "A command cannot hold U+0000.")
         raise InvalidArguments("The argument cannot be given to a program.", errors=[field_error])
@@ -117,7 +118,7 @@ def _reject_option(piece: Argument | OutputReference) -> None:
 
 
 class _Scanner:
-    """Reads one command."""
+    """The parser of one command."""
 
     def __init__(self, command: str, step: int, at: str) -> None:
         self._command = command

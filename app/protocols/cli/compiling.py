@@ -1,4 +1,4 @@
-"""A `cli` call template -> what is run at a call."""
+"""Compilation of a `cli` call template into the commands of a call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,10 @@ from app.utcp.call_template import compile_template
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command. `is_shown`: its output is of the answer; `is_referenced`: a later command refers to it."""
+    """One command.
+
+    `is_shown`: its output is part of the response. `is_referenced`: a later command inserts its output.
+    """
 
     program: str
     words: tuple[Word, ...]
@@ -27,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class CliTarget:
-    """A compiled template. `options`: arguments follow as `--key value` (UTCP 0.x)."""
+    """A compiled template. `options`: arguments are appended as `--key value` (UTCP 0.x)."""
 
     origin: str
     steps: tuple[Step, ...]
@@ -38,7 +41,7 @@ class CliTarget:
 
 
 def compile_cli(template: Mapping[str, Any], rules: ProgramRules) -> CliTarget:
-    """Raises InvalidInput, with pointers into the template, for what may not or cannot be run."""
+    """Return a compiled template; raise InvalidInput, with pointers into it, for what may not be run."""
     model = compile_template(template, CliTemplate)
     origin = origin_of(template)
     steps = _v0_step(model.command_name, rules) if model.command_name else _steps(model, rules)

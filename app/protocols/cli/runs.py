@@ -1,4 +1,4 @@
-"""One call of `cli`: its commands, one after the other, each a process of its own."""
+"""Execution of one call of `cli`: its commands, one after the other, each a process of its own."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -12,13 +12,13 @@ from app.protocols.shared.programs import ProgramCommand, ProgramRules, RunningP
 from app.protocols.shared.results import check_size
 from app.security.masking import Masker
 
-# More is kept than shown: a secret that the beginning cuts in two would not be known again.
+# More is retained than returned: a secret that is cut at the beginning could not be recognised.
 _MAX_STDERR_BYTES: Final = 16 * 1024
 _MAX_SHOWN_BYTES: Final = 8 * 1024
 
 
 class Run:
-    """A run. `on_end` is called once, when it has ended or is closed."""
+    """The execution of a call's commands. `on_end` is called when it has ended or is closed."""
 
     def __init__(
         self,
@@ -40,9 +40,10 @@ class Run:
         self._closed = False
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The output of the commands that are of the answer.
+        """Run the commands and yield the output of those that are part of the response.
 
-        Raises UpstreamRejected, UpstreamUnreachable, UpstreamMalformed, ResponseTooLarge, InvalidArguments.
+        Raise UpstreamRejected for an exit code other than 0, UpstreamMalformed for the end by a signal,
+        UpstreamUnreachable where a program cannot be started, ResponseTooLarge and InvalidArguments.
         """
         target: CliTarget = self._call.target
         limit = self._call.limits.response_bytes
@@ -70,7 +71,7 @@ class Run:
             self.close()
 
     def close(self) -> None:
-        """End the program at once. May be called again."""
+        """Kill the running program. Idempotent."""
         self._closed = True
         if self._running is not None:
             self._running.kill()
@@ -99,7 +100,7 @@ class Run:
         return running
 
     def _check(self, running: RunningProgram, output: bytes, *, first: bool) -> None:
-        """Raises what an end is that is no success."""
+        """Raise the error for an unsuccessful end of a program, with the ends of its output in it."""
         if running.failure is not None:
             detail = f"The program could not be started: {running.failure}."
             raise UpstreamUnreachable(detail, request_sent=not first)

@@ -9,7 +9,7 @@ from app.utcp.call_template import CallTemplate
 
 
 class CliCommand(BaseModel):
-    """One step of `commands`. `append_to_final_output` None: only the last step's output is the answer."""
+    """One step of `commands`. `append_to_final_output` None: only the last step's output is the response."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 

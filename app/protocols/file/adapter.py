@@ -1,8 +1,8 @@
-"""UTCP's `file` (0.x: `text` with `file_path`): a document, or a tool's answer, in a file below a folder that
-the operator has opened (`FILE_FOLDERS`).
+"""UTCP's `file` (0.x: `text` with `file_path`): a document, or a tool's response, in a file below a folder of
+the operator's list FILE_FOLDERS.
 
-A link is followed only to a place below such a folder, and what is opened is what was judged: the resolved
-path is walked from the folder down without following any link.
+A link is followed only to a target below such a folder. The resolved path is opened component by component
+from the folder down without following links, so that the file that was checked is the file that is read.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass(frozen=True, slots=True)
 class _OutsideFolders(Exception):
-    """The path leads out of every opened folder."""
+    """The path leads out of FILE_FOLDERS."""
 
 
 class FileAdapter(ReadOnly):
-    """Reads files."""
+    """The adapter that reads files."""
 
     name: ClassVar[str] = "file"
 
@@ -37,10 +37,13 @@ class FileAdapter(ReadOnly):
         self._folders = tuple(Path(os.path.realpath(folder)) for folder in context.settings.file_folders)
 
     def prepare(self, template: Mapping[str, Any]) -> Path:
-        """The path; raises InvalidInput for one that is not below an opened folder, links aside."""
+        """Return the normalised path; raise InvalidInput for one that is not absolute or has `..` in it.
+
+        Whether it is below one of FILE_FOLDERS is checked at the call, with links resolved.
+        """
         file = compile_template(template, FileTemplate)
         if not self._folders:
-            field_error = FieldError("/call_template_type", "The operator opens folders with FILE_FOLDERS.")
+            field_error = FieldError("/call_template_type", "The operator allows folders in FILE_FOLDERS.")
             raise InvalidInput("Files are not served by this gateway", errors=[field_error])
         path = Path(os.path.normpath(file.file_path))
         if not path.is_absolute() or "\x00" in file.file_path or ".." in Path(file.file_path).parts:
@@ -49,15 +52,19 @@ class FileAdapter(ReadOnly):
         return path
 
     def origin(self, target: Path) -> str:
-        """The file itself: one that fails says nothing about others."""
+        """Return `file://` and the path: a file that cannot be read says nothing about others."""
         return f"file://{target}"
 
     async def discover(self, call: Call) -> Discovered:
-        """The file."""
+        """Return the content of the file; raise what `call` raises."""
         return Discovered(raw=await self._read(call), media_type="", url=f"file://{call.target}")
 
     async def call(self, call: Call) -> Result:
-        """The file as it is; arguments change nothing. Text where it is UTF-8, else bytes."""
+        """Return the content of the file, as text where it is UTF-8, else as bytes; arguments are ignored.
+
+        Raise BlockedAddress outside FILE_FOLDERS, UpstreamUnreachable where the file cannot be read, and
+        ResponseTooLarge.
+        """
         raw = await self._read(call)
         try:
             raw.decode()
@@ -66,7 +73,7 @@ class FileAdapter(ReadOnly):
         return body_result(raw, TEXT, call)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """What would be read."""
+        """Return the URL of the file that would be read."""
         return {"method": "read", "url": f"file://{call.target}", "headers": {}, "body": None}
 
     async def _read(self, call: Call) -> bytes:
@@ -74,7 +81,7 @@ class FileAdapter(ReadOnly):
         try:
             raw = await asyncio.to_thread(self._read_whole, call.target, max_bytes + 1)
         except _OutsideFolders:
-            raise BlockedAddress("The file lies in no folder that the operator has opened.") from None
+            raise BlockedAddress("The file is not in a folder of the operator's list FILE_FOLDERS.") from None
         except OSError:
             raise UpstreamUnreachable("The file cannot be read.", request_sent=False) from None
         if len(raw) > max_bytes:
@@ -95,7 +102,7 @@ class FileAdapter(ReadOnly):
 
 
 def _open_below(folder: Path, names: tuple[str, ...]) -> int:
-    """Walks down from the folder; a component that has become a link meanwhile is an OSError."""
+    """Return a file descriptor, opened without following links; raise OSError where a component is a link."""
     descriptor = os.open(folder, _FLAGS | os.O_DIRECTORY)
     for index, name in enumerate(names):
         kind = 0 if index == len(names) - 1 else os.O_DIRECTORY

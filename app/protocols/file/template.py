@@ -9,9 +9,7 @@ from app.utcp.call_template import CallTemplate
 
 
 class FileTemplate(CallTemplate):
-    """UTCP's `file` (0.x: `text` with `file_path`): the same in a file below a folder that the operator has
-    opened.
-    """
+    """UTCP's `file` (0.x: `text` with `file_path`): a document or a response in a file of FILE_FOLDERS."""
 
     call_template_type: Literal["file"] = "file"
     file_path: str = Field(min_length=1, max_length=4096)
@@ -20,5 +18,5 @@ class FileTemplate(CallTemplate):
 
     @property
     def is_local(self) -> bool:
-        """It reads files."""
+        """True: it reads files of the gateway's machine."""
         return True

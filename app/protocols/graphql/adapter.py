@@ -1,4 +1,4 @@
-"""Queries and mutations by POST (GraphQL over HTTP), subscriptions over WebSocket at the same place."""
+"""GraphQL: queries and mutations by POST (GraphQL over HTTP), subscriptions by WebSocket at the same URL."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,14 +25,17 @@ from app.utcp.paths import compile_url
 
 _ACCEPT: Final = "application/graphql-response+json, application/json;q=0.9"
 _MAX_SCHEMA_BYTES: Final = 16 << 20
-"""Bytes of an introspection; GitHub's has 4 MB, and reading one takes about a second for each."""
+"""Bytes of an introspection. GitHub's has 4 MB; parsing takes about a second per MB."""
 
 _NEGOTIATION_HEADERS: Final = frozenset({"accept", "content-type"})
 
 
 @dataclass(frozen=True, slots=True)
 class GraphqlTarget:
-    """A compiled template; `operation` is None where it is for discovery only."""
+    """A compiled template; `operation` is None for one that serves discovery only.
+
+    `placed` are the arguments that go into the URL and headers rather than into variables.
+    """
 
     model: GraphqlTemplate
     plan: ArgumentPlan
@@ -41,12 +44,12 @@ class GraphqlTarget:
 
     @property
     def kind(self) -> str:
-        """query, mutation or subscription."""
+        """The kind of operation: query, mutation or subscription."""
         return "query" if self.operation is None else self.operation.kind
 
 
 class GraphqlAdapter(HttpBasedAdapter):
-    """Calls of GraphQL operations."""
+    """The adapter for GraphQL operations."""
 
     name: ClassVar[str] = "graphql"
 
@@ -55,7 +58,7 @@ class GraphqlAdapter(HttpBasedAdapter):
         self._network = context.network
 
     def prepare(self, template: Mapping[str, Any]) -> GraphqlTarget:
-        """Compile a template of `call_template_type` graphql; raises InvalidInput."""
+        """Compile a template of `call_template_type` graphql; raise InvalidInput."""
         model = compile_template(template, GraphqlTemplate)
         plan, placed = compile_plan_without_body(
             compile_url(model.url), method="POST", headers=model.headers, header_fields=model.header_fields
@@ -63,19 +66,19 @@ class GraphqlAdapter(HttpBasedAdapter):
         return GraphqlTarget(model, plan, placed, read_operation(model))
 
     def origin(self, target: GraphqlTarget) -> str:
-        """`https://host[:port]`, also of a subscription."""
+        """Return `https://host[:port]`, also for a subscription."""
         return target.plan.origin
 
     def is_safe(self, target: GraphqlTarget) -> bool:
-        """Whether it is a query, which has no effects (GraphQL section 6.2.1)."""
+        """Return whether it is a query, which has no side effects (GraphQL section 6.2.1)."""
         return target.kind == "query"
 
     def is_idempotent(self, target: GraphqlTarget) -> bool:
-        """Whether it is a query."""
+        """Return whether it is a query."""
         return target.kind == "query"
 
     def request_identity(self, call: Call) -> bytes | None:
-        """URL, headers and body of a query."""
+        """Return the URL, headers and body of a query; None for other operations."""
         if call.target.kind != "query":
             return None
         placed = self._placed(call)
@@ -83,19 +86,20 @@ class GraphqlAdapter(HttpBasedAdapter):
         return join_length_prefixed([*(piece.encode() for piece in pieces), placed.body or b""])
 
     def method(self, target: GraphqlTarget) -> str:
-        """QUERY, MUTATION or SUBSCRIPTION."""
+        """Return QUERY, MUTATION or SUBSCRIPTION."""
         return target.kind.upper()
 
     async def call(self, call: Call) -> Result:
-        """The operation's data. A subscription gives an event for each result where the call takes events,
-        else the list of all.
+        """Return the operation's data; for a subscription an event for each result, or the list of all.
+
+        Raise UpstreamRejected for a response with errors and no data, and what HTTP and WebSocket raise.
         """
         if call.target.kind == "subscription":
             return await self._subscribe(call)
         return await read_result(await self._read(self._placed(call), call), call, self._masker)
 
     async def discover(self, call: Call) -> Discovered:
-        """A manual of the schema, which is asked for by introspection: a tool for each root field."""
+        """Return a manual generated from the introspected schema: a tool for each root field."""
         target: GraphqlTarget = call.target
         placed = self._post_request(call, {"query": INTROSPECTION, "operationName": "IntrospectionQuery"})
         limits = replace(call.limits, response_bytes=min(call.limits.response_bytes, _MAX_SCHEMA_BYTES))
@@ -105,26 +109,26 @@ class GraphqlAdapter(HttpBasedAdapter):
         return Discovered(raw=raw, media_type=JSON, url=placed.url, is_generated=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The request as JSON; of a subscription the upgrade, and what is subscribed to as its body."""
+        """Return the request as JSON; for a subscription the upgrade with its payload as the body."""
         if call.target.kind != "subscription":
             return self.describe_request(self._placed(call), call)
         url, headers = self._upgrade(call, masked=True)
         return {"method": "GET", "url": url, "headers": dict(headers), "body": self._payload(call)}
 
     async def _read(self, placed: PreparedRequest, call: Call) -> bytes:
-        """The body of an answer that is no refusal."""
+        """Return the body of a response of status 2xx; raise the error for any other."""
         response = await self.send(placed, call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
         return await response.read(call.limits.response_bytes)
 
     def _payload(self, call: Call) -> dict[str, Any]:
-        """The document, the variables and the operation's name."""
+        """Return the document, the variables and the operation's name."""
         target: GraphqlTarget = call.target
         operation = target.operation
         if operation is None:
             field_error = FieldError("", "Its call template needs a `query`.")
-            raise InvalidArguments("This tool says nothing that could be asked.", errors=[field_error])
+            raise InvalidArguments("This tool has no operation to request.", errors=[field_error])
         variables = {name: value for name, value in call.arguments.items() if name not in target.placed}
         if operation.document is None:
             document = build_document(operation, variables, target.model.variable_types or {})

@@ -1,4 +1,4 @@
-"""The document of a call: the template's own, or one that is made as the released clients make it."""
+"""The document of a call: the template's own, or one that is built as the released clients build it."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
 
 @dataclass(frozen=True, slots=True)
 class GraphqlOperation:
-    """What is asked for. Without a `document` one is made at each call, for the arguments that it has."""
+    """An operation. Without a `document` one is built at each call, from its arguments."""
 
     kind: str
     name: str | None
@@ -25,10 +25,11 @@ class GraphqlOperation:
 
 
 def read_operation(model: GraphqlTemplate) -> GraphqlOperation | None:
-    """The operation of a template, None where it names none; raises InvalidInput.
+    """Return the operation of a template, None where it names none.
 
-    Its kind is that of the document, whatever `operation_type` says; an `operation_name` that the document
-    does not have counts only where it has several operations.
+    The kind is that of the document, which overrides `operation_type`; an `operation_name` that is not in the
+    document is an error only where the document has several operations. Raise InvalidInput for a document or
+    a type of a variable that cannot be parsed.
     """
     for name, text in (model.variable_types or {}).items():
         _check_type(name, text)
@@ -46,7 +47,7 @@ def read_operation(model: GraphqlTemplate) -> GraphqlOperation | None:
     chosen = named or operations
     if len(chosen) != 1:
         field_error = FieldError("/operation_name", "Name one operation of the query.")
-        raise InvalidInput("It cannot be told which operation is meant.", errors=[field_error])
+        raise InvalidInput("The operation is ambiguous.", errors=[field_error])
     operation = chosen[0]
     return GraphqlOperation(
         operation.operation.value, operation.name.value if operation.name else None, model.query
@@ -54,8 +55,10 @@ def read_operation(model: GraphqlTemplate) -> GraphqlOperation | None:
 
 
 def build_document(operation: GraphqlOperation, names: Iterable[str], types: dict[str, str]) -> str:
-    """The field of the operation's name with these arguments, each a variable (of type String, unless
-    `types` knows better); raises InvalidArguments for a name that is none of GraphQL's.
+    """Return a document that selects the field of the operation's name with these arguments as variables.
+
+    Their types are those in `types`, else String. Raise InvalidArguments for a name that is illegal in
+    GraphQL.
     """
     given = list(names)
     for name in given:

@@ -1,4 +1,4 @@
-"""GraphQL's input types as JSON Schema."""
+"""Conversion of GraphQL's input types to JSON Schema."""
 
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ _SCALARS: Final[dict[str, Schema]] = {
 
 
 def arguments_schema(arguments: dict[str, GraphQLArgument]) -> Schema:
-    """The schema of a tool's inputs; input objects, which may be in circles, are in `$defs`."""
+    """Return the schema of a tool's inputs; input objects, which may be recursive, are in `$defs`."""
     objects = _Objects()
     schema: Schema = {
         "type": "object",
@@ -41,7 +41,7 @@ def arguments_schema(arguments: dict[str, GraphQLArgument]) -> Schema:
 
 
 def leaf_schema(named: GraphQLNamedType) -> Schema:
-    """The schema of a scalar or an enum; of a scalar that the server made itself, anything is valid."""
+    """Return the schema of a scalar or an enum; that of a custom scalar allows any value."""
     if isinstance(named, GraphQLEnumType):
         return {"type": "string", "enum": list(named.values)}
     known = _SCALARS.get(named.name)
@@ -49,7 +49,7 @@ def leaf_schema(named: GraphQLNamedType) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """The schema, and null."""
+    """Return a schema that allows null as well."""
     kind = schema.get("type")
     if kind is None and "$ref" not in schema:
         return schema
@@ -67,14 +67,15 @@ class _Objects:
         self._named: set[str] = set()
 
     def described(self, one: GraphQLArgument | GraphQLInputField) -> Schema:
-        """The schema of an argument or a field, with its description. GraphQL takes no null where a default
-        stands for a value that may not be null.
+        """Return the schema of an argument or a field, with its description.
+
+        A non-null type with a default does not allow null: it may only be omitted.
         """
         schema = self._schema(one.type)
         return {**schema, "description": one.description} if one.description else schema
 
     def finish(self) -> None:
-        """Make all objects that were named, and those that they name."""
+        """Add the definitions of all referenced input objects, and of those that they reference."""
         while self._waiting:
             self._define(self._waiting.pop())
 

@@ -1,7 +1,7 @@
-"""GraphQL responses (section 7 of its specification) -> values and errors.
+"""Conversion of GraphQL responses (section 7 of the specification) into values and errors.
 
-The value is `data`. An answer without any data is an error of the upstream; where a part of it is there, the
-value is the response with both its `data` and its `errors`.
+The value is `data`. A response with errors and no data is an error of the upstream; one with partial data is
+returned whole, with its `data` and its `errors`.
 """
 
 import asyncio
@@ -24,12 +24,15 @@ from app.security.masking import Masker
 _INLINE_BYTES: Final = 256 << 10
 _ERROR_BODY: Final = 64 * 1024
 _MAX_SECRET_LENGTH: Final = 8 * 1024
-# What servers made with Apollo's, and others after them, call a refused credential.
+# The code of a rejected credential in Apollo Server and others that follow it.
 _UNAUTHENTICATED: Final = "UNAUTHENTICATED"
 
 
 async def read_result(raw: bytes, call: Call, masker: Masker) -> Result:
-    """The answer to a query or mutation; raises UpstreamMalformed and UpstreamRejected."""
+    """Return the result of a query or mutation from the bytes of its response.
+
+    Raise UpstreamMalformed, UpstreamRejected, UpstreamUnauthorized and ResponseTooLarge.
+    """
     if len(raw) > _INLINE_BYTES:
         value = await asyncio.to_thread(_parse_value, raw, masker)
     else:
@@ -38,18 +41,18 @@ async def read_result(raw: bytes, call: Call, masker: Masker) -> Result:
 
 
 async def read_introspection(raw: bytes, masker: Masker) -> Any:
-    """The data of an introspection."""
+    """Return the data of an introspection; raise what `read_result` raises."""
     return orjson.loads(await asyncio.to_thread(_parse_value, raw, masker))
 
 
 def response_value(response: Any, masker: Masker) -> bytes:
-    """The value of one response as JSON; raises UpstreamMalformed and UpstreamRejected."""
+    """Return the value of one response as JSON; raise UpstreamMalformed and UpstreamRejected."""
     if not isinstance(response, dict) or not response.keys() & {"data", "errors"}:
-        raise UpstreamMalformed("The upstream's answer is no GraphQL response.")
+        raise UpstreamMalformed("The upstream's response is not a GraphQL response.")
     data, errors = response.get("data"), response.get("errors")
     if not errors:
         if not isinstance(data, dict):
-            raise UpstreamMalformed("The upstream's answer has neither data nor errors.")
+            raise UpstreamMalformed("The upstream's response has neither data nor errors.")
         return orjson.dumps(data)
     if not isinstance(data, dict) or all(value is None for value in data.values()):
         raise response_error(errors, data, masker)
@@ -57,7 +60,7 @@ def response_value(response: Any, masker: Masker) -> bytes:
 
 
 def response_error(errors: Any, data: Any, masker: Masker) -> UpstreamError:
-    """What a response without data is; its body has the `errors` and the `data`."""
+    """Return the error for a response without data; its body has the `errors` and the `data`, masked."""
     raw = orjson.dumps({"errors": errors, "data": data})
     complete = len(raw) <= _ERROR_BODY
     if not complete:
@@ -65,9 +68,9 @@ def response_error(errors: Any, data: Any, masker: Masker) -> UpstreamError:
     body = sanitize_error_body(raw, JSON, masker=masker, limit=_ERROR_BODY, complete=complete)
     if _is_unauthenticated(errors):
         error_response = UpstreamErrorResponse(status=401, body=body)
-        return UpstreamUnauthorized("The upstream refused the credential.", response=error_response)
+        return UpstreamUnauthorized("The upstream rejected the credential.", response=error_response)
     return UpstreamRejected(
-        "The upstream answered with errors and no data.",
+        "The upstream responded with errors and no data.",
         response=UpstreamErrorResponse(status=422, body=body),
     )
 
@@ -76,7 +79,7 @@ def _parse_value(raw: bytes, masker: Masker) -> bytes:
     try:
         response = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise UpstreamMalformed("The upstream's answer is not JSON.") from None
+        raise UpstreamMalformed("The upstream's response is not JSON.") from None
     return response_value(response, masker)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of an answer: every field that needs no arguments, to a depth, without going in circles."""
+"""Generation of selection sets: all fields without required arguments, to a maximum depth, without cycles."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from graphql import (
 from app.protocols.graphql.inputs import leaf_schema, nullable
 
 DEPTH: Final = 4
-"""Levels of objects below the field that is asked for."""
+"""Levels of objects below the selected root field."""
 
 MAX_FIELDS: Final = 250
 _MAX_MEMBERS: Final = 20
@@ -32,7 +32,7 @@ _MAX_MEMBERS: Final = 20
 
 @dataclass(slots=True)
 class Node:
-    """A field in a selection. `on` is the type that it belongs to, "" for that of the selection."""
+    """A field of a selection. `on` is the type of its inline fragment, "" where it is in none."""
 
     name: str
     type: GraphQLOutputType
@@ -42,19 +42,19 @@ class Node:
 
     @property
     def key(self) -> str:
-        """Its name in the answer."""
+        """Its name in the response."""
         return self.alias or self.name
 
 
 class Selector:
-    """Makes selections over one schema, one for each tool."""
+    """Builds the selections of the tools of one schema."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
         self._remaining_fields = MAX_FIELDS
 
     def select(self, of: GraphQLOutputType) -> list[Node]:
-        """The selection of a field of this type; none for scalars and enums."""
+        """Return the selection of a field of this type; empty for scalars and enums."""
         self._remaining_fields = MAX_FIELDS
         return self._below(get_named_type(of), DEPTH, frozenset())
 
@@ -74,8 +74,10 @@ class Selector:
     def _member(
         self, member: GraphQLObjectType, depth: int, path: frozenset[str], known: dict[str, str]
     ) -> Iterator[Node]:
-        """The further fields of a possible type. One that another type has in another form gets a name of
-        its own: both could not stand in one answer (GraphQL section 5.3.2).
+        """Yield the fields of a possible type that its interface does not have.
+
+        A field that has another type in another possible type gets an alias: both could not be merged in one
+        selection (GraphQL section 5.3.2).
         """
         interface = frozenset(name for name, kind in known.items() if not kind.endswith("\x00"))
         for node in self._fields(member, depth, path | {member.name}, on=member.name, without=interface):
@@ -93,7 +95,7 @@ class Selector:
         on: str,
         without: frozenset[str] = frozenset(),
     ) -> list[Node]:
-        """Scalars first, so that a wide schema spends what is left on them."""
+        """Return the fields of a type, scalars first: they have priority in the number of fields."""
         usable = [(name, one) for name, one in named.fields.items() if name not in without and _is_plain(one)]
         leaves = [pair for pair in usable if is_leaf_type(get_named_type(pair[1].type))]
         nodes = [Node(name, one.type, on=on) for name, one in leaves[: max(0, self._remaining_fields)]]
@@ -108,7 +110,7 @@ class Selector:
 
 
 def selection_text(nodes: list[Node]) -> str:
-    """The selection as text, with its braces; "" for none."""
+    """Return a selection in GraphQL's syntax, with its braces; "" for an empty one."""
     if not nodes:
         return ""
     parts = [_text(node) for node in nodes if not node.on]
@@ -119,7 +121,7 @@ def selection_text(nodes: list[Node]) -> str:
 
 
 def response_schema(of: GraphQLOutputType, nodes: list[Node]) -> dict[str, Any]:
-    """The JSON Schema of what the selection brings."""
+    """Return the JSON Schema of the value of a field with this selection."""
     if is_non_null_type(of):
         return _bare(of.of_type, nodes)
     return nullable(_bare(of, nodes))

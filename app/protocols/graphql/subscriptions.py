@@ -16,7 +16,7 @@ _ID: Final = "1"
 
 
 class Subscription:
-    """One subscription on a connection of its own. `idle`: seconds of silence that are borne."""
+    """One subscription on a connection of its own. `idle` is the maximum of seconds without a message."""
 
     def __init__(self, socket: WebSocket, masker: Masker, *, idle: float) -> None:
         self._socket = socket
@@ -24,7 +24,10 @@ class Subscription:
         self._idle = idle
 
     async def start(self, payload: dict[str, Any], *, deadline: float) -> None:
-        """Introduce ourselves, wait for the acknowledgement and subscribe; raises what `receive` does."""
+        """Initialise the connection, wait for its acknowledgement and subscribe.
+
+        Raise what `WebSocket.receive` raises, and UpstreamMalformed for another protocol.
+        """
         if self._socket.subprotocol != SUBPROTOCOL:
             raise UpstreamMalformed(f"The upstream does not speak {SUBPROTOCOL}.")
         await self._send({"type": "connection_init"}, deadline=deadline)
@@ -34,7 +37,10 @@ class Subscription:
         await self._send({"id": _ID, "type": "subscribe", "payload": payload}, deadline=deadline)
 
     async def events(self, *, deadline: float) -> AsyncGenerator[StreamEvent, None]:
-        """The value of each result until the subscription is complete; raises what a call raises."""
+        """Yield the value of each result until the subscription is complete; raise what a call raises.
+
+        `deadline` is a `loop.time()`.
+        """
         try:
             while (message := await self._next(deadline)) is not None:
                 if message.get("id") != _ID:
@@ -50,7 +56,7 @@ class Subscription:
             self._socket.close()
 
     async def _next(self, deadline: float) -> dict[str, Any] | None:
-        """The next message but pings, which are answered; None at the end."""
+        """Return the next message other than ping and pong, None at the end; respond to pings."""
         while True:
             raw = await self._socket.receive(deadline=deadline, idle=self._idle)
             if raw is None:

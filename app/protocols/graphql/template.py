@@ -8,8 +8,8 @@ from app.http_requests.templates import HttpBasedTemplate
 
 
 class GraphqlTemplate(HttpBasedTemplate):
-    """UTCP's `graphql`. `query` is the whole document of the operation, `variable_types` the GraphQL type of
-    each variable; both are written by a discovery, or by hand.
+    """UTCP's `graphql`. `query` is the document of the operation, `variable_types` the GraphQL type of each
+    variable; a discovery sets both.
     """
 
     braced_only: ClassVar[tuple[str, ...]] = ("/query", "/variable_types/**")

@@ -1,4 +1,4 @@
-"""An introspected schema -> a manual: each field of the root types is a tool."""
+"""Conversion of an introspected schema into a manual: each field of the root types is a tool."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -24,8 +24,10 @@ _KINDS: Final = ("query", "mutation", "subscription")
 
 
 def build_manual(data: Any, *, placed: Mapping[str, bool]) -> bytes:
-    """The manual of what an introspection brought. `placed` are the arguments of every call that go into the
-    URL or headers, and whether they must be given. Raises UpstreamMalformed.
+    """Return the manual of an introspected schema, as JSON.
+
+    `placed` are the arguments of every call that go into the URL or headers, and whether they are required.
+    Raise UpstreamMalformed for a schema that cannot be read.
     """
     try:
         schema = build_client_schema(data)
@@ -65,7 +67,7 @@ def _tools(
 
 
 def _variable_type(argument: GraphQLArgument) -> str:
-    """One that has a default may be left out (GraphQL section 5.8.5)."""
+    """Return the type of a variable: nullable for an argument with a default (GraphQL section 5.8.5)."""
     kind = argument.type
     if isinstance(kind, GraphQLNonNull) and not is_required_argument(argument):
         return str(kind.of_type)

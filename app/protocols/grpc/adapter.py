@@ -1,6 +1,6 @@
-"""gRPC: a message made of JSON, an answer as JSON; methods are described by the server's reflection.
+"""gRPC: arguments and responses are messages in JSON; methods are described by the server's reflection.
 
-All kinds of methods are served. One that takes a stream of messages gets them as the argument `messages`.
+All kinds of methods are supported. One with client streaming has the argument `messages`, a list.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ from app.protocols.grpc.target import GrpcTarget, compile_target, encode_message
 from app.protocols.shared.results import JSON, body_result, check_size, event_result, time_limit
 
 _MAX_MESSAGE_BYTES: Final = 4 << 20
-"""Bytes of a message that is received, at most: gRPC's own default everywhere."""
-# A message of this many bytes takes up to 0.1 s to become JSON, and back.
+"""Bytes of a message that is received, at most: the default of all gRPC libraries."""
+# Converting a message of this many bytes to JSON, or back, takes up to 0.1 s.
 _THREAD_BYTES: Final = 16 << 10
 _MAX_CACHED_RPCS: Final = 256
 _RPC_CACHE_SECONDS: Final = 600.0
 
 
 class GrpcAdapter:
-    """Calls over gRPC."""
+    """The adapter for calls over gRPC."""
 
     name: ClassVar[str] = "grpc"
 
@@ -49,34 +49,41 @@ class GrpcAdapter:
         self._cached_rpcs: OrderedDict[tuple[object, ...], tuple[float, Rpc]] = OrderedDict()
 
     def prepare(self, template: Mapping[str, Any]) -> GrpcTarget:
-        """Compile a template; raises InvalidInput for names, metadata and descriptors that cannot be used."""
+        """Compile a template of `call_template_type` grpc.
+
+        Raise InvalidInput for names, metadata and descriptors that cannot be used.
+        """
         return compile_target(template)
 
     def origin(self, target: GrpcTarget) -> str:
-        """`grpc://host:port`, with TLS `grpcs://host:port`."""
+        """Return `grpc://host:port`, or `grpcs://host:port` over TLS."""
         return target.origin
 
     def is_safe(self, target: GrpcTarget) -> bool:
-        """Whether the method's idempotency_level is NO_SIDE_EFFECTS."""
+        """Return whether the method's idempotency_level is NO_SIDE_EFFECTS."""
         return target.rpc is not None and target.rpc.safe
 
     def is_idempotent(self, target: GrpcTarget) -> bool:
-        """Whether its idempotency_level is IDEMPOTENT or NO_SIDE_EFFECTS."""
+        """Return whether its idempotency_level is IDEMPOTENT or NO_SIDE_EFFECTS."""
         return target.rpc is not None and target.rpc.idempotent
 
     def request_identity(self, call: Call) -> bytes | None:
-        """The path and the message of a method without side effects and streams."""
+        """Return the path and the message of a unary method without side effects; None for any other."""
         rpc: Rpc | None = call.target.rpc
         if rpc is None or not rpc.safe or rpc.kind != "unary":
             return None
         return rpc.path.encode() + b"\n" + encode_messages(rpc, call)[0]
 
     def method(self, target: GrpcTarget) -> str:
-        """The kind of the method, `rpc` where it is not known yet."""
+        """Return the kind of the method, `rpc` where it is not known yet."""
         return target.rpc.kind if target.rpc is not None else "rpc"
 
     async def call(self, call: Call) -> Result:
-        """Call the method; a stream of answers is given as events, or as a JSON list."""
+        """Call the method and return its response; a stream is returned as events, or as a JSON list.
+
+        Raise what `status_error` returns for a status other than OK, InvalidArguments for arguments that are
+        not those of the method, and what connecting raises.
+        """
         target: GrpcTarget = call.target
         if target.service is None or target.method is None:
             missing = "service_name" if target.service is None else "method_name"
@@ -103,7 +110,7 @@ class GrpcAdapter:
                 stream.close()
 
     async def discover(self, call: Call) -> Discovered:
-        """A manual of the methods that the server's reflection tells of."""
+        """Return a manual generated from the server's reflection: a tool for each method."""
         target: GrpcTarget = call.target
         max_bytes = call.limits.response_bytes
         found = await self._reflect(call, build_metadata(target.metadata, call), max_bytes=max_bytes)
@@ -111,7 +118,7 @@ class GrpcAdapter:
         return Discovered(raw=raw, media_type=JSON, url=target.origin, is_generated=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The request as JSON: the path as part of the URL, metadata as headers."""
+        """Return the request as JSON: the path as part of the URL, metadata as headers."""
         target: GrpcTarget = call.target
         if target.rpc is not None:
             encode_messages(target.rpc, call)
@@ -139,11 +146,11 @@ class GrpcAdapter:
         return body_result(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
 
     async def _single_response(self, rpc: Rpc, stream: RpcStream, call: Call) -> Result:
-        """The one answer to many messages."""
+        """Return the single response of a method with client streaming."""
         with time_limit(call.deadline):
             raw = await stream.read()
             if raw is None or await stream.read() is not None:
-                raise UpstreamMalformed("The upstream did not answer with one message.")
+                raise UpstreamMalformed("The upstream did not respond with one message.")
         return body_result(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
 
     async def _events(self, rpc: Rpc, stream: RpcStream, call: Call) -> AsyncGenerator[StreamEvent, None]:
@@ -153,7 +160,8 @@ class GrpcAdapter:
         try:
             while True:
                 with time_limit(
-                    min(deadline, loop.time() + call.limits.idle), "The upstream's stream stands still."
+                    min(deadline, loop.time() + call.limits.idle),
+                    "The upstream's stream was idle for too long.",
                 ):
                     raw = await stream.read()
                 if raw is None:
@@ -195,13 +203,13 @@ class GrpcAdapter:
             )
             try:
                 response = await stream.read()
-                # To the end: servers count calls that are cut off.
+                # Read to the end: servers count cancelled calls as errors.
                 while response is not None and await stream.read() is not None:
                     pass
             finally:
                 stream.close()
             if response is None:
-                raise UpstreamMalformed("The server's reflection does not answer.")
+                raise UpstreamMalformed("The server's reflection does not respond.")
             return response
 
         try:
@@ -211,7 +219,7 @@ class GrpcAdapter:
             raise status_error(failed, masker=self._masker) from None
 
     async def _look_up(self, call: Call, metadata: Pairs) -> Rpc:
-        """The method as the server describes it, remembered for ten minutes."""
+        """Return the method as the server's reflection describes it, cached for ten minutes."""
         target: GrpcTarget = call.target
         egress = call.egress.key if call.egress else b""
         key = (target.origin, egress, call.scope, target.service, target.method)
@@ -222,7 +230,7 @@ class GrpcAdapter:
         try:
             found = await self._reflect(call, metadata, max_bytes=call.limits.response_bytes)
         except UpstreamError as error:
-            # A question about the method is nothing of the call.
+            # A request of reflection sends nothing of the call.
             error.request_sent = False
             raise
         pool = await asyncio.to_thread(tolerant_pool, found.files)
@@ -247,7 +255,7 @@ def _is_large(arguments: dict[str, Any]) -> bool:
     try:
         return len(orjson.dumps(arguments)) > _THREAD_BYTES
     except TypeError:
-        # A number that no message can hold, either.
+        # An integer beyond 64 bits, which no message can hold, either: encoding reports it.
         return False
 
 
@@ -259,7 +267,7 @@ async def _json(rpc: Rpc, raw: bytes, max_bytes: int) -> bytes:
 
 
 def _max_message_bytes(call: Call, rpc: Rpc) -> int:
-    """The bytes that one message of the answer may have."""
+    """Return the maximum of bytes of one message of the response."""
     allowed = (
         call.limits.event_bytes
         if rpc.server_streaming and call.stream_deadline is not None

@@ -1,7 +1,7 @@
-"""gRPC channels to addresses that the guard allows, shared between calls, and closed when nobody needs them.
+"""gRPC channels to addresses that the guard allows, shared between calls and closed when idle.
 
-The library gets a checked address, never a name: `ipv4:IP:port` with the name as its authority and for TLS. A
-channel that has lost its connection is left for a new one, for which the name is resolved anew.
+The library gets a checked address, never a name: `ipv4:IP:port`, with the name as authority and for TLS. A
+channel that has lost its connection is replaced by a new one, for which the name is resolved again.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
 from app.outbound.network import Address, Network
 
-# It is read when the library starts, which otherwise writes what upstreams say to stderr, past the log.
+# The library reads this when it is loaded; by default it writes upstreams' messages to stderr, past the log.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
@@ -34,7 +34,7 @@ _OPTIONS: Final = (
     ("grpc.service_config_disable_resolution", 1),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.primary_user_agent", "utcp-gateway"),
-    # Identity alone: a few compressed bytes could otherwise become any number.
+    # Identity only: a few compressed bytes could otherwise expand to any number.
     ("grpc.compression_enabled_algorithms_bitset", 1),
 )
 
@@ -57,7 +57,7 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _OriginPool:
-    """The channel for one key. `waiters` counts who waits for it."""
+    """The channel for one key. `waiters` is the number of calls that wait for it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     shared: _Shared | None = None
@@ -70,7 +70,7 @@ class _OriginPool:
 
 
 class Lease:
-    """A connected channel for one call; `release` it. May be released again."""
+    """A connected channel for one call. It must be released; `release` is idempotent."""
 
     def __init__(
         self, channels: "Channels", pool: _OriginPool, shared: _Shared, *, is_single_use: bool
@@ -82,12 +82,12 @@ class Lease:
         self.channel = shared.channel
 
     def mark_broken(self) -> None:
-        """The connection broke: the next call gets another one, for which the name is resolved anew."""
+        """Report that the connection broke: the next call gets a new one, to an address resolved again."""
         if self._shared is not None:
             self._channels.retire(self._pool, self._shared)
 
     def release(self) -> None:
-        """Let go of it."""
+        """Give the channel back."""
         shared, self._shared = self._shared, None
         if shared is not None:
             if self._is_single_use:
@@ -96,7 +96,7 @@ class Lease:
 
 
 class Channels:
-    """Makes and keeps them; use it in one event loop, and `aclose()` it there."""
+    """The pool of channels. Use it in one event loop, and `aclose()` it there."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -114,11 +114,11 @@ class Channels:
         max_bytes: int,
         deadline: float,
     ) -> Lease:
-        """A connected channel that takes messages of at most `max_bytes` bytes, shared within its scope (see
-        `outbound.scope`); with b"" it is closed after this call.
+        """Return a connected channel that receives messages of at most `max_bytes` bytes.
 
-        Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout, all before anything of
-        the call was sent.
+        It is shared within its scope (see `outbound.scope`); with b"" it is closed after this call.
+        `deadline` is a `loop.time()`. Raise BlockedAddress, InvalidInput, UpstreamUnreachable and
+        UpstreamTimeout, all before anything of the call is sent.
         """
         if egress is not None and egress.proxy_url is not None:
             raise InvalidInput("gRPC does not go through an HTTP proxy: take proxy_url out.")
@@ -141,19 +141,19 @@ class Channels:
         return Lease(self, pool, shared, is_single_use=not scope)
 
     def retire(self, pool: _OriginPool, shared: _Shared) -> None:
-        """Take the channel out of use."""
+        """Take the channel out of use; it is closed after its last call."""
         if pool.shared is shared:
             self._retire_current(pool)
 
     def release_user(self, pool: _OriginPool, shared: _Shared) -> None:
-        """One user less."""
+        """Count one user less; close a retired channel after its last one."""
         shared.users -= 1
         if shared.retired and not shared.users:
             self._close(shared)
         self._schedule_sweep(pool)
 
     async def aclose(self) -> None:
-        """Close all of them, which cancels their calls."""
+        """Close all channels, which cancels their calls."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for pool in self._pools.values():
@@ -164,7 +164,7 @@ class Channels:
             await asyncio.wait(self._closing)
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return the number of open channels."""
         return sum(pool.shared is not None for pool in self._pools.values())
 
     async def _connect(
@@ -263,7 +263,7 @@ def _ready(pool: _OriginPool) -> _Shared | None:
 async def _open_channel(
     target: str, credentials: Any, options: tuple[tuple[str, Any], ...], *, deadline: float
 ) -> Any | None:
-    """A channel that is connected, None where nobody answers there as gRPC in time."""
+    """Return a connected channel; None where no gRPC server responds by `deadline`."""
     if credentials is None:
         channel = grpc.aio.insecure_channel(target, options=options)
     else:
@@ -285,7 +285,7 @@ async def _open_channel(
 
 
 def _targets(addresses: list[tuple[int, str]], port: int) -> list[str]:
-    """One target for the addresses of each family, which the library tries in their order."""
+    """Return one target for each address family; the library tries its addresses in their order."""
     found: dict[str, list[str]] = {}
     for _, text in addresses:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -303,7 +303,7 @@ def _name_options(address: Address, *, tls: bool) -> list[tuple[str, str]]:
 
 
 def _credentials(network: Network, egress: EgressSettings | None) -> Any:
-    """The provider's own authorities and certificate, else the system's authorities; InvalidInput."""
+    """Return the provider's authorities and certificate, else the system's; raise InvalidInput."""
     context = network.tls_context(egress)
     bundle = egress.ca_bundle if egress is not None else None
     if bundle is None:
@@ -312,7 +312,7 @@ def _credentials(network: Network, egress: EgressSettings | None) -> Any:
     key = egress.client_key if egress is not None else None
     chain = egress.client_certificate if egress is not None else None
     return grpc.ssl_channel_credentials(
-        # Without any, it takes those that it brings.
+        # With None the library uses its bundled authorities.
         root_certificates=bundle.encode() or None,
         private_key=key.reveal().encode() if key is not None and chain else None,
         certificate_chain=chain.encode() if key is not None and chain else None,

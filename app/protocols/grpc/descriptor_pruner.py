@@ -1,4 +1,4 @@
-"""Descriptors cut down to what one method needs, to be kept with its tool."""
+"""Pruning of descriptors to what one method needs, which is stored with its tool."""
 
 import base64
 from collections.abc import Iterable
@@ -10,16 +10,16 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from app.protocols.grpc.descriptors import IDEMPOTENT, OWN_FILES, SAFE, Rpc, Unusable
 
 _MAX_STORED_BYTES: Final = 256 << 10
-"""Bytes of a method's descriptors that are kept; for larger ones the upstream is asked."""
+"""Bytes of a method's descriptors that are stored; larger ones are fetched by reflection."""
 _MAX_TYPES: Final = 2_000
-# What of the options changes how messages are read and written; the rest is for other programs.
+# Options that change how messages are encoded; the others are for other programs.
 _RETAINED_OPTIONS: Final = frozenset(
     {"features", "map_entry", "packed", "allow_alias", "message_set_wire_format"}
 )
 
 
 class DescriptorPruner:
-    """Cuts methods out of one pool; what two of them share is prepared once."""
+    """Extracts methods from one pool; types that several methods use are converted once."""
 
     def __init__(self) -> None:
         self._bare: dict[str, Any] = {}
@@ -27,9 +27,9 @@ class DescriptorPruner:
         self._heads: dict[str, descriptor_pb2.FileDescriptorProto] = {}
 
     def prune(self, rpc: Rpc) -> descriptor_pb2.FileDescriptorSet:
-        """The files of the method, with nothing in them but what its messages are made of.
+        """Return the files of a method, with its service and the types of its messages only.
 
-        Raises Unusable for one that needs more than 2,000 types.
+        Raise Unusable for a method that needs more than 2,000 types.
         """
         service = rpc.pool.FindServiceByName(rpc.service)
         needed_types = {
@@ -52,7 +52,7 @@ class DescriptorPruner:
         return descriptor_pb2.FileDescriptorSet(file=found)
 
     def _reachable(self, begin: Iterable[Any]) -> list[Any]:
-        """All messages and enums of the first level that these name, over any number of steps."""
+        """Return all top-level messages and enums that these reference, directly or indirectly."""
         found: dict[str, Any] = {}
         waiting = list(begin)
         while waiting:
@@ -102,7 +102,7 @@ class DescriptorPruner:
 
 
 def encode_descriptors(rpc: Rpc, pruner: "DescriptorPruner") -> str | None:
-    """What the method needs, as base64 of a FileDescriptorSet; None where it is too much to be kept."""
+    """Return the pruned descriptors of a method as base64 of a FileDescriptorSet; None above 256 KiB."""
     raw = pruner.prune(rpc).SerializeToString(deterministic=True)
     return base64.b64encode(raw).decode() if len(raw) <= _MAX_STORED_BYTES else None
 

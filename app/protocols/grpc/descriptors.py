@@ -1,6 +1,6 @@
-"""Descriptions of gRPC methods: read from serialised descriptors, and cut down to what one method needs.
+"""Descriptions of gRPC methods, read from serialised descriptors.
 
-What an upstream calls `google.protobuf` is never believed: those types are the library's own.
+An upstream's own `google.protobuf` files are never used: those types are the library's.
 """
 
 import base64
@@ -39,12 +39,12 @@ IDEMPOTENT: Final = descriptor_pb2.MethodOptions.IDEMPOTENT
 
 
 class Unusable(Exception):
-    """Descriptors that contradict themselves, or that name what is missing."""
+    """Descriptors are inconsistent, or reference what is missing. The text completes "it has ..."."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """One method. `path` is that of HTTP/2 (the gRPC specification's Path)."""
+    """One method. `safe` and `idempotent` are its idempotency_level."""
 
     service: str
     name: str
@@ -58,18 +58,19 @@ class Rpc:
 
     @property
     def path(self) -> str:
+        """The `:path` of its requests (gRPC over HTTP/2, Path)."""
         return f"/{self.service}/{self.name}"
 
     @property
     def kind(self) -> str:
-        """One word of gRPC's own."""
+        """Its kind in gRPC's terms: unary, client_streaming, server_streaming or bidi_streaming."""
         if self.client_streaming:
             return "bidi_streaming" if self.server_streaming else "client_streaming"
         return "server_streaming" if self.server_streaming else "unary"
 
 
 def build_pool(files: Mapping[str, descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
-    """A pool of these files, by name. Raises Unusable."""
+    """Return a pool of these files, which are given by name; raise Unusable."""
     pool = DescriptorPool()
     added: set[str] = set()
     for name in files:
@@ -95,7 +96,7 @@ def build_pool(files: Mapping[str, descriptor_pb2.FileDescriptorProto]) -> Descr
 
 
 def find_rpc(pool: DescriptorPool, service: str, method: str) -> Rpc | None:
-    """The method of a service, None where there is none."""
+    """Return a method of a service by their names, None where the pool has none."""
     try:
         found = pool.FindServiceByName(service).methods_by_name.get(method)
     except KeyError:
@@ -104,7 +105,7 @@ def find_rpc(pool: DescriptorPool, service: str, method: str) -> Rpc | None:
 
 
 def rpc(method: MethodDescriptor, pool: DescriptorPool) -> Rpc:
-    """A method of a pool."""
+    """Return the description of a method of a pool."""
     level = method.GetOptions().idempotency_level
     return Rpc(
         service=method.containing_service.full_name,
@@ -120,7 +121,7 @@ def rpc(method: MethodDescriptor, pool: DescriptorPool) -> Rpc:
 
 
 def read_descriptors(text: str) -> DescriptorPool:
-    """The pool of a base64 FileDescriptorSet. Raises Unusable."""
+    """Return the pool of a FileDescriptorSet in base64; raise Unusable."""
     try:
         found = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):

@@ -1,7 +1,7 @@
-"""JSON <-> messages, by the JSON mapping of protobuf (https://protobuf.dev/programming-guides/json/).
+"""Conversion of messages from and to JSON (https://protobuf.dev/programming-guides/json/).
 
-Answers have the names of that mapping (lowerCamelCase), enums by name, 64-bit integers as text, bytes in
-base64; fields without a value are left out. Requests may have the names of the .proto file, too.
+Responses use the names of that mapping (lowerCamelCase), enums by name, 64-bit integers as text, bytes in
+base64; fields without a value are left out. Requests may use the names of the .proto file, too.
 """
 
 from collections.abc import Iterator
@@ -29,22 +29,25 @@ _MAPPING_ERRORS: Final = (
     ArithmeticError,
     RecursionError,
 )
-# Whatever is wrong with a value, these are all that the library raises for it.
+# All that the library raises for a value that does not fit.
 
 
 def is_wrapped(descriptor: Descriptor) -> bool:
-    """Whether the message is a well-known type whose JSON is no object: it is given as `value` then."""
+    """Return whether the message is a well-known type whose JSON is not an object.
+
+    The arguments of a method that takes such a message are `{"value": ...}`.
+    """
     name = descriptor.full_name
     return bool(name.startswith(_WELL_KNOWN) and name not in _OBJECTS)
 
 
 def is_well_known(descriptor: Descriptor) -> bool:
-    """Whether the message has a JSON form of its own."""
+    """Return whether the message is of `google.protobuf`, with a JSON form of its own."""
     return bool(descriptor.full_name.startswith(_WELL_KNOWN))
 
 
 def encode_message(arguments: Any, descriptor: Descriptor, pool: DescriptorPool, *, at: str = "") -> bytes:
-    """Arguments as a serialised message. Raises InvalidArguments with pointers below `at`."""
+    """Return arguments as a serialised message; raise InvalidArguments with pointers below `at`."""
     value = arguments
     if is_wrapped(descriptor):
         unknown = [key for key in arguments if key != "value"]
@@ -61,19 +64,22 @@ def encode_message(arguments: Any, descriptor: Descriptor, pool: DescriptorPool,
             FieldError(at, "It does not fit.")
         ]
         name = descriptor.full_name
-        raise InvalidArguments(f"The arguments are no message {name}.", errors=field_errors) from None
+        raise InvalidArguments(f"The arguments are not a message {name}.", errors=field_errors) from None
     return raw
 
 
 def decode_message(raw: bytes, descriptor: Descriptor, pool: DescriptorPool, *, max_bytes: int) -> bytes:
-    """A message as JSON of at most `max_bytes` bytes. Raises UpstreamMalformed and ResponseTooLarge."""
+    """Return a serialised message as JSON.
+
+    Raise UpstreamMalformed where it cannot be decoded, and ResponseTooLarge above `max_bytes`.
+    """
     try:
         message: Message = GetMessageClass(descriptor).FromString(raw)
         value = json_format.MessageToDict(message, descriptor_pool=pool)
     except DecodeError:
-        raise UpstreamMalformed(f"The answer is no message {descriptor.full_name}.") from None
+        raise UpstreamMalformed(f"The response is not a message {descriptor.full_name}.") from None
     except _MAPPING_ERRORS:
-        detail = "The answer holds what has no JSON, such as an Any of a type that is not described."
+        detail = "The response has no JSON form: it may have an Any of a type that is not described."
         raise UpstreamMalformed(detail) from None
     if len(raw) > _CHECKED_BYTES:
         check_json_size(value, max_bytes)
@@ -83,16 +89,10 @@ def decode_message(raw: bytes, descriptor: Descriptor, pool: DescriptorPool, *, 
     return body
 
 
-def message_json(raw: bytes, descriptor: Descriptor, pool: DescriptorPool) -> Any:
-    """One of our own messages as JSON."""
-    message = GetMessageClass(descriptor).FromString(raw)
-    return json_format.MessageToDict(message, descriptor_pool=pool)
-
-
 def check_json_size(value: Any, max_bytes: int) -> None:
-    """Raises ResponseTooLarge before text that is repeated by reference is written out.
+    """Raise ResponseTooLarge where a JSON value would have more than about `max_bytes` bytes, at little cost.
 
-    The name of an enum is one byte of a message.
+    Strings that are repeated by reference are not serialised: the name of an enum is one byte in a message.
     """
     size = 0
     waiting = [iter((value,))]
@@ -128,7 +128,7 @@ def _fits(value: Any, descriptor: Descriptor, pool: DescriptorPool) -> bool:
 
 
 def _field_errors(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: str) -> Iterator[FieldError]:
-    """Where a value that does not fit a message goes wrong."""
+    """Yield the errors of a value that does not fit a message."""
     if is_well_known(descriptor):
         yield FieldError(at, f"Give the JSON form of {descriptor.full_name}.")
         return
@@ -154,13 +154,13 @@ def _field_errors(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: 
             names = [one.json_name for one in oneof.fields]
             given = [key for key in value if key in fields and fields[key] in oneof.fields]
             if len(given) > 1:
-                yield FieldError(pointer(at, given[1]), "Of these only one may be given.", names)
+                yield FieldError(pointer(at, given[1]), "Only one of these may be given.", names)
 
 
 def _errors_within(
     value: Any, key: str, field: FieldDescriptor, pool: DescriptorPool, at: str
 ) -> Iterator[FieldError]:
-    """What is wrong with a field's value, which does not fit."""
+    """Yield the errors of a field's value that does not fit."""
     message = field.message_type
     if message is not None and message.GetOptions().map_entry and isinstance(value, dict):
         wrong = [one for one in value if not _fits({key: {one: value[one]}}, field.containing_type, pool)]
@@ -190,4 +190,4 @@ def _value_error(value: Any, field: FieldDescriptor, pool: DescriptorPool, at: s
 
 
 def _too_large(max_bytes: int) -> ResponseTooLarge:
-    return ResponseTooLarge(f"A message of the upstream's answer has more than {max_bytes} bytes as JSON.")
+    return ResponseTooLarge(f"A message of the upstream's response has more than {max_bytes} bytes as JSON.")

@@ -1,4 +1,4 @@
-"""What of a call goes as metadata: headers of the template and of the call, and credentials, which win."""
+"""Metadata of a call: headers of the template and of the call, and credentials, which override both."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ from app.text import pointer
 
 Pairs = list[tuple[str, str]]
 
-# The gRPC specification's Header-Name and ASCII-Value; the rest is its own, HTTP/2's, or binary.
+# The gRPC specification's Header-Name and ASCII-Value; other names are reserved, of HTTP/2, or binary.
 _NAME: Final = re.compile(r"[0-9a-z_.-]+")
 _VALUE: Final = re.compile(r"[\x20-\x7e]*")
 _RESERVED: Final = frozenset(
@@ -29,7 +29,7 @@ _RESERVED: Final = frozenset(
 
 
 def template_metadata(headers: dict[str, str]) -> Pairs:
-    """The template's own. Raises InvalidInput with pointers below /headers."""
+    """Return the metadata of a template's headers; raise InvalidInput with pointers below /headers."""
     found: Pairs = []
     for name, value in headers.items():
         if not legal(name, value):
@@ -40,12 +40,15 @@ def template_metadata(headers: dict[str, str]) -> Pairs:
 
 
 def build_metadata(fixed: Pairs, call: Call, *, masked: bool = False) -> Pairs:
-    """All of it. Raises CredentialMissing for a credential that metadata cannot carry."""
+    """Return the metadata of a call; raise CredentialMissing for a credential that it cannot carry.
+
+    With `masked`, secrets are `***`.
+    """
     pairs = [*fixed]
     present = {name for name, _ in fixed}
     for name, value in call.headers:
         lowered = name.lower()
-        # What HTTP alone knows, such as Accept, is not legal here.
+        # Headers of HTTP only, such as Accept, are not legal here.
         if lowered not in present and legal(lowered, value):
             pairs.append((lowered, value))
     for wire in call.credentials:
@@ -63,7 +66,7 @@ def _unsent(wire: WireCredential, why: str) -> CredentialMissing:
 
 
 def legal(name: str, value: str) -> bool:
-    """Whether gRPC can carry this as metadata."""
+    """Return whether gRPC can carry this name and value as metadata."""
     lowered = name.lower()
     own = lowered in _RESERVED or lowered.startswith("grpc-") or lowered.endswith("-bin")
     return not own and bool(_NAME.fullmatch(lowered) and _VALUE.fullmatch(value))

@@ -1,4 +1,4 @@
-"""Server reflection (grpc.reflection.v1, else v1alpha, which differs in its name only), within bounds."""
+"""Server reflection (grpc.reflection.v1, else v1alpha, which differs in its name only), within limits."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ from app.protocols.grpc.rpc import RpcFailed
 _PATH: Final = "/grpc.reflection.{}.ServerReflection/ServerReflectionInfo"
 _UNIMPLEMENTED: Final = 12
 _NOT_FOUND: Final = 5
-# Those of the server itself, which are no tools.
+# Services of the server itself, which are not tools.
 _OF_SERVERS: Final = ("grpc.reflection.", "grpc.health.", "grpc.channelz.", "grpc.binarylog.")
 _MAX_SERVICES: Final = 1_000
 _MAX_FILES: Final = 5_000
 
-# Sends a question to a path, and gives the answer.
+# Send a message to a path and return the response.
 SendRequest = Callable[[str, bytes], Awaitable[bytes]]
 Files = dict[str, descriptor_pb2.FileDescriptorProto]
 
 
 @dataclass(slots=True)
 class ReflectedServices:
-    """What a server says of itself: its files by name, and the services that were asked for."""
+    """The requested services, all files that they need by name, and services that could not be described."""
 
     services: list[str] = field(default_factory=list)
     files: Files = field(default_factory=dict)
@@ -37,7 +37,7 @@ class ReflectedServices:
 
 
 class ReflectionClient:
-    """Questions of reflection, and their answers, of which all may have `max_bytes` bytes together."""
+    """A client of reflection. All responses together may have `max_bytes` bytes, else ResponseTooLarge."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[bytes]], *, max_bytes: int) -> None:
         self._send = send
@@ -45,17 +45,17 @@ class ReflectionClient:
         self._max_bytes = max_bytes
 
     async def services(self) -> list[str]:
-        """The names of all services but the server's own."""
+        """Return the names of all services except those of the server itself, such as reflection."""
         response = await self._exchange(list_services="*")
         names = [one.name for one in response.list_services_response.service]
         return [name for name in dict.fromkeys(names) if not name.startswith(_OF_SERVERS)]
 
     async def file_with_symbol(self, symbol: str) -> list[descriptor_pb2.FileDescriptorProto] | None:
-        """The file that declares a symbol, None where the server knows none."""
+        """Return the file that declares a symbol, with any that it imports; None where there is none."""
         return self._files(await self._exchange(file_containing_symbol=symbol))
 
     async def file_named(self, name: str) -> list[descriptor_pb2.FileDescriptorProto] | None:
-        """A file by its name."""
+        """Return a file by its name, with any that it imports; None where there is none."""
         return self._files(await self._exchange(file_by_filename=name))
 
     async def _exchange(self, **query: str) -> Any:
@@ -69,26 +69,26 @@ class ReflectionClient:
         try:
             return reflection_pb2.ServerReflectionResponse.FromString(raw)
         except DecodeError:
-            raise UpstreamMalformed("The answer of the server's reflection cannot be read.") from None
+            raise UpstreamMalformed("The response of the server's reflection cannot be read.") from None
 
     def _files(self, response: Any) -> list[descriptor_pb2.FileDescriptorProto] | None:
         kind = response.WhichOneof("message_response")
         if kind == "error_response" and response.error_response.error_code == _NOT_FOUND:
             return None
         if kind != "file_descriptor_response":
-            raise UpstreamMalformed("The server's reflection refuses to describe what it lists.")
+            raise UpstreamMalformed("The server's reflection does not describe a service that it lists.")
         try:
             raw = response.file_descriptor_response.file_descriptor_proto
             return [descriptor_pb2.FileDescriptorProto.FromString(one) for one in raw]
         except DecodeError:
-            raise UpstreamMalformed("The server's reflection describes what cannot be read.") from None
+            raise UpstreamMalformed("A file of the server's reflection cannot be read.") from None
 
 
 async def read_services(client: ReflectionClient, service: str | None) -> ReflectedServices:
-    """The named service, or all of them, with every file that they need.
+    """Return the named service, or all services, with every file that they need.
 
-    A service may be named without its package where that is clear. Raises UpstreamRejected for one that is
-    not there, ResponseTooLarge above 1,000 services or 5,000 files, and UpstreamMalformed.
+    A service may be named without its package where that is unambiguous. Raise UpstreamRejected where it is
+    not, ResponseTooLarge above 1,000 services or 5,000 files, and UpstreamMalformed.
     """
     found = ReflectedServices()
     for name in await _select_services(client, service):
@@ -121,7 +121,7 @@ async def _select_services(client: ReflectionClient, service: str | None) -> lis
 
 
 async def _fetch_imports(client: ReflectionClient, files: Files) -> None:
-    """Asks for what is imported and was not sent along."""
+    """Add the imported files that the server has not sent along."""
     requested: set[str] = set()
     waiting = list(files)
     while waiting:
@@ -144,9 +144,9 @@ def _add_files(files: Files, more: Sequence[descriptor_pb2.FileDescriptorProto])
 
 
 def tolerant_pool(files: Files) -> Any:
-    """A pool of what was sent; imports that the server does not have are left out, for most are options.
+    """Return a pool of the server's files, without imports that it does not have: most declare options only.
 
-    Raises UpstreamMalformed.
+    Raise UpstreamMalformed where the files cannot be used.
     """
     for file in files.values():
         known = [one for one in file.dependency if one in files or one.startswith("google/protobuf/")]
@@ -162,7 +162,10 @@ def tolerant_pool(files: Files) -> Any:
 
 
 async def reflect(send: SendRequest, service: str | None, *, max_bytes: int) -> ReflectedServices:
-    """Ask a server, in either version of reflection. Raises RpcFailed, and what `read_services` does."""
+    """Return the services of a server, by v1 or else v1alpha; raise RpcFailed and what `read_services` does.
+
+    `send` sends a message to a path and returns the response.
+    """
     try:
         return await read_services(
             ReflectionClient(partial(send, _PATH.format("v1")), max_bytes=max_bytes), service

@@ -15,7 +15,7 @@ __all__ = ["RpcFailed", "RpcStream", "unary"]
 
 Metadata = Sequence[tuple[str, str]]
 
-# How long an accepted call may take to be refused after all: a refusal without messages comes in two parts.
+# How long an accepted call may take to be rejected after all: a rejection without messages has two parts.
 _REJECTION_SECONDS: Final = 0.05
 _DETAILS: Final = "grpc-status-details-bin"
 _EARLY: Final = "Internal error from Core"
@@ -23,11 +23,11 @@ _BROKEN: Final = ("Stream removed", "failed to connect", "Socket closed", "GOAWA
 
 
 class RpcFailed(Exception):
-    """A call ended with another status than OK.
+    """A call ended with a status other than OK.
 
-    `code` is a google.rpc.Code, `status` a serialised google.rpc.Status where the upstream sent one. `cause`:
-    `response`, where the upstream says so itself; `large`, for a message above our limit; `broken`, where the
-    connection or the protocol on it failed.
+    `code` is a google.rpc.Code, `status` a serialised google.rpc.Status where the upstream sent one, else
+    b"". `cause` is `response` where the upstream sent the status, `large` for a message above our limit, and
+    `broken` where the connection or the protocol failed.
     """
 
     def __init__(
@@ -42,7 +42,10 @@ class RpcFailed(Exception):
 
 
 async def unary(lease: Lease, path: str, message: bytes, *, metadata: Metadata, deadline: float) -> bytes:
-    """One message for one message; raises RpcFailed. A cancellation cancels the call."""
+    """Call a unary method and return its response, both serialised; raise RpcFailed.
+
+    `deadline` is a `loop.time()`. Cancelling this cancels the call.
+    """
     call = lease.channel.unary_unary(path)(message, metadata=metadata, timeout=_seconds_until(deadline))
     try:
         response: bytes = await call
@@ -52,16 +55,16 @@ async def unary(lease: Lease, path: str, message: bytes, *, metadata: Metadata, 
 
 
 class RpcStream:
-    """A call that is answered by messages. `close` it; that may be done again.
+    """A call with a stream of responses. It must be closed; `close` is idempotent.
 
-    `messages` are all that is sent. `start` comes back when the upstream has accepted the call.
+    `messages` are all serialised messages to send; `deadline` is a `loop.time()`.
     """
 
     def __init__(
         self, lease: Lease, path: str, messages: Sequence[bytes], *, metadata: Metadata, deadline: float
     ) -> None:
         self._lease = lease
-        # One message looks the same on the wire, and is sent at once: where an upstream refuses a call while
+        # One message looks the same on the wire, and is sent at once: where an upstream rejects a call while
         # messages are still being sent, the library may lose its status.
         call = lease.channel.unary_stream(path) if len(messages) == 1 else lease.channel.stream_stream(path)
         sent = messages[0] if len(messages) == 1 else _iterate(messages)
@@ -69,7 +72,10 @@ class RpcStream:
         self._read_ahead: asyncio.Task[bytes | None] | None = None
 
     async def start(self, *, deadline: float) -> None:
-        """Raises RpcFailed where it is refused, and UpstreamTimeout."""
+        """Wait until the upstream has accepted the call; raise RpcFailed where it rejects it.
+
+        Raise UpstreamTimeout at `deadline` (a `loop.time()`).
+        """
         self._read_ahead = asyncio.create_task(self._read())
         self._read_ahead.add_done_callback(_retrieve_exception)
         try:
@@ -80,7 +86,7 @@ class RpcStream:
                 self._read_ahead.result()
         except TimeoutError:
             self.close()
-            raise UpstreamTimeout("The upstream did not answer in time.") from None
+            raise UpstreamTimeout("The upstream did not respond in time.") from None
         except grpc.aio.AioRpcError as error:
             failed = _rpc_failed(error, self._lease)
             self.close()
@@ -90,12 +96,12 @@ class RpcStream:
             raise
 
     async def read(self) -> bytes | None:
-        """The next message, None at the end; raises RpcFailed."""
+        """Return the next serialised message, None at the end; raise RpcFailed."""
         read_ahead, self._read_ahead = self._read_ahead, None
         return await (self._read() if read_ahead is None else read_ahead)
 
     def close(self) -> None:
-        """Cancel the call, if it is not over, and let go of the channel."""
+        """Cancel the call, unless it has ended, and release the channel."""
         self._call.cancel()
         if self._read_ahead is not None:
             self._read_ahead.cancel()
@@ -128,11 +134,11 @@ def _rpc_failed(error: grpc.aio.AioRpcError, lease: Lease) -> RpcFailed:
     details = str(error.details() or "")
     status = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
     cause: Literal["response", "large", "broken"] = "response"
-    # The library's own words for what ends a call at our side.
+    # The library's own texts for a call that ended on our side.
     if details.startswith(_BROKEN):
         cause = "broken"
         if code is not grpc.StatusCode.RESOURCE_EXHAUSTED and not details.startswith(_EARLY):
-            # A deadline that has passed may be all that there is to see of a dead connection.
+            # A passed deadline may be the only sign of a dead connection.
             lease.mark_broken()
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "CLIENT: Received message larger" in details:
         cause = "large"

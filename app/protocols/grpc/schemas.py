@@ -1,6 +1,6 @@
-"""Messages -> JSON Schema 2020-12, by the JSON mapping of protobuf.
+"""Conversion of messages to JSON Schema 2020-12, by the JSON mapping of protobuf.
 
-Messages within messages are `$defs`, so that one may hold itself.
+Nested messages are in `$defs`, so that they may be recursive.
 """
 
 from typing import Any, Final
@@ -51,7 +51,7 @@ _WELL_KNOWN: Final[dict[str, Json]] = {
 
 
 def arguments_schema(descriptor: Descriptor, *, many: bool) -> Json:
-    """What a tool takes: the fields of its request, or `messages` where it takes several."""
+    """Return the schema of a tool's inputs: the fields of its request, or with `many` the list `messages`."""
     if many:
         listed = response_schema(descriptor, many=True)
         inner = listed.pop("$defs", {})
@@ -64,7 +64,7 @@ def arguments_schema(descriptor: Descriptor, *, many: bool) -> Json:
 
 
 def response_schema(descriptor: Descriptor, *, many: bool) -> Json:
-    """What a tool gives: a message, or a list of them."""
+    """Return the schema of a tool's outputs: a message, or with `many` a list of messages."""
     schema = schema_of(descriptor)
     if not many:
         return schema
@@ -74,7 +74,7 @@ def response_schema(descriptor: Descriptor, *, many: bool) -> Json:
 
 
 def schema_of(descriptor: Descriptor) -> Json:
-    """The schema of one message. One of very many messages says `object` of those that it leaves out."""
+    """Return the schema of one message; above 200 messages or 2,000 fields, the others are any object."""
     if is_well_known(descriptor):
         return _well_known(descriptor)
     writer = _Writer()

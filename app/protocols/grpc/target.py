@@ -1,4 +1,4 @@
-"""A call template of gRPC, compiled, and the messages of a call."""
+"""Compilation of a gRPC call template, and encoding of the messages of a call."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _METHOD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class GrpcTarget:
-    """A template of `call_template_type` grpc. `rpc` is None where the server must be asked first."""
+    """A compiled template. `rpc` is None where the method must first be looked up by reflection."""
 
     origin: str
     address: Address
@@ -34,7 +34,7 @@ class GrpcTarget:
 
 
 def compile_target(template: Mapping[str, Any]) -> GrpcTarget:
-    """A template, compiled; raises InvalidInput."""
+    """Return a compiled template; raise InvalidInput with pointers into it."""
     model = compile_template(template, GrpcTemplate)
     for key, name, legal in (
         ("service_name", model.service_name, _SERVICE),
@@ -42,7 +42,7 @@ def compile_target(template: Mapping[str, Any]) -> GrpcTarget:
     ):
         if name is not None and not legal.fullmatch(name):
             raise InvalidInput(
-                "The name is not legal.", errors=[FieldError(f"/{key}", "Give a name of gRPC.")]
+                "The name is not legal.", errors=[FieldError(f"/{key}", "Give a legal name in gRPC.")]
             )
     host = model.host.strip().removeprefix("[").removesuffix("]")
     return GrpcTarget(
@@ -57,7 +57,7 @@ def compile_target(template: Mapping[str, Any]) -> GrpcTarget:
 
 
 def _described(model: GrpcTemplate) -> Rpc | None:
-    """The method as the template describes it."""
+    """Return the method of the template's descriptors, None where it has none; raise InvalidInput."""
     if model.descriptors is None:
         return None
     try:
@@ -75,7 +75,7 @@ def _described(model: GrpcTemplate) -> Rpc | None:
 
 
 def encode_messages(rpc: Rpc, call: Call) -> list[bytes]:
-    """What is sent. Raises InvalidArguments."""
+    """Return the serialised messages of a call; raise InvalidArguments."""
     if not rpc.client_streaming:
         return [encode_message(call.arguments, rpc.request, rpc.pool)]
     given = call.arguments.get("messages")

@@ -8,10 +8,10 @@ from app.utcp.call_template import CallTemplate
 
 
 class GrpcTemplate(CallTemplate):
-    """UTCP 0.x's `grpc`. Without `service_name` and `method_name` a discovery makes a tool of every method.
+    """UTCP 0.x's `grpc`. Without `service_name` and `method_name` a discovery generates a tool per method.
 
-    Of our own are `headers`, the metadata of each call, and `descriptors`, which a discovery writes: what the
-    method needs, as base64 of a FileDescriptorSet. Without it the server is asked before the first call.
+    Not in UTCP are `headers`, the metadata of each call, and `descriptors`, which a discovery sets: the
+    method's descriptors as base64 of a FileDescriptorSet. Without them the method is looked up by reflection.
     """
 
     call_template_type: Literal["grpc"] = "grpc"

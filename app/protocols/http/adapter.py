@@ -1,4 +1,4 @@
-"""HTTP: a placed request, credentials last, and an answer that is passed on or explained."""
+"""HTTP: arguments become a request, credentials are added last, and the response is passed on."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8,
 
 
 class HttpAdapter(HttpBasedAdapter):
-    """Calls over HTTP(S) through the engine."""
+    """The adapter for calls over HTTP(S)."""
 
     name: ClassVar[str] = "http"
 
@@ -24,24 +24,26 @@ class HttpAdapter(HttpBasedAdapter):
         self._pass_undecodable = context.settings.undecodable_responses == "pass"
 
     def prepare(self, template: Mapping[str, Any]) -> ArgumentPlan:
-        """Compile a template of `call_template_type` http; raises InvalidInput."""
+        """Compile a template of `call_template_type` http; raise InvalidInput."""
         return compile_plan(template)
 
     def origin(self, target: ArgumentPlan) -> str:
-        """The scheme, host and port of the template's URL, which no argument can change."""
+        """Return the scheme, host and port of the template's URL, which no argument can change."""
         return target.origin
 
     def is_safe(self, target: ArgumentPlan) -> bool:
-        """Whether the method is GET, HEAD or OPTIONS."""
+        """Return whether the method is GET, HEAD or OPTIONS."""
         return target.safe
 
     def is_idempotent(self, target: ArgumentPlan) -> bool:
-        """Whether the method is a safe one, PUT or DELETE."""
+        """Return whether the method is a safe one, PUT or DELETE."""
         return target.safe or target.method in ("PUT", "DELETE")
 
     def request_identity(self, call: Call) -> bytes | None:
-        """Method, URL, headers and body as they are placed; None for a request that may have effects, or
-        that asks for a part of an answer or for one that has changed (RFC 9110 sections 13 and 14)."""
+        """Return the method, URL, headers and body of a GET or HEAD; None for other methods.
+
+        None as well for conditional and range requests (RFC 9110 sections 13 and 14).
+        """
         plan: ArgumentPlan = call.target
         prepared = plan.prepare(call.arguments)
         if prepared.method.upper() not in ("GET", "HEAD"):
@@ -55,12 +57,15 @@ class HttpAdapter(HttpBasedAdapter):
         return join_length_prefixed([*(piece.encode() for piece in pieces), prepared.body or b""])
 
     def method(self, target: ArgumentPlan) -> str:
-        """The method."""
+        """Return the HTTP method."""
         return target.method
 
     async def call(self, call: Call) -> Result:
-        """Send the request; small answers are read at once, others streamed within
-        `limits.response_bytes`."""
+        """Send the request and return the response; its body is read at once up to 64 KiB, else streamed.
+
+        Raise UpstreamUnauthorized for 401, UpstreamRejected for other statuses than 2xx and 304, and what the
+        engine raises.
+        """
         plan: ArgumentPlan = call.target
         prepared = (
             await asyncio.to_thread(plan.prepare, call.arguments)
@@ -97,12 +102,12 @@ class HttpAdapter(HttpBasedAdapter):
         return result
 
     async def discover(self, call: Call) -> Discovered:
-        """The document at the template's URL, asked for with its method, auth and headers."""
+        """Return the document at the template's URL, requested with its method, auth and headers."""
         plan: ArgumentPlan = call.target
         document_call = replace(call, headers=(_ACCEPT,))
         return await self.fetch_document(plan.prepare(call.arguments), document_call)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The request as JSON."""
+        """Return the request as JSON, secrets masked as `***`."""
         plan: ArgumentPlan = call.target
         return self.describe_request(plan.prepare(call.arguments), call)

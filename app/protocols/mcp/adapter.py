@@ -27,7 +27,7 @@ _ERROR_BODY: Final = 64 * 1024
 
 
 class McpAdapter:
-    """Calls MCP servers over sessions that are kept."""
+    """The adapter for MCP servers; sessions are pooled."""
 
     name: ClassVar[str] = "mcp"
 
@@ -43,31 +43,35 @@ class McpAdapter:
         )
 
     def prepare(self, template: Mapping[str, Any]) -> McpTarget:
-        """Compile a template of `call_template_type` mcp that names one server; raises InvalidInput."""
+        """Compile a template of `call_template_type` mcp that names one server; raise InvalidInput."""
         return compile_mcp(template, self._rules)
 
     def origin(self, target: McpTarget) -> str:
-        """The origin of the server's URL, or `stdio://` and its command."""
+        """Return the origin of the server's URL, or `stdio://` and its command."""
         return target.origin
 
     def is_safe(self, target: McpTarget) -> bool:
-        """Whether a resource is read; what a server says of its tools (readOnlyHint) is not believed."""
+        """Return whether a resource is read; hints of servers about tools (readOnlyHint) are not trusted."""
         return target.uri is not None
 
     def is_idempotent(self, target: McpTarget) -> bool:
-        """Whether a resource is read."""
+        """Return whether a resource is read."""
         return target.uri is not None
 
     def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
-        """None: a session may change what a server answers."""
+        """Return None: responses may depend on the session."""
         return None
 
     def method(self, target: McpTarget) -> str:
-        """The method of MCP."""
+        """Return the method of MCP: `resources/read` or `tools/call`."""
         return "resources/read" if target.uri is not None else "tools/call"
 
     async def call(self, call: Call) -> Result:
-        """Call the tool or read the resource; its progress comes as events named `progress`."""
+        """Call the tool or read the resource and return its value.
+
+        Where the call takes events, reports of progress are events named `progress`. Raise UpstreamRejected
+        for an error of the server or the tool, and what the session raises.
+        """
         target: McpTarget = call.target
         sent = McpCall(call)
         if target.uri is not None:
@@ -82,12 +86,12 @@ class McpAdapter:
         if call.stream_deadline is None:
             return value_result(self._value(await pending, call), call)
         task = asyncio.create_task(pending)
-        # A caller who leaves early asks for no error any more.
+        # Where the client disconnects early, nobody retrieves the exception.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await self._stream(task, sent, call)
 
     async def discover(self, call: Call) -> Discovered:
-        """A manual of the server's tools, and of its resources where the template wants them."""
+        """Return a manual of the server's tools, with `register_resources_as_tools` of its resources, too."""
         target: McpTarget = call.target
         tools = tool_entries(target.name, await self._list(call, "tools"))
         if target.resources:
@@ -102,7 +106,7 @@ class McpAdapter:
         return Discovered(raw=raw, media_type=JSON, url=target.origin, is_generated=True)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The request of MCP, and how its server is reached."""
+        """Return the request of MCP and the server's URL or command, secrets masked as `***`."""
         target: McpTarget = call.target
         if target.uri is not None:
             params: dict[str, Any] = {"uri": _resource_uri(target.uri, call.arguments)}
@@ -114,7 +118,7 @@ class McpAdapter:
         return {"method": "MCP", "url": shown["url"], "headers": shown["headers"], "body": {**body, **more}}
 
     async def aclose(self) -> None:
-        """Close all sessions, and end the servers that are programs."""
+        """Close all sessions, and kill the servers that are programs."""
         if self._sessions is not None:
             await self._sessions.aclose()
 
@@ -133,21 +137,21 @@ class McpAdapter:
             body = self._masked({key: value for key, value in details.items() if value is not None})
             status = 422 if error.code in _CLIENT_ERROR_CODES else 500
             response = UpstreamErrorResponse(status=status, body=body)
-            detail = f"The MCP server answered with error {error.code}."
+            detail = f"The MCP server responded with error {error.code}."
             raise UpstreamRejected(detail, response=response) from None
 
     def _value(self, result: dict[str, Any], call: Call) -> Any:
-        """The value of a result; raises UpstreamRejected for that of a tool that failed."""
+        """Return the value of a result; raise UpstreamRejected for that of a tool that failed."""
         if result.get("resultType") == "input_required" or "inputRequests" in result:
             response = UpstreamErrorResponse(status=422, body=None)
             raise UpstreamRejected(
-                "The MCP server asks for more input, which nobody is there to give.", response=response
+                "The MCP server requests further input, which is not supported.", response=response
             )
         if call.target.uri is not None:
             return resource_value(result)
         if result.get("isError"):
             response = UpstreamErrorResponse(status=422, body=self._masked(tool_error_value(result)))
-            raise UpstreamRejected("The MCP server's tool says that it failed.", response=response)
+            raise UpstreamRejected("The MCP server's tool reported an error.", response=response)
         return tool_value(result)
 
     def _masked(self, value: Any) -> Any:
@@ -157,7 +161,7 @@ class McpAdapter:
         )
 
     async def _stream(self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call) -> Result:
-        """Back once there is progress, or the result."""
+        """Return a result with events once there is progress, or the complete result."""
         try:
             with time_limit(call.deadline):
                 await sent.changed(pending)
@@ -198,8 +202,8 @@ def _cancel(pending: "asyncio.Task[Any]") -> None:
 
 def _tool_name(target: McpTarget) -> str:
     if target.tool is None:
-        # A tool that was written by hand may be without one: there is no other name that it could mean.
-        field_error = FieldError("/tool_name", "Name the server's tool.")
+        # Custom tools may have no `tool_name`.
+        field_error = FieldError("/tool_name", "Give the name of the server's tool.")
         raise InvalidArguments("The call template names no tool of the server.", errors=[field_error])
     return target.tool
 
@@ -208,7 +212,7 @@ def _resource_uri(uri: str, arguments: Mapping[str, Any]) -> str:
     values = {}
     for name in uri_names(uri):
         if name not in arguments:
-            field_error = FieldError(f"/{name}", "The address of this resource needs it.")
+            field_error = FieldError(f"/{name}", "The URI of this resource needs it.")
             raise InvalidArguments("An argument is missing.", errors=[field_error])
         value = arguments[name]
         values[name] = escape(value if isinstance(value, str) else orjson.dumps(value).decode())

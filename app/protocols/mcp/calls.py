@@ -1,4 +1,4 @@
-"""One request to an MCP server: its time, its progress, and the one time that it is sent again."""
+"""One request to an MCP server: its deadline, its progress, and its single retry."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ _MAX_PROGRESS: Final = 256
 
 
 class McpCall:
-    """A request. Of its progress the last 256 reports are kept until they are taken."""
+    """A request. The last 256 reports of its progress are buffered until they are read."""
 
     def __init__(self, call: Call) -> None:
         target: McpTarget = call.target
@@ -30,7 +30,7 @@ class McpCall:
         self._changed = asyncio.Event()
 
     async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """What the SDK calls for each report."""
+        """Buffer a report of progress; called by the SDK. Reports above `event_bytes` are dropped."""
         report = {"progress": progress, "total": total, "message": message}
         text = orjson.dumps({key: value for key, value in report.items() if value is not None})
         if len(text) <= self.call.limits.event_bytes:
@@ -38,7 +38,7 @@ class McpCall:
             self._changed.set()
 
     async def changed(self, pending: "asyncio.Task[Any]") -> None:
-        """Wait for progress or the end."""
+        """Wait for progress or the end of the request."""
         if self.progress or pending.done():
             return
         self._changed.clear()
@@ -49,7 +49,7 @@ class McpCall:
             waiting.cancel()
 
     def renew_attempt(self) -> None:
-        """A new attempt for the same request."""
+        """Start a new attempt of the same request."""
         self.attempt = self._attempt()
 
     def _attempt(self) -> PendingRequest:
@@ -57,12 +57,12 @@ class McpCall:
 
 
 async def send_request(sessions: Any, sent: McpCall, operation: Callable[[Any], Awaitable[Any]]) -> Any:
-    """The server's answer. A session that the server has forgotten is opened anew, once.
+    """Return the server's response. A session that the server has forgotten is opened anew, once.
 
-    Raises Rejected, and what a call raises.
+    Raise Rejected, and what a call raises.
     """
     server = server_of(sent.call)
-    with time_limit(sent.deadline, "The MCP server did not answer in time."):
+    with time_limit(sent.deadline, "The MCP server did not respond in time."):
         for is_retry in (False, True):
             async with sessions.session(
                 server, limits=sent.call.limits, deadline=sent.session_deadline
@@ -72,7 +72,7 @@ async def send_request(sessions: Any, sent: McpCall, operation: Callable[[Any], 
                 except SessionExpired:
                     sessions.drop(session)
                     if is_retry:
-                        detail = "The MCP server forgets its sessions as soon as they are made."
+                        detail = "The MCP server does not recognise a session that it has just opened."
                         raise UpstreamUnreachable(detail, request_sent=False) from None
                     sent.renew_attempt()
-    raise AssertionError  # the loop has come back or raised
+    raise AssertionError  # the loop has returned or raised

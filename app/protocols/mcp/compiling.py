@@ -1,4 +1,4 @@
-"""An `mcp` call template -> how its one server is reached, and what of it is called."""
+"""Compilation of an `mcp` call template: how its server is reached, and which tool or resource is called."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from app.utcp.call_template import compile_template
 
 @dataclass(frozen=True, slots=True)
 class McpTarget:
-    """A compiled template. Sealed values go into `fields` at a call."""
+    """A compiled template. Sealed values are inserted into `fields` at a call."""
 
     origin: str
     name: str
@@ -37,7 +37,7 @@ class McpTarget:
 
 
 def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
-    """Raises InvalidInput, with pointers into the template."""
+    """Return a compiled template; raise InvalidInput, with pointers into it."""
     model = compile_template(template, McpTemplate)
     origin = origin_of(model.stored())
     name, server = next(iter(model.config.servers.items()))
@@ -49,7 +49,7 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
         rules.check_names(server.env, at=f"{at}/env")
         rules.account()
     elif illegal := next((key for key in server.headers if not _is_token(key)), None):
-        field_error = FieldError(pointer(at, "headers", illegal), "This is no name of a header.")
+        field_error = FieldError(pointer(at, "headers", illegal), "This is not a legal name of a header.")
         raise InvalidInput("A header cannot be sent.", errors=[field_error])
     return McpTarget(
         origin=origin,
@@ -65,7 +65,7 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
 
 
 def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
-    """The server with the credentials of a call; InvalidInput for one that it cannot carry."""
+    """Return the server with the credentials of a call; InvalidInput for one that it cannot carry."""
     target: McpTarget = call.target
     config = fill_sealed_fields(target.fields, call.credentials, masked=masked)["config"]["mcpServers"][
         target.name
@@ -103,7 +103,7 @@ def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
 
 
 def describe_server(call: Call) -> dict[str, Any]:
-    """How the server is reached, without secrets."""
+    """Return how the server is reached, without secrets."""
     target: McpTarget = call.target
     server = server_of(call, masked=True)
     if server.command is None:

@@ -1,7 +1,7 @@
-"""httpx2 for the MCP SDK, over the engine: guarded, bounded, without redirects; failures go to who asked.
+"""An httpx2 transport for the MCP SDK over the HTTP engine: guarded, with limits, without redirects.
 
-An error that the SDK's tasks raised would end the session with all of its other calls. So a failure is told
-to its attempt, and the SDK is answered 202 without a body, which ends the request.
+An exception in the SDK's tasks would end the session with all of its other calls. So an error is reported to
+the attempt of its request, and the SDK gets the status 202 without a body, which ends the request.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _UNBOUNDED: Final = 1 << 50
 
 
 class McpTransport(httpx2.AsyncBaseTransport):
-    """One session's. `opening` is the attempt of requests that nobody's call sends."""
+    """The transport of one session. `opening` is the attempt for requests that belong to no call."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         self._opening = opening
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """GET listens as long as the session lives; POST has the time of its attempt."""
+        """Return the response to a request; a GET lasts as long as the session, a POST as its attempt."""
         body = await request.aread()
         attempt = CURRENT.get() or self._opening
         is_request = request.method == "POST" and b'"id"' in body and _is_request(body)
@@ -84,7 +84,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         if request.method == "GET":
             limits, deadline = replace(limits, idle=_FOREVER), now + _FOREVER
         elif not is_request:
-            # A notification, an answer to the server, or the end of the session.
+            # A notification, a response to the server, or the end of the session.
             deadline = now + 5
         else:
             limits = replace(limits, first_byte=max(deadline - now, 0), idle=max(deadline - now, 0))
@@ -140,7 +140,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         content = await response.read(limit)
         attempt.responses.discard(response)
         if is_request and status != 202 and "json" not in media:
-            raise UpstreamMalformed("The MCP server's answer is neither JSON nor an event stream.")
+            raise UpstreamMalformed("The MCP server's response is neither JSON nor an event stream.")
         return httpx2.Response(status, headers=headers, content=content, request=request)
 
     def _fail(
@@ -152,7 +152,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
 
 
 class _ResponseStream(httpx2.AsyncByteStream):
-    """An event stream; a break of it is told to its attempt."""
+    """An event stream whose errors are reported to its attempt."""
 
     def __init__(self, response: OutboundResponse, attempt: PendingRequest, *, limit: int) -> None:
         self._response = response
@@ -176,12 +176,12 @@ def _status_error(status: int, body: Any) -> GatewayError:
     error_response = UpstreamErrorResponse(status=status, body=body)
     if status == 401:
         return UpstreamUnauthorized(
-            "The MCP server refused the credential (status 401).", response=error_response
+            "The MCP server rejected the credential (status 401).", response=error_response
         )
     if 300 <= status < 400:
-        detail = f"The MCP server answered with status {status}. Redirects are not followed."
+        detail = f"The MCP server responded with status {status}. Redirects are not followed."
         return UpstreamRejected(detail, response=error_response)
-    return UpstreamRejected(f"The MCP server answered with status {status}.", response=error_response)
+    return UpstreamRejected(f"The MCP server responded with status {status}.", response=error_response)
 
 
 def _accepted(request: httpx2.Request) -> httpx2.Response:
@@ -189,7 +189,7 @@ def _accepted(request: httpx2.Request) -> httpx2.Response:
 
 
 def _is_request(body: bytes) -> bool:
-    """Whether it is a request, to which there is an answer."""
+    """Return whether it is a request, to which there is a response."""
     try:
         message = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -206,7 +206,7 @@ def _is_error_response(raw: bytes) -> bool:
 
 
 def closed_early(*, request_sent: bool = True) -> UpstreamUnreachable:
-    """The error for a connection that ended before the answer."""
+    """Return the error for a connection that ended before the response."""
     return UpstreamUnreachable(
         "The connection to the MCP server ended before its response arrived.", request_sent=request_sent
     )

@@ -1,4 +1,4 @@
-"""What an MCP server lists -> a UTCP manual."""
+"""Conversion of the tools and resources that an MCP server lists into tools of a UTCP manual."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _OPERATOR: Final = re.compile(r"\{[^A-Za-z0-9_]|\{[A-Za-z0-9_]*[^A-Za-z0-9_}]")
 
 
 def tool_entries(server: str, tools: Iterable[Json]) -> list[Json]:
-    """A UTCP tool for each MCP tool, named `server.tool`."""
+    """Return a UTCP tool for each MCP tool, named `server.tool`."""
     return [
         {
             "name": f"{server}.{tool['name']}",
@@ -27,7 +27,7 @@ def tool_entries(server: str, tools: Iterable[Json]) -> list[Json]:
 
 
 def resource_entries(server: str, resources: Iterable[Json]) -> list[Json]:
-    """A tool without inputs for each resource, named `server.resource_name`."""
+    """Return a tool without inputs for each resource, named `server.resource_name`."""
     return [
         _resource(server, entry, entry.get("uri"), {"type": "object", "properties": {}})
         for entry in resources
@@ -35,7 +35,7 @@ def resource_entries(server: str, resources: Iterable[Json]) -> list[Json]:
 
 
 def template_entries(server: str, templates: Iterable[Json]) -> list[Json]:
-    """A tool for each resource template, with its placeholders as inputs; none for what else it may be."""
+    """Return a tool for each resource template, with its placeholders (RFC 6570 level 1) as inputs."""
     entries = []
     for entry in templates:
         uri = str(entry.get("uriTemplate", ""))
@@ -49,12 +49,12 @@ def template_entries(server: str, templates: Iterable[Json]) -> list[Json]:
 
 
 def uri_names(uri: str) -> list[str]:
-    """The placeholders of a resource's URI."""
+    """Return the placeholders of a resource's URI."""
     return list(dict.fromkeys(_VARIABLE.findall(uri)))
 
 
 def fill_uri(uri: str, values: dict[str, str]) -> str:
-    """The URI with percent-encoded values in its placeholders."""
+    """Return the URI with percent-encoded values in its placeholders."""
     return _VARIABLE.sub(lambda found: values[found[1]], uri)
 
 

@@ -1,6 +1,6 @@
-"""One request to an MCP server as the door out sees it: how long, how much, and what became of it.
+"""One attempt of a request to an MCP server: its deadline, limits and failure.
 
-The SDK sends in tasks of its own, but in the context of who asked; so it is found by a context variable.
+The SDK sends in tasks of its own, but in the context of the caller, so a context variable holds the attempt.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from app.outbound.response import OutboundResponse
 
 
 class SessionExpired(GatewayError):
-    """The server does not know the session any more (status 404); nothing was done."""
+    """The server does not know the session any more (status 404); the request was not processed."""
 
 
 @dataclass(eq=False)
 class PendingRequest:
-    """`deadline` is a `loop.time()`. `failure` is why nothing comes, and `failed` tells of it."""
+    """One attempt. `deadline` is a `loop.time()`; `failure` is its error, and `failed` is set with it."""
 
     deadline: float
     limits: Limits
@@ -29,12 +29,12 @@ class PendingRequest:
     responses: set[OutboundResponse] = field(default_factory=set, repr=False)
 
     def fail(self, error: GatewayError) -> None:
-        """The first failure counts."""
+        """Record the error of the attempt, unless there is an earlier one."""
         self.failure = self.failure or error
         self.failed.set()
 
     def close(self) -> None:
-        """Let go of its connections. May be called again."""
+        """Close the connections of the attempt. Idempotent."""
         self.closed = True
         for response in list(self.responses):
             response.close()

@@ -1,4 +1,4 @@
-"""MCP over the standard input and output of a program: a message a line (MCP, Transports, stdio)."""
+"""MCP over the standard input and output of a program: one message per line (MCP, Transports, stdio)."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def program_streams(
 ) -> AsyncIterator[Streams]:
     """The streams of a running server, which is killed at the end. A line has at most `max_line_bytes` bytes.
 
-    Why the server ended is told to the attempt that opens the session, or to nobody.
+    The error of a server that ends is reported to `opening`, the attempt that opens the session.
     """
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
@@ -84,7 +84,7 @@ async def _lines(running: RunningProgram, max_line_bytes: int) -> AsyncIterator[
 
 
 def _message(line: bytes) -> SessionMessage | None:
-    """None for what is no message: servers write greetings."""
+    """Return the message on a line; None for other text, such as a greeting of the server."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What MCP servers answer -> JSON values, as UTCP's own client gives them."""
+"""Conversion of results of MCP into JSON values, as in UTCP's own client."""
 
 import contextlib
 from typing import Any, Final
@@ -9,10 +9,10 @@ _PLAIN: Final = frozenset({"type", "text"})
 
 
 def tool_value(result: dict[str, Any]) -> Any:
-    """The value of a `CallToolResult`: its structured content, else its content.
+    """Return the value of a `CallToolResult`: its structured content, else its content.
 
-    `{"result": x}`, in which servers put what is no object, becomes x. One item of content is the value,
-    several are a list. Text is JSON where it is JSON, else text; images, sounds and resources are objects.
+    `{"result": x}`, in which servers wrap values that are not objects, becomes x. One item of content is the
+    value, several are a list. Text is parsed where it is JSON; images, sounds and resources are objects.
     """
     structured = result.get("structuredContent")
     if structured is not None:
@@ -25,14 +25,14 @@ def tool_value(result: dict[str, Any]) -> Any:
 
 
 def resource_value(result: dict[str, Any]) -> Any:
-    """The value of a `ReadResourceResult`: one text is JSON or text, everything else objects."""
+    """Return the value of a `ReadResourceResult`: one text is JSON or text, everything else objects."""
     contents = result.get("contents") or []
     values = [_text(item["text"]) if isinstance(item.get("text"), str) else item for item in contents]
     return values[0] if len(values) == 1 else values
 
 
 def tool_error_value(result: dict[str, Any]) -> Any:
-    """What a tool that failed says."""
+    """Return what a tool that failed says."""
     return tool_value({key: value for key, value in result.items() if key != "structuredContent" or value})
 
 

@@ -1,4 +1,4 @@
-"""What MCP servers list, mended: one bad tool must not lose the others."""
+"""Sanitising of the tools that MCP servers list: one invalid tool must not make the others unavailable."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ _ALLOWED_MEMBERS: Final[tuple[str, ...]] = ("name", "title", "description", "inp
 
 
 def sanitized_tools(raw: dict[str, Any]) -> dict[str, Any]:
-    """The result of `tools/list` with each tool's plain members only; one without a name is left out."""
+    """Return the result of `tools/list`, tools reduced to known members; those without a name are omitted."""
     tools = raw.get("tools")
     if not isinstance(tools, list):
         return {**raw, "tools": []}
@@ -28,7 +28,7 @@ def _sanitized(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object_schema(schema: Any) -> dict[str, Any] | None:
-    """A schema of objects, as versions of MCP before 2026 have no others; None for what is none."""
+    """Return a schema of objects, the only kind in versions of MCP before 2026; None for any other value."""
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return None
     return {"type": "object", **schema}

@@ -1,4 +1,4 @@
-"""How an MCP server is reached."""
+"""The settings by which an MCP server is reached, and the error that it returns."""
 
 from dataclasses import dataclass, field
 
@@ -8,10 +8,10 @@ from app.protocols.shared.programs import ProgramCommand
 
 @dataclass(frozen=True, slots=True)
 class McpServerSettings:
-    """A `url` with `headers`, or a program. `key`: equal for equal ones of the same scope only; it tells no
-    secret.
+    """A `url` with `headers`, or a program's `command`.
 
-    `scope` is that of the engine's requests; b"" where each has a connection of its own.
+    `key` is a hash, equal for equal settings of the same scope only. `scope` is that of the engine's
+    requests; b"" where each has a connection of its own.
     """
 
     key: bytes
@@ -25,7 +25,7 @@ class McpServerSettings:
 
 
 class Rejected(Exception):
-    """A server's own error (JSON-RPC)."""
+    """The server returned an error (JSON-RPC 2.0 section 5.1)."""
 
     def __init__(self, code: int, message: str, data: object) -> None:
         super().__init__(code)

@@ -1,5 +1,5 @@
-"""One session with an MCP server, owned by a task of its own: the SDK's task groups want to be left where
-they were entered.
+"""One session with an MCP server, owned by a task of its own: the SDK's task groups must be exited in the
+task that entered them.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from app.protocols.mcp.server import McpServerSettings, Rejected
 from app.protocols.shared.programs import ProgramRules
 from app.security.masking import Masker
 
-# They write whole messages, addresses with their queries, and what libraries say of them.
+# These loggers write whole messages and URLs with their queries.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
@@ -54,7 +54,7 @@ HEADER_MISMATCH: Final = types.HEADER_MISMATCH
 
 
 class _Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """Mends what servers list, so that one bad tool does not lose the others; and knows its end."""
+    """The SDK's dispatcher, which sanitises listed tools and records that it has ended."""
 
     is_closed = False
 
@@ -72,7 +72,7 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
 
 
 class McpSession:
-    """Make it, wait for `opened`, use it, `close` it."""
+    """A session. `open` it, wait for `opened`, use it, `close` it."""
 
     def __init__(
         self, server: McpServerSettings, engine: Engine, rules: ProgramRules, masker: Masker
@@ -90,50 +90,53 @@ class McpSession:
         self._owner: asyncio.Task[None] | None = None
 
     def open(self, limits: Limits, seconds: float) -> None:
-        """Begin to open it; the SDK's tasks get a context without this call's attempt."""
+        """Start opening the session, for at most `seconds`; return at once.
+
+        The SDK's tasks get a context without this call's attempt.
+        """
         opening = PendingRequest(asyncio.get_running_loop().time() + seconds, limits)
         owning = self._run(opening)
         self._owner = asyncio.create_task(owning, context=contextvars.Context())
 
     @property
     def is_usable(self) -> bool:
-        """Whether a call may be sent over it, or it is still being opened."""
+        """Whether the session is open or being opened."""
         if self._end.is_set() or (self._ready.done() and self._session is None):
             return False
         return self._dispatcher is None or not self._dispatcher.is_closed
 
     async def opened(self) -> None:
-        """Wait until it is open; raises what became of that, `sent` False."""
+        """Wait until the session is open; raise the error of opening it, `request_sent` False."""
         try:
             await asyncio.shield(self._ready)
         except GatewayError as error:
             raise clone_error(error) from None
 
     def close(self) -> None:
-        """End it; the server is told where its transport can. May be called again."""
+        """End the session, with notice to the server where the transport has one. Idempotent."""
         self._end.set()
         if self._owner is not None and not self._ready.done():
             self._owner.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until the session's task has ended; cancel it after 10 seconds."""
         if self._owner is not None:
             await asyncio.wait([self._owner], timeout=10)
             self._owner.cancel()
             await asyncio.gather(self._owner, return_exceptions=True)
 
     async def tools(self, attempt: PendingRequest) -> list[dict[str, Any]]:
-        """The server's tools, each as JSON."""
+        """Return the server's tools, each as JSON."""
         return await self._list_pages(attempt, "tools", lambda session, page: session.list_tools(params=page))
 
     async def resources(self, attempt: PendingRequest) -> list[dict[str, Any]]:
-        """The server's resources, each as JSON."""
+        """Return the server's resources, each as JSON."""
         return await self._list_pages(
             attempt, "resources", lambda session, page: session.list_resources(params=page)
         )
 
     async def resource_templates(self, attempt: PendingRequest) -> list[dict[str, Any]]:
-        """The server's resource templates, each as JSON."""
+        """Return the server's resource templates, each as JSON."""
         return await self._list_pages(
             attempt, "resource_templates", lambda session, page: session.list_resource_templates(params=page)
         )
@@ -141,7 +144,7 @@ class McpSession:
     async def call(
         self, name: str, arguments: dict[str, Any], attempt: PendingRequest, progress: ProgressFnT | None
     ) -> dict[str, Any]:
-        """A tool's result as JSON."""
+        """Return a tool's result as JSON."""
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         request = types.CallToolRequest(params=params)
 
@@ -151,14 +154,14 @@ class McpSession:
             except MCPError as error:
                 if error.code != HEADER_MISMATCH:
                     raise
-            # It wants headers that only its list tells of (MCP 2026-07-28, x-mcp-header).
+            # The server requires headers that only its list names (MCP 2026-07-28, x-mcp-header).
             await session.list_tools()
             return await session.send_request(request, _RESULT, progress_callback=progress)
 
         return _as_json(await self._send(attempt, send))
 
     async def read(self, uri: str, attempt: PendingRequest) -> dict[str, Any]:
-        """A resource's contents as JSON."""
+        """Return a resource's contents as JSON."""
         request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
         return _as_json(await self._send(attempt, lambda session: session.send_request(request, _RESOURCE)))
 
@@ -179,7 +182,7 @@ class McpSession:
     async def _send(
         self, attempt: PendingRequest, operation: Callable[[ClientSession], Awaitable[_Response]]
     ) -> _Response:
-        """The server's answer; raises Rejected, and what a call raises."""
+        """Return the server's response; raise Rejected, and what a call raises."""
         if self._session is None:
             raise closed_early(request_sent=False)
         token = CURRENT.set(attempt)
@@ -195,12 +198,12 @@ class McpSession:
                 raise closed_early() from None
             raise Rejected(error.code, error.message, error.data) from None
         except ValidationError:
-            raise UpstreamMalformed("The MCP server's answer is not what its protocol says.") from None
+            raise UpstreamMalformed("The MCP server's response is not what its protocol says.") from None
         finally:
             CURRENT.reset(token)
             failure_task.cancel()
             request_task.cancel()
-            # The server is told of the cancellation before its connection is let go.
+            # The server is notified of the cancellation before its connection is closed.
             await asyncio.gather(request_task, failure_task, return_exceptions=True)
             attempt.close()
 
@@ -228,7 +231,7 @@ class McpSession:
 
     async def _negotiate(self, session: ClientSession, opening: PendingRequest) -> None:
         if self.server.transport == "sse":
-            # A failure there leaves the SDK waiting.
+            # The SDK does not notice an error of this transport.
             negotiating = asyncio.ensure_future(session.initialize())
             failure_task = asyncio.ensure_future(opening.failed.wait())
             try:
@@ -244,7 +247,7 @@ class McpSession:
             try:
                 await session.discover()
             except (MCPError, RuntimeError, ValidationError):
-                # Whatever it says to the probe of 2026-07-28, it may know the handshake of before.
+                # Whatever its response to the discovery of 2026-07-28, it may support the earlier handshake.
                 opening.failure = None
                 opening.failed.clear()
                 await session.initialize()
@@ -286,16 +289,16 @@ class McpSession:
             if isinstance(error, UpstreamError):
                 error.request_sent = False
             self._ready.set_exception(error)
-            # Nobody may be waiting any more.
+            # Nobody may be waiting for it any more.
             self._ready.exception()
 
 
 def _cause(error: BaseException) -> GatewayError:
-    """The gateway's own error within what the SDK raised."""
+    """Return the gateway's own error within what the SDK raised."""
     if isinstance(error, GatewayError):
         return error
     if isinstance(error, httpx2.InvalidURL):
-        return InvalidInput("The URL of the MCP server is none that can be called.")
+        return InvalidInput("The URL of the MCP server cannot be called.")
     if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
         return closed_early()
     for inner in getattr(error, "exceptions", ()):

@@ -1,4 +1,4 @@
-"""The sessions with MCP servers that are kept open: one for each server, credential and way out."""
+"""The pool of open sessions with MCP servers: one for each server, credential and egress."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from app.security.masking import Masker
 
 
 class SessionPool:
-    """At most `max_sessions`; one that nobody has used for `idle_seconds` seconds is closed."""
+    """A pool of at most `max_sessions`; a session that is idle for `idle_seconds` is closed."""
 
     def __init__(
         self, engine: Engine, rules: ProgramRules, masker: Masker, *, max_sessions: int, idle_seconds: float
@@ -33,9 +33,9 @@ class SessionPool:
     async def session(
         self, server: McpServerSettings, *, limits: Limits, deadline: float
     ) -> AsyncIterator[McpSession]:
-        """An open session, the kept one where there is one; `deadline` is a `loop.time()`.
+        """Yield an open session, pooled or new; `deadline` is a `loop.time()`.
 
-        Raises what opening it raises, with `sent` False.
+        Raise what opening it raises, with `request_sent` False.
         """
         found = self._acquire(server, limits)
         found.users += 1
@@ -58,7 +58,7 @@ class SessionPool:
             self._start_idle_timer(found)
 
     def drop(self, session: McpSession) -> None:
-        """Close a session that is of no more use; others of its server are not touched."""
+        """Remove a session from the pool and close it."""
         if self._sessions.get(session.server.key) is session:
             del self._sessions[session.server.key]
         if session.idle_timer is not None:
@@ -69,7 +69,7 @@ class SessionPool:
         closing.add_done_callback(self._closing.discard)
 
     async def aclose(self) -> None:
-        """Close all of them."""
+        """Close all sessions and wait for their end."""
         for session in list(self._sessions.values()):
             self.drop(session)
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -92,7 +92,7 @@ class SessionPool:
             return
         unused = next((session for session in self._sessions.values() if not session.users), None)
         if unused is None:
-            detail = "As many sessions with MCP servers are in use as may be open."
+            detail = "The maximum number of sessions with MCP servers is in use."
             raise UpstreamUnreachable(detail, request_sent=False)
         self.drop(unused)
 

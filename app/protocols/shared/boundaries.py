@@ -1,8 +1,8 @@
 """Message boundaries: an argument neither ends the message that it stands in nor begins another one.
 
-Judged is what is sent, not what was given: JSON escapes control characters, so that a line break within a
-JSON string is legal where messages end with a line break. `enforce_message_boundaries: false` in a call
-template lifts all of it for one tool.
+The encoded message is checked, not the argument: JSON escapes control characters, so that a line break within
+a JSON string is legal where messages end with a line break. `enforce_message_boundaries: false` in a call
+template turns these checks off for one tool.
 """
 
 import re
@@ -20,13 +20,14 @@ _LIFTED_BY: Final = "enforce_message_boundaries: false in its call template allo
 
 
 def has_control_characters(text: str) -> bool:
-    """Whether a text holds characters that end lines, records or messages in text protocols."""
+    """Return whether a text holds characters that end lines, records or messages in text protocols."""
     return _CONTROL.search(text) is not None
 
 
 def check_control_characters(pieces: Sequence[MessagePart]) -> None:
-    """Raise InvalidArguments for an argument that puts control characters other than the tab into a text, and
-    for an empty one that would make one end of line (CR LF) of two.
+    """Raise InvalidArguments for an argument that puts control characters other than the tab into a text.
+
+    The same for an empty argument between CR and LF, which would join them to one end of line.
     """
     for index, piece in enumerate(pieces):
         if piece.argument is None or piece.is_json:
@@ -36,7 +37,7 @@ def check_control_characters(pieces: Sequence[MessagePart]) -> None:
             and join_parts(pieces[:index])[-1:] == "\r"
             and join_parts(pieces[index:])[:1] == "\n"
         ):
-            raise _ends_message(piece, f"Give more: without it the message has a line less; {_LIFTED_BY}")
+            raise _ends_message(piece, f"It is empty, which removes a line from the message; {_LIFTED_BY}")
         found = _CONTROL.search(piece.text)
         if found is not None:
             held = f"It holds U+{ord(found[0]):04X}, which may end a message of this tool; {_LIFTED_BY}"
@@ -44,8 +45,10 @@ def check_control_characters(pieces: Sequence[MessagePart]) -> None:
 
 
 def check_delimiter(pieces: Sequence[MessagePart], delimiter: bytes) -> None:
-    """Raise InvalidArguments where an argument has a part in a delimiter, also in one that it makes together
-    with the text around it or with the delimiter that ends the message. The template itself may hold it.
+    """Raise InvalidArguments where an argument contains the delimiter or completes one.
+
+    A delimiter may be completed by the text around the argument or by the delimiter that ends the message.
+    The template's own text may contain delimiters.
     """
     starts: list[int] = []
     raw = bytearray()
@@ -70,10 +73,10 @@ def check_delimiter(pieces: Sequence[MessagePart], delimiter: bytes) -> None:
 
 
 def check_not_empty(pieces: Sequence[MessagePart]) -> None:
-    """Raise InvalidArguments where arguments leave nothing to send: no message would go out."""
+    """Raise InvalidArguments where the arguments make an empty message, which could not be sent."""
     placed = [piece for piece in pieces if piece.argument is not None]
     if placed and not any(piece.text for piece in pieces):
-        field_error = FieldError(pointer("", placed[0].argument or ""), "Give more: nothing would be sent.")
+        field_error = FieldError(pointer("", placed[0].argument or ""), "It is empty: nothing would be sent.")
         raise InvalidArguments("The arguments make an empty message.", errors=[field_error])
 
 
@@ -88,7 +91,7 @@ def check_length(pieces: Sequence[MessagePart], length: int) -> None:
     longest = max(placed, key=lambda piece: len(piece.text))
     field_error = FieldError(
         pointer("", longest.argument or ""),
-        f"Give less: the message has {size} bytes, and one of this tool {length}; {_LIFTED_BY}",
+        f"Too long: the message would have {size} bytes, those of this tool have {length}; {_LIFTED_BY}",
     )
     raise InvalidArguments("The arguments make more than one message.", errors=[field_error])
 

@@ -1,4 +1,4 @@
-"""What protocols can say of the effects of a call that do not say more."""
+"""Base classes for adapters of protocols that do not describe the effects of a call."""
 
 from typing import Any
 
@@ -6,39 +6,39 @@ from app.protocols.base import Call
 
 
 class UnknownEffects:
-    """The base of adapters whose calls may do anything: none is sent again, no answer is used for another."""
+    """The base of adapters whose calls may have any effect: no call is retried, no response is reused."""
 
     def is_safe(self, target: Any) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never: nobody knows what a call does."""
+        """Return False: the effects of a call are unknown."""
         return False
 
     def is_idempotent(self, target: Any) -> bool:  # noqa: ARG002 - nothing tells.
-        """Never."""
+        """Return False."""
         return False
 
-    def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - no answer is used again.
-        """None."""
+    def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - no response is reused.
+        """Return None: responses are not cached."""
         return None
 
 
 class ReadOnly:
-    """The base of adapters that only read on this machine: no effects, and nothing to save by keeping it."""
+    """The base of adapters that only read on this machine: no side effects, and nothing worth caching."""
 
     def is_safe(self, target: Any) -> bool:  # noqa: ARG002 - the contract's.
-        """Always."""
+        """Return True."""
         return True
 
     def is_idempotent(self, target: Any) -> bool:  # noqa: ARG002 - the contract's.
-        """Always."""
+        """Return True."""
         return True
 
     def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
-        """None."""
+        """Return None: responses are not cached."""
         return None
 
     def method(self, target: Any) -> str:  # noqa: ARG002 - the contract's.
-        """What it does."""
+        """Return `read`."""
         return "read"
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no connections."""

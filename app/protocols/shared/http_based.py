@@ -1,4 +1,4 @@
-"""What protocols over HTTP(S) share: sending a placed request, and answers that are refusals.
+"""What protocols over HTTP(S) share: sending a prepared request, and errors for its failures.
 
 Statuses: 2xx and 304 are results. 401 raises UpstreamUnauthorized, so that a stale token can be renewed.
 Every other status raises UpstreamRejected with a bounded, masked body; a redirect, too, because following one
@@ -22,8 +22,8 @@ from app.protocols.base import AdapterContext, Call, Discovered
 _ERROR_BODY = 64 * 1024
 _MAX_SECRET_LENGTH = 8 * 1024
 _DESCRIBED_BODY = 64 * 1024
-# What tells the caller something, and can do nothing at the caller's side: no Set-Cookie, no hop-by-hop
-# header, nothing that a browser or a cache obeys.
+# Headers that inform the client and change nothing on its side: no Set-Cookie, no hop-by-hop header, nothing
+# that a browser or a cache obeys.
 _PASSED_HEADERS = frozenset(
     {
         "link",
@@ -48,17 +48,20 @@ _TEXTUAL = ("json", "text", "xml", "yaml", "javascript", "x-www-form-urlencoded"
 
 
 class HttpBasedAdapter:
-    """The base of such adapters."""
+    """The base of adapters that use the HTTP engine."""
 
     def __init__(self, context: AdapterContext) -> None:
         self._engine = context.engine
         self._masker = context.masker
 
     async def aclose(self) -> None:
-        """Nothing is held: the connections are the engine's."""
+        """Do nothing: the connections are the engine's."""
 
     async def send(self, prepared: PreparedRequest, call: Call) -> OutboundResponse:
-        """The answer, once its headers are here; raises what the engine does."""
+        """Send a request with the call's headers and credentials; return when the response's headers arrive.
+
+        Raise what the engine raises. Set `call.resent` where the request was sent twice.
+        """
         url, headers = prepared.url, prepared.headers
         if call.headers:
             headers = _merge_headers(headers, call)
@@ -81,7 +84,7 @@ class HttpBasedAdapter:
             call.resent = request.resent
 
     async def fetch_document(self, prepared: PreparedRequest, call: Call) -> Discovered:
-        """What a discovery asks for, whole; raises what a call does."""
+        """Send the request of a discovery and return its whole response; raise what a call raises."""
         response = await self.send(prepared, call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
@@ -89,7 +92,7 @@ class HttpBasedAdapter:
         return Discovered(raw=raw, media_type=response.headers.get("Content-Type", ""), url=prepared.url)
 
     async def rejection(self, response: OutboundResponse, call: Call) -> UpstreamError:
-        """What an answer is that is no result; reads its beginning."""
+        """Return the error for a response whose status is not a success; read the beginning of its body."""
         status = response.status
         error_response = UpstreamErrorResponse(
             status=status,
@@ -98,21 +101,22 @@ class HttpBasedAdapter:
         )
         if status == 401:
             sent = "the stored credential" if call.credentials else "a call without a credential"
-            return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=error_response)
-        detail = f"The upstream answered with status {status}."
+            return UpstreamUnauthorized(
+                f"The upstream rejected {sent} (status 401).", response=error_response
+            )
+        detail = f"The upstream responded with status {status}."
         if 300 <= status < 400:
             detail += " Redirects are not followed: register the address that it points to."
         return UpstreamRejected(detail, response=error_response)
 
     async def _error_body(self, response: OutboundResponse) -> Any:
-        """The beginning of the body, as JSON where it is JSON, known secrets struck out; None if
-        unreadable."""
+        """Return the beginning of the body, as JSON where it is JSON, secrets masked; None if unreadable."""
         media_type = response.headers.get("Content-Type", "")
         if media_type and not any(word in media_type.lower() for word in _TEXTUAL):
             response.close()
             return None
         try:
-            # More is read than shown: a secret that the end cuts in two would not be known again.
+            # More is read than returned: a secret that is cut at the end could not be recognised.
             raw, complete = await response.read_prefix(_ERROR_BODY + _MAX_SECRET_LENGTH)
         except UpstreamError:
             return None
@@ -121,7 +125,7 @@ class HttpBasedAdapter:
         return sanitize_error_body(raw, media_type, masker=self._masker, limit=_ERROR_BODY, complete=complete)
 
     def response_headers(self, response: OutboundResponse) -> Headers:
-        """The headers that a caller may see."""
+        """Return the headers that may be passed on to the client, URLs masked."""
         headers: Headers = []
         for name, value in response.headers.items():
             lowered = name.lower()
@@ -132,7 +136,10 @@ class HttpBasedAdapter:
         return headers
 
     def describe_request(self, prepared: PreparedRequest, call: Call) -> dict[str, Any]:
-        """The request as JSON, secrets as `***`. A body that is neither JSON nor text is given in base64."""
+        """Return the request as JSON, secrets masked as `***`.
+
+        A body that is neither JSON nor text is `{"base64": ...}`, one above 64 KiB is `{"bytes": size}`.
+        """
         url, headers = attach(
             prepared.url, _merge_headers(prepared.headers, call), call.credentials, masked=True
         )
@@ -145,12 +152,12 @@ class HttpBasedAdapter:
 
 
 def join_length_prefixed(pieces: Iterable[bytes]) -> bytes:
-    """In one, so that no two different lists give the same."""
+    """Return the pieces, each after its length, so that different lists give different bytes."""
     return b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
 
 
 def _merge_headers(headers: Headers, call: Call) -> Headers:
-    """The tool's headers, and those of the call that the tool does not have."""
+    """Return the tool's headers, and those of the call that the tool does not set."""
     present = {name.lower() for name, _ in headers}
     return [*headers, *(pair for pair in call.headers if pair[0].lower() not in present)]
 

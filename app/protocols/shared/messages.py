@@ -13,14 +13,16 @@ from app.protocols.base import Call
 from app.protocols.shared.texts import PLACEHOLDER, argument_value, named_arguments
 
 DISCOVERY: Final = b'{"type": "utcp"}'
-"""What a UTCP client sends to be told the manual, byte by byte."""
+"""The message by which a UTCP client requests the manual, byte for byte."""
 
 _QUOTES: Final = re.compile(r'\\.|"', re.DOTALL)
 
 
 class MessagePart(NamedTuple):
-    """A part of a message. `argument` is the name of the argument that it is made of; None: the template's
-    own text. `is_json`: it is written as JSON, or escaped within a JSON string.
+    """A part of a message.
+
+    `argument` is the name of the argument that it encodes, None for the template's own text. `is_json`: it
+    is encoded as JSON, or escaped within a JSON string.
     """
 
     text: str
@@ -29,10 +31,11 @@ class MessagePart(NamedTuple):
 
 
 def message_parts(template: str, arguments: Mapping[str, Any]) -> list[MessagePart]:
-    """The parts of a text with each argument in its place; raises InvalidArguments for one that is not given.
+    """Return the parts of a template, its placeholders replaced by arguments.
 
-    Where the text is JSON but for its placeholders, JSON comes out of it, too: within its strings arguments
-    are escaped, elsewhere they are written as JSON. In other texts they stand as they are.
+    Where the template is JSON but for its placeholders, the message is JSON, too: arguments are escaped
+    within its strings and encoded as JSON elsewhere. In other templates they are inserted unchanged. Raise
+    InvalidArguments where an argument is missing.
     """
     is_json = _is_json(template)
     pieces: list[MessagePart] = []
@@ -50,23 +53,26 @@ def message_parts(template: str, arguments: Mapping[str, Any]) -> list[MessagePa
 
 
 def join_parts(pieces: Iterable[MessagePart]) -> str:
-    """The message that the pieces make."""
+    """Return the whole message."""
     return "".join([piece.text for piece in pieces])
 
 
 def json_text(value: Any) -> str:
-    """JSON exactly as the released clients write it: ASCII, with blanks after commas and colons."""
+    """Return JSON exactly as the released clients write it: ASCII, with blanks after commas and colons."""
     return json.dumps(value)
 
 
 def plain_text(value: Any) -> str:
-    """An argument within text: text as it is, everything else as JSON."""
+    """Return an argument within text: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else json_text(value)
 
 
 @contextlib.contextmanager
 def map_encoding_errors() -> Iterator[None]:
-    """InvalidArguments for what cannot be written: lone surrogates, what is nested too deeply."""
+    """Raise InvalidArguments where the body cannot encode an argument.
+
+    Such are lone surrogates, integers beyond 64 bits and values that are nested too deeply.
+    """
     try:
         yield
     except (TypeError, UnicodeEncodeError, RecursionError):
@@ -75,7 +81,7 @@ def map_encoding_errors() -> Iterator[None]:
 
 
 def reject_credentials(call: Call, protocol: str) -> None:
-    """Raises CredentialMissing for a credential that has no place in a message."""
+    """Raise CredentialMissing for a credential that the protocol's messages cannot carry."""
     for wire in call.credentials:
         if wire.location != "field":
             raise CredentialMissing(

@@ -50,4 +50,4 @@ class MissingAdapter:
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no connections."""

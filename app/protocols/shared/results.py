@@ -1,4 +1,4 @@
-"""Answers of protocols whose answers are values or messages, not HTTP bodies."""
+"""Results of protocols whose responses are values or messages rather than HTTP bodies."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -17,12 +17,15 @@ BYTES: Final = "application/octet-stream"
 
 
 def value_result(value: Any, call: Call, *, status: int = 200) -> Result:
-    """A JSON value as the answer; ResponseTooLarge where it has more bytes than the call may have."""
+    """Return a JSON value as a result; raise ResponseTooLarge above the call's `response_bytes`."""
     return body_result(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), JSON, call, status=status)
 
 
 def body_result(body: bytes, media_type: str, call: Call, *, status: int = 200) -> Result:
-    """Bytes that are all there as the answer; as one event where the call takes events."""
+    """Return a complete body as a result, with one event where the call takes events.
+
+    Raise ResponseTooLarge above the call's `response_bytes`.
+    """
     check_size(len(body), call.limits.response_bytes)
     events = None
     if call.stream_deadline is not None:
@@ -38,10 +41,10 @@ async def event_result(
     close: Callable[[], None],
     max_events: int | None = None,
 ) -> Result:
-    """Messages as the answer: as they come where the call takes events, else all of them as a JSON list.
+    """Return messages as a result: as events where the call takes them, else collected as a JSON list.
 
-    `close` ends the upstream's work and may be called twice. Collecting ends after `most` messages, at the
-    call's deadline with UpstreamTimeout, and above its limit with ResponseTooLarge.
+    `close` ends the request and must be idempotent. Collecting ends after `max_events` messages; raise
+    UpstreamTimeout at the call's deadline and ResponseTooLarge above its `response_bytes`.
     """
     if call.stream_deadline is not None:
         result = Result(
@@ -58,8 +61,8 @@ async def event_result(
 
 
 @contextlib.contextmanager
-def time_limit(deadline: float, detail: str = "The upstream did not answer in time.") -> Iterator[None]:
-    """UpstreamTimeout if the body has not ended at `deadline` (a `loop.time()`)."""
+def time_limit(deadline: float, detail: str = "The upstream did not respond in time.") -> Iterator[None]:
+    """Raise UpstreamTimeout with `detail` where the body has not ended at `deadline` (a `loop.time()`)."""
     try:
         with Deadline(timer_queue(), deadline):
             yield
@@ -68,13 +71,13 @@ def time_limit(deadline: float, detail: str = "The upstream did not answer in ti
 
 
 def check_size(size: int, max_bytes: int) -> None:
-    """Raises ResponseTooLarge."""
+    """Raise ResponseTooLarge where a response of `size` bytes has more than `max_bytes`."""
     if size > max_bytes:
-        raise ResponseTooLarge(f"The upstream's answer has more than {max_bytes} bytes.")
+        raise ResponseTooLarge(f"The upstream's response has more than {max_bytes} bytes.")
 
 
 def event_value(event: StreamEvent) -> bytes:
-    """An event as one JSON value: JSON as it is, everything else as text."""
+    """Return an event as one serialised JSON value: JSON unchanged, everything else as a string."""
     if event.kind == "json":
         return event.data
     if event.kind == "message":

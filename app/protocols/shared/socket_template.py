@@ -1,4 +1,4 @@
-"""What call templates of plain sockets share."""
+"""The members that call templates of `tcp` and `udp` share."""
 
 from typing import Any, ClassVar, Literal
 
@@ -10,10 +10,10 @@ Framing = Literal["stream", "length_prefix", "delimiter", "fixed_length"]
 
 
 class SocketTemplate(CallTemplate):
-    """A host, a port, and how arguments become bytes: as JSON, or as text with
-    `UTCP_ARG_name_UTCP_ARG` in it. `response_byte_format` None means raw bytes.
+    """A host, a port, and the encoding of arguments: JSON, or a text with `UTCP_ARG_name_UTCP_ARG` in it.
 
-    `enforce_message_boundaries` (our own) false: arguments may hold what ends a message.
+    `response_byte_format` None means raw bytes; `timeout` is in milliseconds. With
+    `enforce_message_boundaries` (not in UTCP) false, arguments may contain what ends a message.
     """
 
     may_be_secret: ClassVar[tuple[str, ...]] = ("/request_data_template",)
@@ -33,7 +33,7 @@ class SocketTemplate(CallTemplate):
 
     @property
     def framing(self) -> Framing:
-        """How messages are told apart in what is sent."""
+        """How the end of a message is marked in what is sent."""
         return "stream"
 
     @property
@@ -47,6 +47,6 @@ class SocketTemplate(CallTemplate):
         return self.enforce_message_boundaries is not False
 
     def stored(self) -> dict[str, Any]:
-        """Raw bytes are said by null: the default is another."""
+        """Return the stored members, with null for raw bytes, which are not the default."""
         raw = {"response_byte_format": None} if self.response_byte_format is None else {}
         return super().stored() | raw

@@ -1,4 +1,4 @@
-"""What `tcp` and `udp` share: how arguments become bytes, and how bytes become an answer."""
+"""What `tcp` and `udp` share: encoding of arguments as bytes, and decoding of responses."""
 
 import asyncio
 import codecs
@@ -36,21 +36,21 @@ _TEMPLATE: Final = "/request_data_template"
 
 
 def parse_address(origin: str) -> Address:
-    """The host and port of `scheme://host:port`."""
+    """Return the host and port of an origin `scheme://host:port`."""
     host, _, port = origin.partition("://")[2].rpartition(":")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def check_codec(name: str | None) -> None:
-    """Raises InvalidInput for a `response_byte_format` that Python cannot decode text with.
+    """Raise InvalidInput for a `response_byte_format` that is no text encoding of Python.
 
-    Punycode and IDNA are refused, too: they take quadratic time.
+    Punycode and IDNA are rejected, too: they take quadratic time. None means raw bytes.
     """
     if name is None:
         return
     try:
         usable = codecs.lookup(name).name not in _QUADRATIC
-        # A codec that is not one of text is known, but not to this method.
+        # Codecs that are no text encodings have a name, but this method raises LookupError for them.
         b"a".decode(name)
     except UnicodeError:
         pass
@@ -58,17 +58,17 @@ def check_codec(name: str | None) -> None:
         usable = False
     if not usable:
         field_error = FieldError("/response_byte_format", "Name a text encoding, or give null for raw bytes.")
-        raise InvalidInput("The encoding of the answer is not known.", errors=[field_error])
+        raise InvalidInput("The encoding of the response is not known.", errors=[field_error])
 
 
 def encode_request(
     model: SocketTemplate, call: Call, *, delimiter: bytes = b"", masked: bool = False
 ) -> bytes:
-    """The request without framing: JSON of all arguments, or the text template with arguments in it.
+    """Return the request without framing: JSON of all arguments, or the text template filled with them.
 
-    Without a template, text is the values with blanks between them, as in the released clients. Raises
-    InvalidArguments, also for arguments that would change where the message ends (`delimiter`: what ends it
-    in the framing of that name), and CredentialMissing for a credential that has no place.
+    Without a template, text is the values with blanks between them, as in the released clients. `delimiter`
+    ends messages in the framing of that name. Raise InvalidArguments for arguments that cannot be encoded or
+    would change where the message ends, and CredentialMissing for a credential that cannot be sent.
     """
     reject_credentials(call, model.call_template_type)
     reject_tls(call, model.call_template_type)
@@ -84,17 +84,17 @@ def encode_request(
 
 
 def reject_tls(call: Call, protocol: str) -> None:
-    """Raises InvalidInput where the provider has certificates for a protocol without TLS."""
+    """Raise InvalidInput where the provider has certificates for a protocol without TLS."""
     egress = call.egress
     if egress is not None and (egress.ca_bundle or egress.client_certificate):
         raise InvalidInput(f"The protocol {protocol} has no TLS: take the certificates out.")
 
 
 async def decode_response(raw: bytes, codec: str | None, call: Call) -> Result:
-    """The answer as text; as bytes where `codec` is None or, as in the released clients, does not fit.
+    """Return a response as text; as bytes where `codec` is None or cannot decode it, as in released clients.
 
-    Bytes that were to be text are masked here: nobody looks at binary types later, and it may be the caller's
-    own argument, sent back, that cannot be decoded.
+    Bytes that cannot be decoded are masked here: binary media types are not masked later, and the part that
+    cannot be decoded may be an argument that the upstream echoes next to a secret.
     """
     text = await asyncio.to_thread(_decoded, raw, codec) if len(raw) > _QUICK else _decoded(raw, codec)
     if text is not None:
@@ -108,7 +108,7 @@ async def decode_response(raw: bytes, codec: str | None, call: Call) -> Result:
 
 
 def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[StreamEvent, bool]:
-    """A whole message as an event, in the way of `decode_response`, and whether it was masked here."""
+    """Return a message as an event, decoded as by `decode_response`, and whether a secret was masked."""
     text = _decoded(piece, codec)
     if text is not None:
         return StreamEvent(text, "text"), False
@@ -117,7 +117,7 @@ def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[StreamEvent
 
 
 async def decode_manual(raw: bytes, codec: str | None) -> bytes:
-    """What a discovery found, in UTF-8 where its encoding is known."""
+    """Return a discovered document in UTF-8; unchanged where `codec` is None or cannot decode it."""
     text = await asyncio.to_thread(_decoded, raw, codec)
     return raw if text is None else text
 
@@ -125,14 +125,14 @@ async def decode_manual(raw: bytes, codec: str | None) -> bytes:
 def describe_request(
     model: SocketTemplate, origin: str, call: Call, *, verb: str, delimiter: bytes = b""
 ) -> dict[str, Any]:
-    """The request as JSON, secrets as `***`; framing is not shown."""
+    """Return the request as JSON, secrets masked as `***`, without its framing."""
     body = encode_request(model, call, delimiter=delimiter, masked=True).decode()
     is_json = model.request_data_format == "json"
     return {"method": verb, "url": origin, "headers": {}, "body": json.loads(body) if is_json else body}
 
 
 def _json(arguments: Mapping[str, Any]) -> list[MessagePart]:
-    """As `json_text` of all of them, each a piece of its own."""
+    """Return the parts of `json_text(arguments)`, one for each argument."""
     pieces: list[MessagePart] = []
     for name, value in arguments.items():
         begin = ", " if pieces else "{"
@@ -150,9 +150,9 @@ def _text(template: str | None, arguments: Mapping[str, Any]) -> list[MessagePar
 def _check_boundaries(model: SocketTemplate, pieces: list[MessagePart], delimiter: bytes) -> None:
     """Raise InvalidArguments for arguments that would change the number or the ends of messages.
 
-    A length before the message lets it hold anything. A delimiter does but for itself, unless it is one of
-    line protocols (CR LF, ETX): their upstreams take other control characters for ends as well. Fixed-length
-    frames bound text only: JSON says itself where it ends.
+    With a length prefix a message may contain anything. With a delimiter it may contain anything else, unless
+    the delimiter is a control character (CR LF, ETX): upstreams of line protocols may take others for ends as
+    well. Fixed-length frames limit text only: JSON is self-delimiting.
     """
     framing = model.framing
     if framing == "length_prefix":
@@ -173,7 +173,7 @@ def _all_json(pieces: list[MessagePart]) -> bool:
 
 
 def _masked(raw: bytes, codec: str | None, call: Call) -> bytes:
-    """What does not fit its codec without the call's secrets; the same object where it holds none."""
+    """Return undecodable bytes with the secrets of the call masked; the same object where there are none."""
     if codec is None or call.masker is None:
         return raw
     return call.masker.in_charset(codec).mask(raw)

@@ -1,5 +1,6 @@
-"""Message templates of UTCP: `UTCP_ARG_name_UTCP_ARG` stands for an argument. One pass: what an argument says
-is never read again.
+"""Message templates of UTCP, in which `UTCP_ARG_name_UTCP_ARG` is a placeholder for an argument.
+
+Templates are filled in one pass: placeholders in the value of an argument are not replaced.
 """
 
 import re
@@ -15,7 +16,7 @@ PLACEHOLDER: Final = re.compile(r"UTCP_ARG_(.+?)_UTCP_ARG")
 
 
 def named_arguments(template: Any) -> list[str]:
-    """The arguments that the texts of a template name, each once."""
+    """Return the names of the arguments in the texts of a template, each once."""
     if isinstance(template, str):
         return list(dict.fromkeys(PLACEHOLDER.findall(template)))
     members: Any = template.values() if isinstance(template, dict) else template
@@ -25,15 +26,19 @@ def named_arguments(template: Any) -> list[str]:
 
 
 def fill_text(template: str, arguments: Mapping[str, Any]) -> str:
-    """The text with each argument in its place: text as it is, everything else as JSON.
+    """Return the text with its placeholders replaced: strings unchanged, everything else as JSON.
 
-    Raises InvalidArguments for one that is not given.
+    Raise InvalidArguments where an argument is missing.
     """
     return PLACEHOLDER.sub(lambda found: as_text(argument_value(found[1], arguments)), template)
 
 
 def fill_json(template: Any, arguments: Mapping[str, Any]) -> Any:
-    """A JSON value with the arguments in its texts; a text that is one placeholder becomes its argument."""
+    """Return a JSON value with the placeholders in its strings replaced.
+
+    A string that is one placeholder becomes the argument's value, of whatever type. Raise InvalidArguments
+    where an argument is missing.
+    """
     if isinstance(template, str):
         whole = PLACEHOLDER.fullmatch(template)
         if whole is not None and "UTCP_ARG_" not in whole[1]:
@@ -47,12 +52,12 @@ def fill_json(template: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """An argument within text."""
+    """Return an argument as text: a string unchanged, everything else as JSON."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def argument_value(name: str, arguments: Mapping[str, Any]) -> Any:
-    """One argument; raises InvalidArguments where it is not there."""
+    """Return the value of an argument; raise InvalidArguments where it is missing."""
     if name not in arguments:
         field_error = FieldError(pointer("", name), "The message of this tool needs it.")
         raise InvalidArguments("An argument is missing.", errors=[field_error])

@@ -1,7 +1,7 @@
 """WebSocket connections (RFC 6455) over guarded sockets: one for each call.
 
-They follow no redirect of the upgrade, know no proxy of the environment and take no compression, so that
-what comes is as large as it says. Needs the library `websockets`.
+They follow no redirect of the upgrade, ignore proxies of the environment and negotiate no compression, so
+that limits on the size of a message cannot be exceeded. Needs the library `websockets`.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Upgrade:
 
 
 class _Connection(ClientConnection):
-    """The library's, which answers every ping although the peer may never read the answers."""
+    """The library's connection, aborted where the peer sends pings and never reads the pongs."""
 
     sending = False
 
@@ -80,7 +80,7 @@ class _Connection(ClientConnection):
 
 
 class WebSocket:
-    """An open connection. `close` it, which may be done again, or leave the `with`."""
+    """An open connection. It must be closed; `close` is idempotent."""
 
     def __init__(self, connection: _Connection, masker: Masker, *, keep_alive: bool) -> None:
         self._connection = connection
@@ -99,10 +99,10 @@ class WebSocket:
         connect_deadline: float,
         deadline: float,
     ) -> "WebSocket":
-        """Connect by `connect_deadline` and be upgraded by `deadline` (`loop.time()`).
+        """Return a connection that is established by `connect_deadline` and upgraded by `deadline`.
 
-        Raises BlockedAddress, InvalidInput and every UpstreamError; an answer other than 101 is an
-        UpstreamRejected, or UpstreamUnauthorized.
+        Both are `loop.time()`. Raise BlockedAddress, InvalidInput and every UpstreamError; a response other
+        than 101 raises UpstreamRejected, or UpstreamUnauthorized.
         """
         uri = parse_uri(upgrade.url)
         connection = await _connect(uri, upgrade, network, egress, connect_deadline)
@@ -120,11 +120,14 @@ class WebSocket:
 
     @property
     def subprotocol(self) -> str | None:
-        """The one that the peer chose."""
+        """The subprotocol that the peer selected, None for none."""
         return self._connection.subprotocol
 
     async def send(self, message: str, *, deadline: float) -> None:
-        """Send a text message, and wait until the peer takes it or closes. Raises what `receive` does."""
+        """Send a text message and wait until it is written; raise what `receive` raises.
+
+        Return as well where the peer has closed the connection normally.
+        """
         self._connection.sending = True
         try:
             with Deadline(timer_queue(), deadline):
@@ -132,18 +135,18 @@ class WebSocket:
         except TimeoutError:
             raise UpstreamTimeout("The upstream did not take the message in time.") from None
         except ConnectionClosed as closed:
-            # One that was closed as it should may have sent its messages before: `receive` tells.
+            # A peer that closed normally may have sent messages before that, which `receive` returns.
             if error := self._close_error(closed):
                 raise error from None
         finally:
             self._connection.sending = False
 
     async def receive(self, *, deadline: float, idle: float) -> str | bytes | None:
-        """The next message; None where the peer has closed the connection as it should.
+        """Return the next message; None where the peer has closed the connection normally.
 
-        Where the peer is pinged, it may be silent for longer than `idle` seconds if it answers those. Raises
-        UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed, UpstreamRejected, UpstreamUnauthorized and
-        ResponseTooLarge.
+        Raise UpstreamTimeout at `deadline` (a `loop.time()`) and after `idle` seconds of silence, unless
+        the peer is pinged and responds to that. Raise UpstreamUnreachable, UpstreamMalformed,
+        UpstreamRejected, UpstreamUnauthorized and ResponseTooLarge.
         """
         loop = asyncio.get_running_loop()
         pong: asyncio.Future[float] | None = None
@@ -159,8 +162,8 @@ class WebSocket:
                         or not self._keep_alive
                         or (pong is not None and not pong.done())
                     ):
-                        raise UpstreamTimeout("The upstream did not answer in time.") from None
-                # Of a connection that was closed this very moment, messages may be left to be read.
+                        raise UpstreamTimeout("The upstream did not respond in time.") from None
+                # A connection that was just closed may still have messages to read.
                 with contextlib.suppress(ConnectionClosed), Deadline(timer_queue(), deadline):
                     pong = asyncio.ensure_future(await self._connection.ping())
         except ConnectionClosed as closed:
@@ -169,10 +172,10 @@ class WebSocket:
                 raise error from None
             return None
         except TimeoutError:
-            raise UpstreamTimeout("The upstream did not answer in time.") from None
+            raise UpstreamTimeout("The upstream did not respond in time.") from None
 
     def close(self) -> None:
-        """Say goodbye if that takes no waiting, and close the connection. May be called again."""
+        """Send a close frame if that does not block, and close the connection. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -182,14 +185,14 @@ class WebSocket:
             self._connection.send_data()
         except (InvalidState, WebSocketException, OSError, RuntimeError):
             transport.abort()
-        # The peer may never take what is written, nor answer the goodbye.
+        # The peer may never read what is written, nor respond to the close frame.
         if transport.get_write_buffer_size():
             transport.abort()
         else:
             transport.close()
 
     def _close_error(self, closed: ConnectionClosed) -> UpstreamError | None:
-        """What the end of a connection means; None for an orderly one."""
+        """Return the error for a closed connection; None where it was closed normally."""
         received, sent = closed.rcvd, closed.sent
         if sent is not None and not (received is not None and closed.rcvd_then_sent):
             if sent.code == 1009:
@@ -225,7 +228,7 @@ async def _connect(
     )
 
     def create_connection() -> _Connection:
-        # Pongs that do not come are for `receive` to miss: here they might just wait to be read.
+        # `receive` detects missing pongs: here they might just not have been read yet.
         return _Connection(
             protocol,
             ping_interval=_PING_SECONDS if upgrade.keep_alive else None,
@@ -252,7 +255,7 @@ async def _connect(
 
 
 def _upgrade_error(error: BaseException, masker: Masker, *, with_credential: bool) -> GatewayError | None:
-    """What a failed upgrade is; None for what is no failure of the upstream."""
+    """Return the error for a failed upgrade; None for an exception that is not the upstream's failure."""
     if isinstance(error, InvalidStatus):
         return _status_error(error, masker, with_credential=with_credential)
     if isinstance(error, TimeoutError):
@@ -260,7 +263,7 @@ def _upgrade_error(error: BaseException, masker: Masker, *, with_credential: boo
     if isinstance(error, (OSError, EOFError, ConnectionClosed)) or isinstance(error.__cause__, EOFError):
         return _connection_error()
     if isinstance(error, WebSocketException):
-        return UpstreamMalformed("The upstream's answer to the upgrade is not one of WebSocket.")
+        return UpstreamMalformed("The upstream's response to the upgrade is not one of WebSocket.")
     return None
 
 
@@ -281,22 +284,22 @@ def _status_error(error: InvalidStatus, masker: Masker, *, with_credential: bool
     error_response = UpstreamErrorResponse(status=status, body=body)
     if status == 401:
         sent = "the stored credential" if with_credential else "a call without a credential"
-        return UpstreamUnauthorized(f"The upstream refused {sent} (status 401).", response=error_response)
-    detail = f"The upstream answered the upgrade with status {status}."
+        return UpstreamUnauthorized(f"The upstream rejected {sent} (status 401).", response=error_response)
+    detail = f"The upstream responded to the upgrade with status {status}."
     if 300 <= status < 400:
         detail += " Redirects are not followed: register the address that it points to."
     return UpstreamRejected(detail, response=error_response)
 
 
 def _http_status(code: int) -> int:
-    """The status of HTTP that a close code means; private ones of 4400 to 4499 are such statuses."""
+    """Return the HTTP status for a close code; private codes from 4400 to 4499 are 4000 plus the status."""
     if 4400 <= code < 4500:
         return code - 4000
     if code in _UNAUTHORIZED:
         return 401
-    # 4500 is what a subscription's server calls its own failure.
+    # 4500 is the internal error of servers of GraphQL subscriptions.
     return 422 if code in _CLIENT_ERROR_CODES or (code >= 4000 and not 4500 <= code < 4600) else 502
 
 
 def _connection_error() -> UpstreamError:
-    return UpstreamUnreachable("The upstream closed the connection before its answer was complete.")
+    return UpstreamUnreachable("The upstream closed the connection before its response was complete.")

@@ -1,7 +1,7 @@
 """Server-sent events (WHATWG HTML section 9.2): UTCP's `sse`.
 
-A call with an argument for `body_field` is a POST, any other a GET. A stream that ends is the answer; one
-that breaks is taken up again where it broke (`Last-Event-ID`), unless the call had a body or `reconnect` is
+A call with an argument for `body_field` is a POST, any other a GET. The response is the whole stream; one
+that breaks is resumed after its last event (`Last-Event-ID`), unless the call had a body or `reconnect` is
 false.
 """
 
@@ -29,7 +29,10 @@ _MAX_FAILED_RECONNECTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class SseTarget:
-    """`post` is for calls with a body; `event_type` None takes every event; `backoff` in seconds."""
+    """A compiled template.
+
+    `post` is for calls with a body; `event_type` None stands for all types; `backoff` is in seconds.
+    """
 
     get: ArgumentPlan
     post: ArgumentPlan | None
@@ -41,7 +44,7 @@ class SseTarget:
 
 @dataclass(slots=True)
 class _Subscription:
-    """A stream that may be taken up again."""
+    """A stream that may be resumed; `backoff` is in seconds."""
 
     prepared: PreparedRequest
     is_resumable: bool
@@ -49,14 +52,14 @@ class _Subscription:
     response: OutboundResponse
     last_id: str = ""
     failed_reconnects: int = 0
-    """Times in a row that it broke without an event."""
+    """Connections in a row that broke without an event."""
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self.response.close()
 
     def resume_request(self) -> PreparedRequest:
-        """The request that goes on after the last event."""
+        """Return the request that resumes the stream after the last event."""
         if not self.last_id:
             return self.prepared
         other_headers = [pair for pair in self.prepared.headers if pair[0].lower() != "last-event-id"]
@@ -64,12 +67,12 @@ class _Subscription:
 
 
 class SseAdapter(HttpBasedAdapter):
-    """Calls whose answer is an event stream."""
+    """The adapter for calls whose response is an event stream."""
 
     name: ClassVar[str] = "sse"
 
     def prepare(self, template: Mapping[str, Any]) -> SseTarget:
-        """Compile a template of `call_template_type` sse; raises InvalidInput."""
+        """Compile a template of `call_template_type` sse; raise InvalidInput."""
         sse = compile_template(template, SseTemplate)
         plain = {name: value for name, value in sse.headers.items() if name.lower() != "accept"}
         fields: dict[str, Any] = {
@@ -86,33 +89,36 @@ class SseAdapter(HttpBasedAdapter):
         )
 
     def origin(self, target: SseTarget) -> str:
-        """That of the URL."""
+        """Return the origin of the URL."""
         return target.get.origin
 
     def is_safe(self, target: SseTarget) -> bool:
-        """Whether every call is a GET."""
+        """Return whether every call is a GET."""
         return target.post is None
 
     def is_idempotent(self, target: SseTarget) -> bool:
-        """As `is_safe`."""
+        """Return whether every call is a GET."""
         return target.post is None
 
     def request_identity(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
-        """Streams are not kept for other calls."""
+        """Return None: streams are not cached."""
         return
 
     def method(self, target: SseTarget) -> str:
-        """The method."""
+        """Return POST where a call may have a body, else GET."""
         return "GET" if target.post is None else "POST"
 
     async def discover(self, call: Call) -> Discovered:
-        """The document at the URL, which a GET that does not ask for events gives."""
+        """Return the document at the URL, by a GET that does not accept events."""
         target: SseTarget = call.target
         prepared = target.get.prepare({})
         return await self.fetch_document(prepared._replace(headers=[*prepared.headers, _DOCUMENTS]), call)
 
     async def call(self, call: Call) -> Result:
-        """Subscribe. The answer has begun when the upstream has said that events will come."""
+        """Subscribe, and return once the upstream has responded with an event stream.
+
+        Raise UpstreamMalformed for another media type, and what `HttpAdapter.call` raises.
+        """
         target: SseTarget = call.target
         prepared = self._prepare(call)
         response = await self._subscribe(prepared, call)
@@ -127,7 +133,7 @@ class SseAdapter(HttpBasedAdapter):
         return result
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The request as JSON."""
+        """Return the request as JSON, secrets masked as `***`."""
         return self.describe_request(self._prepare(call), call)
 
     def _prepare(self, call: Call) -> PreparedRequest:
@@ -148,14 +154,14 @@ class SseAdapter(HttpBasedAdapter):
             raise await self.rejection(response, call)
         media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media != SSE_MEDIA_TYPE and response.status != 204:
-            # 204 says that nothing more will come (WHATWG HTML section 9.2.3).
+            # 204 means that the client is not to reconnect (WHATWG HTML section 9.2.3).
             response.close()
-            raise UpstreamMalformed("The upstream did not answer with an event stream.")
+            raise UpstreamMalformed("The upstream did not respond with an event stream.")
         response.set_deadline(call.deadline if call.stream_deadline is None else call.stream_deadline)
         return response
 
     async def _events(self, subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
-        """The events that count. A broken stream is taken up again; what then fails is raised."""
+        """Yield the events of the template's `event_type`; resume a broken stream, else raise its error."""
         event_type = call.target.event_type
         try:
             while True:
@@ -173,7 +179,7 @@ class SseAdapter(HttpBasedAdapter):
             subscription.close()
 
     async def _reconnect(self, subscription: _Subscription, call: Call, last_error: UpstreamError) -> bool:
-        """Whether there is a new connection. Raises what refused it, or the last loss."""
+        """Connect again and return True; raise the last error after 5 failed attempts or at the deadline."""
         loop = asyncio.get_running_loop()
         deadline = call.deadline if call.stream_deadline is None else call.stream_deadline
         while True:
@@ -194,7 +200,7 @@ class SseAdapter(HttpBasedAdapter):
 
 
 async def _parse(subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
-    """The events of one connection; what they say of resuming is remembered."""
+    """Yield the events of one connection; store their `id` and `retry` for resuming."""
     limits = call.limits
     max_bytes = limits.response_bytes if call.stream_deadline is None else limits.event_bytes
     parser = SseParser(max_bytes)

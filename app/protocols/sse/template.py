@@ -10,7 +10,7 @@ from app.http_requests.templates import HttpBasedTemplate
 class SseTemplate(HttpBasedTemplate):
     """UTCP's `sse`: server-sent events (WHATWG HTML section 9.2). `retry_timeout` in milliseconds.
 
-    `event_type` names the only events that count; without it all do.
+    `event_type` names the events that are part of the response; without it all are.
     """
 
     call_template_type: Literal["sse"] = "sse"

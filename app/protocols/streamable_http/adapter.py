@@ -20,7 +20,7 @@ from app.utcp.call_template import compile_template
 
 @dataclass(frozen=True, slots=True)
 class StreamableHttpTarget:
-    """`timeout` in seconds, from the call to the end of its answer; `chunk_size` in bytes."""
+    """`timeout` in seconds, from the call to the end of its response; `chunk_size` in bytes."""
 
     plan: ArgumentPlan
     timeout: float
@@ -33,7 +33,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
     name: ClassVar[str] = "streamable_http"
 
     def prepare(self, template: Mapping[str, Any]) -> StreamableHttpTarget:
-        """Compile a template of `call_template_type` streamable_http; raises InvalidInput."""
+        """Compile a template of `call_template_type` streamable_http; raise InvalidInput."""
         streamable = compile_template(template, StreamableHttpTemplate)
         fields = streamable.model_dump(
             include={"url", "headers", "header_fields", "http_method", "body_field"}
@@ -42,27 +42,27 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         return StreamableHttpTarget(plan, streamable.timeout / 1000, streamable.chunk_size)
 
     def origin(self, target: StreamableHttpTarget) -> str:
-        """That of the URL."""
+        """Return the origin of the URL."""
         return target.plan.origin
 
     def is_safe(self, target: StreamableHttpTarget) -> bool:
-        """Whether the method is GET."""
+        """Return whether the method is GET."""
         return target.plan.safe
 
     def is_idempotent(self, target: StreamableHttpTarget) -> bool:
-        """As `is_safe`."""
+        """Return whether the method is GET."""
         return target.plan.safe
 
     def request_identity(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
-        """Streams are not kept for other calls."""
+        """Return None: streams are not cached."""
         return
 
     def method(self, target: StreamableHttpTarget) -> str:
-        """The method."""
+        """Return the HTTP method."""
         return target.plan.method
 
     async def discover(self, call: Call) -> Discovered:
-        """The document at the URL, asked for with the template's method."""
+        """Return the document at the URL, requested with the template's method."""
         target: StreamableHttpTarget = call.target
         prepared = target.plan.prepare({})
         other_headers = [pair for pair in prepared.headers if pair[0].lower() != "accept"]
@@ -71,7 +71,11 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         )
 
     async def call(self, call: Call) -> Result:
-        """Send the request; the answer has begun when its headers are here."""
+        """Send the request and return once the response's headers have arrived.
+
+        JSON lines and JSON are collected as a list of values where the call takes no events. Raise what
+        `HttpAdapter.call` raises.
+        """
         target: StreamableHttpTarget = call.target
         deadline = self._engine.timers.loop.time() + target.timeout
         call.deadline = min(call.deadline, deadline)
@@ -92,7 +96,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         return result
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The request as JSON."""
+        """Return the request as JSON, secrets masked as `***`."""
         target: StreamableHttpTarget = call.target
         return self.describe_request(target.plan.prepare(call.arguments), call)
 
@@ -113,12 +117,12 @@ class StreamableHttpAdapter(HttpBasedAdapter):
 
 
 def _request_media_type(content_type: str) -> str:
-    """The type of a body: the template's default is that of the answer, and of no argument."""
+    """Return the media type of a request's body: JSON where the template has its default, octet-stream."""
     return "application/json" if content_type == "application/octet-stream" else content_type
 
 
 async def _chunks(pieces: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
-    """Pieces of at most `size` bytes, each as soon as it is here."""
+    """Yield pieces of at most `size` bytes, each as soon as it arrives."""
     async for piece in pieces:
         for start in range(0, len(piece), size):
             yield piece[start : start + size]

@@ -8,7 +8,7 @@ from app.http_requests.templates import HttpBasedTemplate
 
 
 class StreamableHttpTemplate(HttpBasedTemplate):
-    """UTCP's `streamable_http` (0.x: `http_stream`): an answer in chunks. `timeout` in milliseconds,
+    """UTCP's `streamable_http` (0.x: `http_stream`): a response in chunks. `timeout` in milliseconds,
     `chunk_size` in bytes.
     """
 

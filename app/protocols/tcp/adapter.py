@@ -38,7 +38,7 @@ class TcpTarget:
 
 
 class TcpAdapter(UnknownEffects):
-    """Calls over TCP."""
+    """The adapter for calls over TCP."""
 
     name: ClassVar[str] = "tcp"
 
@@ -46,25 +46,29 @@ class TcpAdapter(UnknownEffects):
         self._network = context.network
 
     async def aclose(self) -> None:
-        """Nothing is held: a connection ends with its call."""
+        """Do nothing: a connection ends with its call."""
 
     def prepare(self, template: Mapping[str, Any]) -> TcpTarget:
-        """Compile a template of `call_template_type` tcp; raises InvalidInput."""
+        """Compile a template of `call_template_type` tcp; raise InvalidInput."""
         model = compile_template(template, TcpTemplate)
         check_codec(model.response_byte_format)
         origin = socket_origin("tcp", template)
         return TcpTarget(model, origin, parse_address(origin), read_delimiter(model))
 
     def origin(self, target: TcpTarget) -> str:
-        """`tcp://host:port`."""
+        """Return `tcp://host:port`."""
         return target.origin
 
     def method(self, target: TcpTarget) -> str:  # noqa: ARG002 - all are the same.
-        """SEND."""
+        """Return `SEND`."""
         return "SEND"
 
     async def call(self, call: Call) -> Result:
-        """Send the message. An answer in the framing `stream` comes as events where the call takes them."""
+        """Send the message and return the response.
+
+        One in the framing `stream` is returned as events where the call takes them. Raise UpstreamTimeout,
+        UpstreamUnreachable, BlockedAddress, ResponseTooLarge and InvalidArguments.
+        """
         target: TcpTarget = call.target
         request = frame_request(
             target.model, encode_request(target.model, call, delimiter=target.delimiter), target.delimiter
@@ -77,7 +81,7 @@ class TcpAdapter(UnknownEffects):
         return await decode_response(raw, target.model.response_byte_format, call)
 
     async def discover(self, call: Call) -> Discovered:
-        """The manual, asked for with `{"type": "utcp"}`; `max_response_size` does not cut it."""
+        """Return the manual, requested by `{"type": "utcp"}`; `max_response_size` does not limit it."""
         target: TcpTarget = call.target
         reject_tls(call, self.name)
         request = frame_request(target.model, DISCOVERY, target.delimiter)
@@ -92,14 +96,14 @@ class TcpAdapter(UnknownEffects):
         return Discovered(raw=raw, media_type="application/json", url=target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The message as JSON."""
+        """Return the message as JSON, secrets masked as `***`."""
         target: TcpTarget = call.target
         return describe_request(target.model, target.origin, call, verb="SEND", delimiter=target.delimiter)
 
     async def _open_and_send(
         self, target: TcpTarget, request: bytes, call: Call
     ) -> tuple[Stream, IncomingResponse]:
-        """A connection on which the request was sent."""
+        """Open a connection and send the request; return the connection and its response."""
         now = asyncio.get_running_loop().time()
         limits = call.limits
         first_byte_deadline = min(call.deadline, now + target.model.timeout / 1000, now + limits.first_byte)
@@ -118,7 +122,7 @@ class TcpAdapter(UnknownEffects):
 
 
 async def _stream(stream: Stream, incoming: IncomingResponse, codec: str | None, call: Call) -> Result:
-    """The answer as events, once its first piece is here."""
+    """Return the response as events, once its first piece has arrived."""
     pieces = incoming.pieces()
     try:
         first = await anext(pieces, b"")
@@ -141,7 +145,10 @@ async def _stream(stream: Stream, incoming: IncomingResponse, codec: str | None,
 async def _events(
     stream: Stream, first: bytes, pieces: AsyncGenerator[bytes, None], codec: str | None
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Each piece as text, a character that two share with the second; as bytes without a codec."""
+    """Yield each piece as text, without a codec as bytes.
+
+    A character that is split between two pieces is part of the second event.
+    """
     decoder = None if codec is None else codecs.getincrementaldecoder(codec)("replace")
     try:
         if first:
@@ -158,7 +165,7 @@ async def _events(
 
 
 def _piece_event(piece: bytes, decoder: codecs.IncrementalDecoder | None) -> StreamEvent:
-    """A piece as one event, which is empty where it holds but the beginning of a character."""
+    """Return a piece as one event, which is empty where the piece is only the beginning of a character."""
     if decoder is None:
         return StreamEvent(piece, "bytes")
     return StreamEvent(decoder.decode(piece).encode("utf-8", "replace"), "text")

@@ -1,7 +1,8 @@
-"""Where a message ends on a connection that has no messages: the four framings of UTCP's `tcp`.
+"""The four framings of UTCP's `tcp`, which define where a message ends on a connection.
 
-`length_prefix` and `delimiter` frame the request and the answer, `fixed_length` the answer only; `stream` is
-an answer until the peer closes the connection, is silent, or has sent `max_response_size` bytes.
+`length_prefix` and `delimiter` frame the request and the response, `fixed_length` the response only. A
+response in the framing `stream` ends where the peer closes the connection, is silent, or has sent
+`max_response_size` bytes.
 """
 
 import asyncio
@@ -18,9 +19,9 @@ _READ_BYTES: Final = 64 << 10
 
 
 def read_delimiter(model: TcpTemplate) -> bytes:
-    r"""The bytes between messages; escapes such as `\r\n` and `\x00` are read where the template says so.
+    r"""Return the bytes of the delimiter; raise InvalidInput for one that is empty or cannot be decoded.
 
-    Raises InvalidInput for one that cannot be read.
+    Escape sequences such as `\r\n` and `\x00` are decoded unless the template turns that off.
     """
     text = model.message_delimiter
     try:
@@ -37,7 +38,7 @@ def read_delimiter(model: TcpTemplate) -> bytes:
 
 
 def frame_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> bytes:
-    """The request as it is sent; raises InvalidArguments for one that is too long for its prefix."""
+    """Return the framed request; raise InvalidArguments for one that is too long for its length prefix."""
     if model.framing_strategy == "delimiter":
         return message + delimiter
     if model.framing_strategy != "length_prefix":
@@ -46,7 +47,7 @@ def frame_request(model: TcpTemplate, message: bytes, delimiter: bytes) -> bytes
         prefix = len(message).to_bytes(model.length_prefix_bytes, model.length_prefix_endian)
     except OverflowError:
         field_error = FieldError(
-            "", f"Give less: {model.length_prefix_bytes} byte(s) tell the length of the message."
+            "", f"Too long: the length of the message does not fit in {model.length_prefix_bytes} byte(s)."
         )
         raise InvalidArguments("The arguments make the message too long.", errors=[field_error]) from None
     return prefix + message
@@ -77,8 +78,9 @@ class IncomingResponse:
         self.deadline = deadline
 
     async def message(self, delimiter: bytes) -> bytes:
-        """The one message that is the answer. Raises ResponseTooLarge, UpstreamTimeout and
-        UpstreamUnreachable.
+        """Return the response, one message without its framing.
+
+        Raise ResponseTooLarge, UpstreamTimeout, and UpstreamUnreachable where the connection ends before.
         """
         match self._model.framing_strategy:
             case "length_prefix":
@@ -93,9 +95,10 @@ class IncomingResponse:
         return b"".join(pieces)
 
     async def pieces(self, *, max_bytes: int | None = None) -> AsyncGenerator[bytes, None]:
-        """The pieces of an answer in the framing `stream`; `max_bytes` stands for `max_response_size`.
+        """Yield the pieces of a response in the framing `stream`, of at most `max_bytes` bytes together.
 
-        Silence ends it once something has come, as in the released clients.
+        `max_bytes` None means the template's `max_response_size`. Silence after the first byte ends the
+        response, as in the released clients.
         """
         remaining = self._model.max_response_size if max_bytes is None else max_bytes
         size = 0
@@ -138,11 +141,11 @@ class IncomingResponse:
     async def _next_piece(self) -> bytes:
         piece = await self._read(_READ_BYTES)
         if not piece:
-            raise UpstreamUnreachable("The upstream closed the connection before its answer was complete.")
+            raise UpstreamUnreachable("The upstream closed the connection before its response was complete.")
         return piece
 
     async def _read(self, max_bytes: int) -> bytes:
-        """b"" at the end."""
+        """Return the next bytes, b"" at the end; raise UpstreamTimeout and UpstreamUnreachable."""
         silence_deadline = asyncio.get_running_loop().time() + self._silence
         with time_limit(min(self.deadline, silence_deadline) if self._begun else self._first_byte_deadline):
             try:

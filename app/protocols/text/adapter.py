@@ -1,4 +1,4 @@
-"""UTCP's `text`: the answer of a tool is the content of its template. A provider's is read as a document."""
+"""UTCP's `text`: the content of the template is the response of a tool, or the document of a provider."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,32 +12,32 @@ from app.utcp.call_template import compile_template
 
 
 class TextAdapter(ReadOnly):
-    """Answers without asking anybody."""
+    """The adapter that returns the content of templates."""
 
     name: ClassVar[str] = "text"
 
     def __init__(self, _context: AdapterContext) -> None:
-        """Nothing is needed."""
+        """Take the context, of which nothing is used."""
 
     def prepare(self, template: Mapping[str, Any]) -> str:
-        """The content; raises InvalidInput."""
+        """Return the content of a template of `call_template_type` text; raise InvalidInput."""
         text = compile_template(template, TextTemplate)
         return text.content
 
     def origin(self, target: str) -> str:  # noqa: ARG002 - the contract's.
-        """None that could be reached."""
+        """Return `text://`: there is no server."""
         return "text://"
 
     async def discover(self, call: Call) -> Discovered:
-        """The content."""
+        """Return the content, as bytes of UTF-8."""
         return Discovered(raw=call.target.encode(), media_type="", url="")
 
     async def call(self, call: Call) -> Result:
-        """The content as text, with what of it is sealed; arguments change nothing."""
+        """Return the content as text, with its sealed values inserted; arguments are ignored."""
         content = field_values(call.credentials).get("/content", call.target)
         return body_result(content.encode(), TEXT, call)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """What would be read."""
+        """Return the beginning of the content, secrets masked as `***`."""
         shown = field_values(call.credentials, masked=True).get("/content", call.target)
         return {"method": "read", "url": "text://", "headers": {}, "body": shown[:1024]}

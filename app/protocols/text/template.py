@@ -9,7 +9,7 @@ from app.utcp.call_template import CallTemplate, InlineDocument
 
 
 class TextTemplate(CallTemplate):
-    """UTCP's `text`: a manual or an OpenAPI document as a provider, or the answer of a tool."""
+    """UTCP's `text`: a manual or an OpenAPI document as a provider, or the response of a tool."""
 
     may_be_secret: ClassVar[tuple[str, ...]] = ("/content",)
     braced_only: ClassVar[tuple[str, ...]] = ("/content",)

@@ -1,6 +1,6 @@
-"""UTCP's `udp`: one datagram asks, and as many answer as the template says.
+"""UTCP's `udp`: one datagram is the request, and the template's number of datagrams the response.
 
-Nobody sends a lost datagram again. Where one is missing, the error says how many came, and what they held.
+Lost datagrams are not sent again. Where one is missing, the error has the number and content of the others.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class UdpTarget:
 
 
 class UdpAdapter(UnknownEffects):
-    """Calls over UDP."""
+    """The adapter for calls over UDP."""
 
     name: ClassVar[str] = "udp"
 
@@ -56,33 +56,34 @@ class UdpAdapter(UnknownEffects):
         self._masker = context.masker
 
     async def aclose(self) -> None:
-        """Nothing is held: a socket ends with its call."""
+        """Do nothing: a socket ends with its call."""
 
     def prepare(self, template: Mapping[str, Any]) -> UdpTarget:
-        """Compile a template of `call_template_type` udp; raises InvalidInput."""
+        """Compile a template of `call_template_type` udp; raise InvalidInput."""
         model = compile_template(template, UdpTemplate)
         check_codec(model.response_byte_format)
         origin = socket_origin("udp", template)
         return UdpTarget(model, origin, parse_address(origin))
 
     def origin(self, target: UdpTarget) -> str:
-        """`udp://host:port`."""
+        """Return `udp://host:port`."""
         return target.origin
 
     def method(self, target: UdpTarget) -> str:  # noqa: ARG002 - all are the same.
-        """SEND."""
+        """Return `SEND`."""
         return "SEND"
 
     async def call(self, call: Call) -> Result:
-        """Send the datagram. Several answers are one after the other, or an event each.
+        """Send the datagram and return the response: its datagrams joined, or an event for each.
 
-        Where the template waits for none, the answer is empty and comes at once.
+        Where the template expects no datagrams, return an empty response at once. Raise InvalidArguments,
+        BlockedAddress, UpstreamTimeout, UpstreamUnreachable and ResponseTooLarge.
         """
         target: UdpTarget = call.target
         codec, count = target.model.response_byte_format, target.model.number_of_response_datagrams
         request = encode_request(target.model, call)
         if len(request) > MAX_DATAGRAM_BYTES:
-            field_error = FieldError("", f"Give less: a datagram carries {MAX_DATAGRAM_BYTES} bytes.")
+            field_error = FieldError("", f"Too long: a datagram carries {MAX_DATAGRAM_BYTES} bytes.")
             raise InvalidArguments("The arguments make the datagram too long.", errors=[field_error])
         responses = await self._send(target, request, call, count)
         if call.stream_deadline is not None and count > 1:
@@ -90,7 +91,7 @@ class UdpAdapter(UnknownEffects):
         return await decode_response(await responses.join(), codec, call)
 
     async def discover(self, call: Call) -> Discovered:
-        """The manual, asked for with `{"type": "utcp"}`: at least one datagram."""
+        """Return the manual, requested by `{"type": "utcp"}`: at least one datagram."""
         target: UdpTarget = call.target
         reject_tls(call, self.name)
         count = max(1, target.model.number_of_response_datagrams)
@@ -99,11 +100,11 @@ class UdpAdapter(UnknownEffects):
         return Discovered(raw=raw, media_type="application/json", url=target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The datagram as JSON."""
+        """Return the datagram as JSON, secrets masked as `***`."""
         return describe_request(call.target.model, call.target.origin, call, verb="SEND")
 
     async def _send(self, target: UdpTarget, request: bytes, call: Call, count: int) -> "_ResponseDatagrams":
-        """What comes after the datagram was sent."""
+        """Send the request and return the datagrams of its response."""
         now = asyncio.get_running_loop().time()
         deadline = min(call.deadline, now + target.model.timeout / 1000)
         first_byte_deadline = min(deadline, now + call.limits.first_byte)
@@ -121,7 +122,7 @@ class UdpAdapter(UnknownEffects):
 
 
 class _ResponseDatagrams:
-    """The datagrams of one answer."""
+    """The datagrams of one response."""
 
     def __init__(
         self,
@@ -142,17 +143,17 @@ class _ResponseDatagrams:
         self._received: list[bytes] = []
 
     def close(self) -> None:
-        """Close the socket; more than once does no harm."""
+        """Close the socket. Idempotent."""
         self._datagrams.close()
 
     async def join(self) -> bytes:
-        """All of them. Raises UpstreamTimeout, UpstreamUnreachable and ResponseTooLarge."""
+        """Return all datagrams joined; raise UpstreamTimeout, UpstreamUnreachable and ResponseTooLarge."""
         async for _ in self.each():
             pass
         return b"".join(self._received)
 
     async def each(self, *, retain: bool = True) -> AsyncGenerator[bytes, None]:
-        """One by one; without `retain` they are not held for an error."""
+        """Yield each datagram; without `retain` they are not retained for the text of an error."""
         size = count_received = 0
         try:
             while count_received < self._count:
@@ -172,7 +173,7 @@ class _ResponseDatagrams:
             with time_limit(self._deadline):
                 return await self._datagrams.receive()
         except UpstreamUnreachable as error:
-            # The one datagram found a closed port; had it been read, there would be no such message.
+            # The request reached a closed port (ICMP): no program has read it.
             raise UpstreamUnreachable(error.detail, request_sent=count_received > 0) from None
         except UpstreamTimeout:
             raise self._missing_error(count_received) from None
@@ -190,7 +191,7 @@ class _ResponseDatagrams:
 
 
 async def _stream(responses: _ResponseDatagrams, codec: str | None, call: Call) -> Result:
-    """An event for each datagram, once the first is here."""
+    """Return a result with an event for each datagram, once the first has arrived."""
     each = responses.each(retain=False)
     first = await anext(each)
     result = Result(

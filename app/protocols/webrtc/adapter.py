@@ -1,8 +1,8 @@
-"""WebRTC: requests and answers as JSON messages on a data channel, matched by their ids.
+"""WebRTC: requests and responses are JSON messages on a data channel, matched by their ids.
 
-A request is `{"id", "type": "call", "tool", "arguments"}`; its answer is `{"id", "result"}` or
+A request is `{"id", "type": "call", "tool", "arguments"}`; its response is `{"id", "result"}` or
 `{"id", "error"}`, of a stream `{"id", "event"}` any number of times, then `{"id", "done": true}` or an error.
-A discovery is `{"id", "type": "utcp"}`, a call that nobody waits for any more `{"id", "type": "cancel"}`.
+A discovery is `{"id", "type": "utcp"}`, the cancellation of a call `{"id", "type": "cancel"}`.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _ERROR_BODY: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class WebrtcTarget:
-    """A template of `call_template_type` webrtc; `url` is where its offer goes."""
+    """A compiled template; `url` is that of the signalling server for its peer."""
 
     model: WebrtcTemplate
     origin: str
@@ -50,7 +50,7 @@ class WebrtcTarget:
 
 
 class WebrtcAdapter(UnknownEffects):
-    """Calls over data channels."""
+    """The adapter for calls over data channels."""
 
     name: ClassVar[str] = "webrtc"
 
@@ -61,21 +61,24 @@ class WebrtcAdapter(UnknownEffects):
         self._pool = ChannelPool()
 
     def prepare(self, template: Mapping[str, Any]) -> WebrtcTarget:
-        """Compile a template; raises InvalidInput."""
+        """Compile a template of `call_template_type` webrtc; raise InvalidInput."""
         model = compile_template(template, WebrtcTemplate)
         origin = origin_of(template)
         return WebrtcTarget(model, origin, signalling_url(model), list(model.headers.items()))
 
     def origin(self, target: WebrtcTarget) -> str:
-        """That of the signalling server, which gets the credentials and names the peer."""
+        """Return the origin of the signalling server, which gets the credentials and names the peer."""
         return target.origin
 
     def method(self, target: WebrtcTarget) -> str:  # noqa: ARG002 - all are the same.
-        """SEND."""
+        """Return `SEND`."""
         return "SEND"
 
     async def call(self, call: Call) -> Result:
-        """Call the peer's tool. A stream of answers is given as events, or as a JSON list."""
+        """Call the peer's tool and return its result; a stream is returned as events, or as a JSON list.
+
+        Raise UpstreamRejected and UpstreamUnauthorized for an error of the peer, and what connecting raises.
+        """
         name = call.target.model.tool_name
         if name is None:
             field_error = FieldError("/tool_name", "Give the name that the peer has for the tool.")
@@ -98,19 +101,19 @@ class WebrtcAdapter(UnknownEffects):
                 pending.close()
 
     async def discover(self, call: Call) -> Discovered:
-        """The peer's manual."""
+        """Return the peer's manual; raise what `call` raises."""
         deadline = self._first_response_deadline(call)
         pending = await self._send(call, {"type": "utcp"}, exclusive=False, deadline=deadline)
         try:
-            answer, size = await pending.receive(deadline=deadline)
+            message, size = await pending.receive(deadline=deadline)
         finally:
             pending.close()
         check_size(size, call.limits.response_bytes)
-        raw = orjson.dumps(self._result_value(answer, call))
+        raw = orjson.dumps(self._result_value(message, call))
         return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The signalling's URL and headers, and the message on the channel."""
+        """Return the URL and headers of the signalling request, secrets masked, and the peer's message."""
         target: WebrtcTarget = call.target
         url, headers = attach(target.url, target.headers, call.credentials, masked=True)
         body = _request(target.model.tool_name or "", call)
@@ -121,7 +124,7 @@ class WebrtcAdapter(UnknownEffects):
         await self._pool.aclose()
 
     def _first_response_deadline(self, call: Call) -> float:
-        """When the first answer must be there."""
+        """Return the `loop.time()` by which the first message of the response must arrive."""
         now = asyncio.get_running_loop().time()
         model: WebrtcTemplate = call.target.model
         return min(call.deadline, now + call.limits.first_byte, now + model.timeout / 1000)
@@ -138,7 +141,7 @@ class WebrtcAdapter(UnknownEffects):
             )
 
     async def _connect(self, channel: PeerChannel, call: Call, *, deadline: float) -> None:
-        """An offer, its answer, and an open channel."""
+        """Exchange offer and answer, and wait until the channel is open."""
         target: WebrtcTarget = call.target
         if call.egress is not None and call.egress.proxy_url is not None:
             raise InvalidInput("WebRTC's datagrams do not go through an HTTP proxy: take proxy_url out.")
@@ -182,11 +185,11 @@ class WebrtcAdapter(UnknownEffects):
             pending.close()
 
     def _result_value(self, message: dict[str, Any], call: Call) -> Any:
-        """The result; raises UpstreamRejected, UpstreamUnauthorized and UpstreamMalformed."""
+        """Return the result; raise UpstreamRejected, UpstreamUnauthorized and UpstreamMalformed."""
         if "error" in message:
             raise self._peer_error(message["error"], call)
         if "result" not in message:
-            raise UpstreamMalformed("The peer's answer has neither a result nor an error.")
+            raise UpstreamMalformed("The peer's response has neither a result nor an error.")
         return message["result"]
 
     def _peer_error(self, error: Any, call: Call) -> UpstreamError:
@@ -194,11 +197,11 @@ class WebrtcAdapter(UnknownEffects):
         status = status if isinstance(status, int) and 400 <= status < 600 else 422
         raw = orjson.dumps(error)
         body = sanitize_error_body(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
-        answer = UpstreamErrorResponse(status=status, body=body)
+        response = UpstreamErrorResponse(status=status, body=body)
         if status == 401:
             sent = "the stored credential" if call.credentials else "a call without a credential"
-            return UpstreamUnauthorized(f"The peer refused {sent}.", response=answer)
-        return UpstreamRejected("The peer answered with an error.", response=answer)
+            return UpstreamUnauthorized(f"The peer rejected {sent}.", response=response)
+        return UpstreamRejected("The peer responded with an error.", response=response)
 
 
 def _request(name: str, call: Call) -> dict[str, Any]:
@@ -206,7 +209,7 @@ def _request(name: str, call: Call) -> dict[str, Any]:
 
 
 def _channel_key(call: Call) -> bytes:
-    """Calls with the same target, credentials and egress may share a channel."""
+    """Return the key of the pool: calls with equal target, credentials, egress and scope share channels."""
     target: WebrtcTarget = call.target
     parts = [
         target.url,

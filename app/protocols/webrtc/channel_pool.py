@@ -19,7 +19,7 @@ _OVERHEAD: Final = 128
 
 
 class PendingCall:
-    """One call on a channel. `close` it; that may be done again, and tells the peer if it has not ended."""
+    """One call on a channel. It must be closed; `close` is idempotent and cancels an unfinished call."""
 
     def __init__(self, channel: "PeerChannel", call_id: str) -> None:
         self._channel = channel
@@ -30,7 +30,7 @@ class PendingCall:
         self._ended = False
 
     async def receive(self, *, deadline: float) -> tuple[dict[str, Any], int]:
-        """The next message and its bytes. Raises UpstreamTimeout, and what ended the channel."""
+        """Return the next message and its length; raise UpstreamTimeout or the error of the channel."""
         try:
             with Deadline(timer_queue(), deadline):
                 while not self._waiting:
@@ -39,25 +39,25 @@ class PendingCall:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise UpstreamTimeout("The peer did not answer in time.") from None
+            raise UpstreamTimeout("The peer did not respond in time.") from None
         text = self._waiting.popleft()
         self._channel.peer.release(len(text) + _OVERHEAD)
         return orjson.loads(text), len(text)
 
     def on_message(self, text: str | bytes, *, last: bool) -> None:
-        """A message of the peer for this call; it is kept as text, which is smaller than its values."""
+        """Buffer a message of the peer as text, which is smaller than its parsed value."""
         self._ended = last
         self._waiting.append(text)
         self._channel.peer.hold(len(text) + _OVERHEAD)
         self._arrived.set()
 
     def fail(self, error: GatewayError) -> None:
-        """The channel ended."""
+        """Record the error that ended the channel."""
         self._error = error
         self._arrived.set()
 
     def close(self) -> None:
-        """Nobody waits for it any more."""
+        """Remove the call from its channel; send a cancellation to the peer where it has not ended."""
         self._channel.forget(self, notify_peer=not self._ended and self._error is None)
         while self._waiting:
             self._channel.peer.release(len(self._waiting.popleft()) + _OVERHEAD)
@@ -71,7 +71,7 @@ class PeerChannel:
         self.exclusive = False
         self.idle_since = 0.0
         self.on_close: Callable[[], Coroutine[Any, Any, None]] | None = None
-        """What is done when it has ended."""
+        """Called when the channel has ended."""
         self._calls: dict[str, PendingCall] = {}
 
     @property
@@ -83,7 +83,7 @@ class PeerChannel:
         return self.peer is not None and bool(self.peer.is_usable)
 
     async def send(self, message: dict[str, Any], *, deadline: float) -> PendingCall:
-        """Send a request. Raises InvalidArguments for one that is too long, and what sending raises."""
+        """Send a request; raise InvalidArguments for one that is too long, and what `Peer.send` raises."""
         pending = PendingCall(self, secrets.token_urlsafe(12))
         self._calls[pending.id] = pending
         try:
@@ -98,7 +98,7 @@ class PeerChannel:
         return pending
 
     def on_message(self, text: str | bytes) -> None:
-        """A message of the peer; one that belongs to no call is dropped."""
+        """Pass a message of the peer to its call; drop one that belongs to no call."""
         try:
             message = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -109,12 +109,12 @@ class PeerChannel:
             pending.on_message(text, last="event" not in message)
 
     def on_lost(self, error: GatewayError) -> None:
-        """All calls fail."""
+        """Fail all calls."""
         for pending in list(self._calls.values()):
             pending.fail(error)
 
     def forget(self, pending: PendingCall, *, notify_peer: bool) -> None:
-        """The call is over for us; `notify_peer` the peer."""
+        """Remove a call from the channel; with `notify_peer` send a cancellation."""
         if self._calls.pop(pending.id, None) is None:
             return
         self.idle_since = asyncio.get_running_loop().time()
@@ -131,10 +131,10 @@ class _PeerPool:
 
 
 class ChannelPool:
-    """Open channels by key; use it in one event loop, and `aclose()` it there.
+    """The pool of open channels by key. Use it in one event loop, and `aclose()` it there.
 
-    A call that takes events has a channel for itself, because a client that reads them slowly shuts the
-    window of the whole connection; other calls share one.
+    A call that takes events has a channel of its own, because a client that reads them slowly closes the
+    receive window of the whole connection; other calls share one.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class ChannelPool:
         exclusive: bool,
         deadline: float,
     ) -> PendingCall:
-        """Send a request on a channel, which `connect` makes where there is none. Raises what both raise."""
+        """Send a request on a pooled channel, or on a new one that `connect` opens; raise what both raise."""
         pool = self._pools.setdefault(key, _PeerPool())
         self._pools.move_to_end(key)
         if self._sweep_timer is None:
@@ -173,11 +173,11 @@ class ChannelPool:
         return await channel.send(message, deadline=deadline)
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return the number of open channels."""
         return sum(len(pool.channels) for pool in self._pools.values())
 
     async def aclose(self) -> None:
-        """Close all of them, which fails their calls."""
+        """Close all channels, which fails their calls."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for pool in self._pools.values():
@@ -231,7 +231,7 @@ class ChannelPool:
         self._sweep_timer = loop.call_later(_IDLE_SECONDS / 2, self._close_idle) if self._pools else None
 
     def abandon(self, channel: PeerChannel, peer: Any) -> None:
-        """Close a channel that did not come to be."""
+        """Close a channel that could not be opened."""
         channel.peer = peer
         self._close(channel)
 

@@ -1,7 +1,7 @@
 """Data channels of WebRTC to peers whose every address the guard allows. Needs the library `aiortc`.
 
 There is no STUN or TURN server: a peer is reached at its own addresses. Nothing is ever sent to an address
-that the guard does not allow, whoever named it: the answer's candidates, or a packet from elsewhere.
+that the guard does not allow, whether a candidate of the answer or the source of a packet names it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from app.errors import (
 from app.outbound.network import Network
 
 MAX_MESSAGE_BYTES: Final = 4 << 20
-"""Bytes of a message that a peer may send, which its own library keeps to (RFC 8841 section 6)."""
+"""Bytes of a message that a peer may send, as its library enforces, too (RFC 8841 section 6)."""
 
 _WINDOW: Final = MAX_MESSAGE_BYTES + (1 << 20)
 _MAX_UNSENT_BYTES: Final = 1 << 20
@@ -36,7 +36,7 @@ _CLOSE_SECONDS: Final = 5.0
 _ANY_PORT: Final = 49_152
 
 for _name in ("aiortc", "aioice"):
-    # They log what peers send; what goes wrong is told by errors.
+    # They log what peers send; failures are raised as errors.
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
 
@@ -78,7 +78,7 @@ class Peer:
         sctp._receive_data_chunk = self._receive_within_window  # noqa: SLF001
 
     async def offer(self) -> str:
-        """The session description (RFC 8866), with all candidates."""
+        """Return the session description (RFC 8866), with all candidates."""
         ice: Any = self._sctp.transport.transport.iceGatherer._connection  # noqa: SLF001
         addresses = get_host_addresses(use_ipv4=True, use_ipv6=True)[:_MAX_ADDRESSES]
         if self._network.allows("127.0.0.1", _ANY_PORT):
@@ -101,7 +101,7 @@ class Peer:
     async def accept(self, sdp: str, *, deadline: float) -> None:
         """Take the peer's answer, and wait until the channel is open.
 
-        Raises BlockedAddress where none of its candidates may be spoken to, UpstreamMalformed,
+        Raise BlockedAddress where none of its candidates may be spoken to, UpstreamMalformed,
         UpstreamUnreachable and UpstreamTimeout, before anything was sent on the channel.
         """
         description = RTCSessionDescription(sdp=self._allowed_candidates(sdp), type="answer")
@@ -123,7 +123,7 @@ class Peer:
         return self._closing is None and self._channel.readyState == "open"
 
     async def send(self, message: str, *, deadline: float) -> None:
-        """Send a text. Raises UpstreamUnreachable, UpstreamTimeout, and ValueError for too long a one."""
+        """Send a text. Raise UpstreamUnreachable, UpstreamTimeout, and ValueError for too long a one."""
         try:
             with Deadline(timer_queue(), deadline):
                 while self.is_usable and self._channel.bufferedAmount > _MAX_UNSENT_BYTES:
@@ -134,23 +134,23 @@ class Peer:
         self.send_text(message)
 
     def send_text(self, message: str) -> None:
-        """Send a text at once, whatever waits already."""
+        """Send a text without waiting for earlier ones; raise UpstreamUnreachable."""
         if not self.is_usable:
             raise UpstreamUnreachable("The connection to the peer is closed.", request_sent=False)
         self._channel.send(message)
 
     def hold(self, size: int) -> None:
-        """So many bytes of messages wait to be taken: the peer may send the less."""
+        """Count bytes of messages that are not read yet, and shrink the peer's window by them."""
         self._unread_bytes += size
         self._sctp._advertised_rwnd -= size  # noqa: SLF001
 
     def release(self, size: int) -> None:
-        """They were taken."""
+        """Count bytes of messages that have been read, and enlarge the peer's window by them."""
         self._unread_bytes -= size
         was_closed = self._sctp._advertised_rwnd <= 0  # noqa: SLF001
         self._sctp._advertised_rwnd += size  # noqa: SLF001
         if was_closed and self.is_usable:
-            # The peer learns at once that it may go on (RFC 9260 section 6.2).
+            # Tell the peer at once that it may continue (RFC 9260 section 6.2).
             sending = asyncio.ensure_future(self._sctp._send_sack())  # noqa: SLF001
             sending.add_done_callback(_retrieve_exception)
 
@@ -173,7 +173,7 @@ class Peer:
             pass
 
     def _allowed_candidates(self, sdp: str) -> str:
-        """The answer without candidates that are names, TCP, or at addresses that are not allowed."""
+        """Return the answer without candidates that are names, TCP, or at addresses that are not allowed."""
         if len(sdp) > _MAX_SDP_LENGTH:
             raise UpstreamMalformed(
                 f"The peer's answer has more than {_MAX_SDP_LENGTH} characters.", request_sent=False
@@ -189,7 +189,7 @@ class Peer:
                 lines.append(line)
         if not candidates:
             raise BlockedAddress("The peer names no address that the gateway's network policy allows.")
-        # No more will come, whether the answer says so or not.
+        # Trickled candidates are not supported, whether the answer ends its candidates or not.
         return "\r\n".join([*lines, "a=end-of-candidates", ""])
 
     def _is_allowed(self, words: list[str]) -> bool:
@@ -199,9 +199,9 @@ class Peer:
         return self._network.allows(words[4], int(words[5]))
 
     async def _receive_within_window(self, chunk: Any) -> None:
-        """Data beyond the window is dropped, to be sent again (RFC 9260 section 6.2).
+        """Drop data beyond the window, which the peer then retransmits (RFC 9260 section 6.2).
 
-        Not every sender looks at the window that it is told.
+        Not every sender respects the window.
         """
         if self._sctp._advertised_rwnd <= 0:  # noqa: SLF001
             if self._unread_bytes <= 0:
@@ -221,10 +221,10 @@ class Peer:
             self._connection_lost()
 
     def _peer_opened_channel(self, channel: Any) -> None:
-        """The peer opens one of its own, which nobody listens to."""
+        """Close a channel that the peer opens; end the connection where it opens too many."""
         self._channels += 1
         if self._channels > _MAX_CHANNELS:
-            self._end_with(UpstreamMalformed("The peer opens channel after channel."))
+            self._end_with(UpstreamMalformed("The peer opens too many channels."))
         else:
             channel.close()
 
@@ -245,7 +245,7 @@ class Peer:
 
 
 class _GuardedTransport:
-    """A socket of ICE that sends to allowed addresses only."""
+    """A socket of ICE that sends to addresses that the guard allows only."""
 
     def __init__(self, transport: asyncio.DatagramTransport, network: Network) -> None:
         self._transport = transport
@@ -253,7 +253,7 @@ class _GuardedTransport:
         self._decisions: dict[tuple[str, int], bool] = {}
 
     def sendto(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Send, or drop."""
+        """Send a packet, or drop it where its address is not allowed."""
         address = (addr[0], addr[1])
         allowed = self._decisions.get(address)
         if allowed is None:

@@ -1,4 +1,4 @@
-"""How an offer reaches a peer, and its answer comes back: by HTTP as in WHIP (RFC 9725), or by WebSocket.
+"""Signalling: exchange of an offer for the peer's answer, by HTTP as in WHIP (RFC 9725) or by WebSocket.
 
 Over HTTP the offer is posted to `{signaling_server}/{peer_id}` as application/sdp; 200 or 201 brings the
 answer, and its Location, if any, is deleted when the connection ends. Over WebSocket the messages are
@@ -40,26 +40,29 @@ _DOTS: Final = re.compile(r"\.{1,2}")
 
 
 def signalling_url(model: WebrtcTemplate) -> str:
-    """Where the offer goes. Raises InvalidInput for a peer that no URL can name, and for a fragment."""
+    """Return the signalling server's URL for a peer; raise InvalidInput for a peer that no path can name."""
     parts = urlsplit(model.signaling_server.strip())
     if parts.scheme.lower() in ("ws", "wss"):
         return urlunsplit(parts._replace(path=quote(parts.path, safe=_PATH), fragment=""))
     if _DOTS.fullmatch(model.peer_id):
-        field_error = FieldError("/peer_id", "This cannot stand in a path.")
+        field_error = FieldError("/peer_id", "It cannot be a segment of a path.")
         raise InvalidInput("The peer cannot be named in a URL.", errors=[field_error])
     path = f"{quote(parts.path.rstrip('/'), safe=_PATH)}/{quote(model.peer_id, safe='')}"
     return urlunsplit(parts._replace(path=path, fragment=""))
 
 
 class Signalling(HttpBasedAdapter):
-    """Exchanges an offer for an answer. What it raises was raised before anything of the call was sent."""
+    """The client of signalling servers. Its errors have `request_sent` False: the call was not sent."""
 
     def __init__(self, context: AdapterContext) -> None:
         super().__init__(context)
         self._network = context.network
 
     async def exchange(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
-        """The peer's answer, and what is to be deleted at the end; raises what HTTP and WebSocket raise."""
+        """Return the peer's answer, and the URL to delete at the end of the connection, if any.
+
+        `offer` and the answer are session descriptions (RFC 8866). Raise what HTTP and WebSocket raise.
+        """
         try:
             if urlsplit(url).scheme.lower() in ("ws", "wss"):
                 return await self._by_websocket(offer, url, headers, call), None
@@ -81,10 +84,10 @@ class Signalling(HttpBasedAdapter):
         try:
             return raw.decode(), session_url if _origin(session_url) == _origin(url) else None
         except UnicodeDecodeError:
-            raise UpstreamMalformed("The signalling server's answer is no session description.") from None
+            raise UpstreamMalformed("The signalling server's response is not UTF-8.") from None
 
     async def delete(self, url: str, headers: Headers, call: Call) -> None:
-        """The session is over (RFC 9725 section 4.2)."""
+        """Delete the session (RFC 9725 section 4.2); ignore failures."""
         call.deadline = asyncio.get_running_loop().time() + _DELETE_SECONDS
         try:
             response = await self.send(PreparedRequest("DELETE", url, list(headers), None), call)
@@ -118,14 +121,14 @@ class Signalling(HttpBasedAdapter):
                     return answer
         finally:
             socket.close()
-        raise UpstreamMalformed("The signalling server gave no answer of the peer.")
+        raise UpstreamMalformed("The signalling server sent no answer of the peer.")
 
     def _session_description(self, text: str | bytes, peer: str, own_id: str) -> str | None:
-        """The session description in a message, None where it is another message."""
+        """Return the session description in a message, None where it is another message."""
         try:
             message = orjson.loads(text)
         except orjson.JSONDecodeError:
-            raise UpstreamMalformed("The signalling server's message is no JSON.") from None
+            raise UpstreamMalformed("The signalling server's message is not JSON.") from None
         match message:
             case {"type": "error"}:
                 raise self._signalling_error(message)
@@ -138,7 +141,7 @@ class Signalling(HttpBasedAdapter):
         body = sanitize_error_body(
             raw, "application/json", masker=self._masker, limit=_MAX_SDP_LENGTH, complete=True
         )
-        detail = "The signalling server refused the offer."
+        detail = "The signalling server rejected the offer."
         return UpstreamRejected(detail, response=UpstreamErrorResponse(status=404, body=body))
 
 

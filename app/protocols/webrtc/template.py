@@ -8,9 +8,10 @@ from app.utcp.call_template import CallTemplate
 
 
 class WebrtcTemplate(CallTemplate):
-    """UTCP 0.x's `webrtc`. The signalling server takes an offer for the peer by HTTP (RFC 9725) or
-    WebSocket. Of our own are `timeout` in milliseconds, and `tool_name`, what the peer calls the tool:
-    without it what the manual calls it.
+    """UTCP 0.x's `webrtc`. The signalling server takes an offer for the peer by HTTP (RFC 9725) or WebSocket.
+
+    Not in UTCP are `timeout` in milliseconds and `tool_name`, the peer's name of the tool: without it, the
+    manual's.
     """
 
     url_fields: ClassVar[tuple[str, ...]] = ("signaling_server",)
@@ -24,7 +25,7 @@ class WebrtcTemplate(CallTemplate):
     tool_name: str | None = Field(default=None, min_length=1, max_length=512)
 
     def for_tool(self, name: str) -> Self:
-        """With the tool's name, where it has none."""
+        """Return the template with `name` as `tool_name`, where it has none."""
         return self if self.tool_name else self.model_copy(update={"tool_name": name})
 
     @field_validator("data_channel_name", "headers", "timeout", mode="before")

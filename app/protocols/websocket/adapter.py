@@ -1,6 +1,6 @@
-"""UTCP's `websocket`: a connection for each call, one message to ask, and messages that answer.
+"""UTCP's `websocket`: a connection for each call, one message as the request, messages as the response.
 
-Connections are not shared: messages have no ids, so that nobody could tell whose answer one is.
+Connections are not shared: messages have no ids, so that responses could not be matched to calls.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _ERROR_BODY: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WebsocketTarget:
-    """A compiled template: the upgrade, the arguments that it takes, and the subprotocols."""
+    """A compiled template. `placed` are the arguments that go into the URL and headers of the upgrade."""
 
     model: WebsocketTemplate
     origin: str
@@ -59,7 +59,7 @@ class WebsocketTarget:
 
 
 class WebsocketAdapter(UnknownEffects):
-    """Calls over WebSocket."""
+    """The adapter for calls over WebSocket."""
 
     name: ClassVar[str] = "websocket"
 
@@ -68,10 +68,10 @@ class WebsocketAdapter(UnknownEffects):
         self._masker = context.masker
 
     async def aclose(self) -> None:
-        """Nothing is held: a connection ends with its call."""
+        """Do nothing: a connection ends with its call."""
 
     def prepare(self, template: Mapping[str, Any]) -> WebsocketTarget:
-        """Compile a template of `call_template_type` websocket; raises InvalidInput."""
+        """Compile a template of `call_template_type` websocket; raise InvalidInput."""
         model = compile_template(template, WebsocketTemplate)
         _reject_own_headers(model)
         subprotocols = _subprotocols(model.protocol)
@@ -82,16 +82,19 @@ class WebsocketAdapter(UnknownEffects):
         return WebsocketTarget(model, origin_of(template), plan, placed, subprotocols)
 
     def origin(self, target: WebsocketTarget) -> str:
-        """`wss://host[:port]`."""
+        """Return `wss://host[:port]`."""
         return target.origin
 
     def method(self, target: WebsocketTarget) -> str:  # noqa: ARG002 - all are the same.
-        """SEND."""
+        """Return `SEND`."""
         return "SEND"
 
     async def call(self, call: Call) -> Result:
-        """Send the message. All messages until the peer closes come as events where the call takes them;
-        else as many as the template's `responses`: one as itself, several as a list.
+        """Send the message and return the response.
+
+        Where the call takes events, these are all messages until the peer closes the connection; else the
+        response is the template's number of `responses`: one as it is, several as a list. Raise what
+        `WebSocket` raises.
         """
         model: WebsocketTemplate = call.target.model
         message = build_message(model, call.target.placed, call)
@@ -106,7 +109,7 @@ class WebsocketAdapter(UnknownEffects):
             socket.close()
 
     async def discover(self, call: Call) -> Discovered:
-        """The manual, asked for with `{"type": "utcp"}`: the first message that is one."""
+        """Return the manual, requested by `{"type": "utcp"}`: the first message that has `tools`."""
         socket, deadline = await self._open_and_send(call, DISCOVERY.decode())
         size = 0
         try:
@@ -123,18 +126,18 @@ class WebsocketAdapter(UnknownEffects):
             socket.close()
 
     def describe(self, call: Call) -> dict[str, Any]:
-        """The upgrade and the message as JSON."""
+        """Return the upgrade and the message as JSON, secrets masked as `***`."""
         url, headers = self._upgrade_head(call, masked=True)
         body = build_message(call.target.model, call.target.placed, call, masked=True)
         return {"method": "GET", "url": url, "headers": dict(headers), "body": json_or_text(body)}
 
     def _upgrade_head(self, call: Call, *, masked: bool = False) -> tuple[str, list[tuple[str, str]]]:
-        """The URL and headers of the upgrade, credentials last."""
+        """Return the URL and headers of the upgrade, credentials last."""
         target: WebsocketTarget = call.target
         given = {name: value for name, value in call.arguments.items() if name in target.placed}
         request = target.plan.prepare(given)
         present = {name.lower() for name, _ in request.headers}
-        # What an Accept header asks for, an upgrade cannot give.
+        # Accept has no meaning in an upgrade.
         more = [pair for pair in call.headers if pair[0].lower() not in present | {"accept"}]
         url, headers = attach(request.url, [*request.headers, *more], call.credentials, masked=masked)
         for name, _ in headers:
@@ -143,7 +146,7 @@ class WebsocketAdapter(UnknownEffects):
         return url, headers
 
     async def _open_and_send(self, call: Call, message: str) -> tuple["WebSocket", float]:
-        """A connection on which the message was sent, and the time by which the answer must be there."""
+        """Open a connection and send the message; return the connection and the deadline of the response."""
         target: WebsocketTarget = call.target
         limits = call.limits
         now = asyncio.get_running_loop().time()
@@ -188,13 +191,13 @@ class WebsocketAdapter(UnknownEffects):
             size += len(values[-1]) + 1
             check_size(size, call.limits.response_bytes)
         if not values:
-            raise UpstreamMalformed("The upstream closed the connection without an answer.")
+            raise UpstreamMalformed("The upstream closed the connection without a response.")
         return body_result(b"[" + b",".join(values) + b"]", JSON, call)
 
     async def _events(
         self, socket: "WebSocket", call: Call, deadline: float
     ) -> AsyncGenerator[StreamEvent, None]:
-        """Messages until the peer closes. Those of UTCP's own streams are taken out of their envelopes."""
+        """Yield messages until the peer closes; unwrap those of UTCP's own stream protocol."""
         try:
             while True:
                 message = await socket.receive(deadline=deadline, idle=call.limits.idle)
@@ -221,13 +224,13 @@ class WebsocketAdapter(UnknownEffects):
 
 
 def _subprotocols(text: str | None) -> tuple[str, ...]:
-    """RFC 6455 section 1.9; several have commas between them."""
+    """Return the subprotocols (RFC 6455 section 1.9) of a comma-separated list; raise InvalidInput."""
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if not all(HEADER_NAME.fullmatch(name) for name in names):
         field_error = FieldError(
             "/protocol", "Give the name of a subprotocol: letters, digits, dots and dashes."
         )
-        raise InvalidInput("The subprotocol cannot be asked for.", errors=[field_error])
+        raise InvalidInput("The subprotocol cannot be requested.", errors=[field_error])
     return names
 
 

@@ -1,4 +1,4 @@
-"""Arguments -> the message that is sent, and messages -> an answer or events."""
+"""Encoding of arguments as a message, and of received messages as a response or events."""
 
 import base64
 from typing import Any
@@ -18,10 +18,10 @@ from app.protocols.websocket.template import WebsocketTemplate
 def build_message(
     model: WebsocketTemplate, placed: frozenset[str], call: Call, *, masked: bool = False
 ) -> str:
-    """What is sent: the template with arguments in it, or what no header and no URL took, as JSON.
+    """Return the message: the template filled with arguments, or the arguments but `placed` ones as JSON.
 
-    Raises InvalidArguments, also for control characters in a message of text: what reads it may take them for
-    the end of a line or of a message.
+    Raise InvalidArguments for arguments that cannot be encoded, and for control characters in a message of
+    text: its reader may take them for the end of a line or of a message.
     """
     template = fill_sealed_fields({"message": model.message}, call.credentials, masked=masked)["message"]
     with map_encoding_errors():
@@ -44,7 +44,7 @@ def single_response(message: str | bytes, model: WebsocketTemplate, call: Call) 
 
 
 def message_value(message: str | bytes, model: WebsocketTemplate) -> bytes:
-    """A message as one JSON value: JSON where the template says so, else text; bytes in base64."""
+    """Return a message as one JSON value: JSON where the template says so, else text; bytes in base64."""
     if isinstance(message, bytes):
         return orjson.dumps({"base64": base64.b64encode(message).decode()})
     raw = message.encode()
@@ -52,7 +52,7 @@ def message_value(message: str | bytes, model: WebsocketTemplate) -> bytes:
 
 
 def message_event(message: str | bytes, model: WebsocketTemplate) -> StreamEvent:
-    """JSON is told from text by itself, unless the template asks for text."""
+    """Return a message as an event: JSON where it can be parsed, unless the template names text or raw."""
     if isinstance(message, bytes):
         return StreamEvent(message, "bytes")
     raw = message.encode()
@@ -69,7 +69,7 @@ def is_json(raw: bytes) -> bool:
 
 
 def object_members(raw: str | bytes) -> dict[str, Any]:
-    """Those of a JSON object; none for anything else."""
+    """Return the members of a JSON object; {} for anything else."""
     if raw[:64].lstrip()[:1] not in ("{", b"{"):
         return {}
     try:

@@ -11,7 +11,7 @@ class WebsocketTemplate(CallTemplate):
     """UTCP's `websocket`. `timeout` in seconds, as in UTCP; `protocol` is the subprotocol (RFC 6455, 1.9).
 
     `message` is what is sent, text or JSON, with `UTCP_ARG_name_UTCP_ARG` in it; without it the arguments
-    are sent as JSON. `responses` (our own) is how many messages make the answer where the caller does not
+    are sent as JSON. `responses` (our own) is how many messages make the response where the caller does not
     take events; absent: 1. `enforce_message_boundaries` (our own) false: arguments within a `message` of text
     may hold control characters.
     """

@@ -1,5 +1,5 @@
-"""Environment variables that the operator alone may give to programs: those by which programs choose code,
-configuration, where they connect or whom they trust. Case is ignored (`http_proxy`, `npm_config_*`).
+"""Environment variables that the operator alone may set for programs: those that determine code,
+configuration, connections or trust. Case is ignored (`http_proxy`, `npm_config_*`).
 
 No such list is complete, since each program makes up its own names: decision record 0033 says why it is one
 all the same. Sources: sudo (env.c, initial_badenv_table), ld.so(8), bash(1), and the programs' manuals.
@@ -76,5 +76,5 @@ _RESERVED: Final = re.compile(
 
 
 def is_reserved(name: str) -> bool:
-    """Whether only the operator may give a variable of this name to a program (PROGRAM_ENV_NAMES)."""
+    """Return whether only the operator may give a variable of this name to a program (PROGRAM_ENV_NAMES)."""
     return name.upper() not in _EXCEPT and _RESERVED.fullmatch(name) is not None

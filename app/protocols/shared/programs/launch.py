@@ -1,9 +1,9 @@
-"""Run as `python -I -S launch.py ORDER PROGRAM ARGUMENT...`: takes rights and limits upon itself, and becomes
-the program.
+"""Launcher of programs: `python -I -S launch.py OPTIONS PROGRAM ARGUMENT...` restricts itself, then executes
+the program in its place.
 
-`ORDER` is JSON: `limits` (names of `resource` without `RLIMIT_`, numbers), `processes` (to be added to those
-that the user has), `user` and `group` (numbers or null), `folder`, and `report`, a descriptor that says why
-the program could not be started; it is closed where it could.
+`OPTIONS` is JSON: `limits` (names of `resource` without `RLIMIT_`, numbers), `processes` (added to those that
+the user has), `user` and `group` (ids or null), `folder`, and `report`, a file descriptor to which the reason
+is written where the program could not be started; it is closed where it could.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _NO_NEW_PRIVILEGES = 38
 
 
 def main() -> None:
-    """Never comes back."""
+    """Restrict this process and execute the program; never return."""
     options: dict[str, Any] = json.loads(sys.argv[1])
     os.set_inheritable(options["report"], False)
     try:
@@ -52,7 +52,7 @@ def _restrict(options: dict[str, Any]) -> None:
 
 
 def _set_process_flags() -> None:
-    """To end the program with the gateway, and to give it no rights by setuid files (prctl(2))."""
+    """Have the kernel kill the program with the gateway, and ignore setuid files (prctl(2))."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         library.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -66,7 +66,7 @@ def _limit(which: int, number: int) -> None:
 
 
 def _threads_of(user: int) -> int:
-    """The kernel counts all threads of a user: the gateway's own, too, where it is the same."""
+    """Return the number of threads of a user, all of which count for RLIMIT_NPROC, the gateway's own, too."""
     count = 0
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():  # noqa: PTH208, PTH112
         try:

@@ -30,28 +30,28 @@ SHELLS: Final = frozenset(
         "powershell",
     }
 )
-"""Programs whose words are programs themselves: no argument of a caller may stand in them."""
+"""Programs that interpret their arguments as commands: no argument of a call may be passed to them."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user and its group, by number."""
+    """A user and its group, as numeric ids."""
 
     user: int
     group: int
 
 
 class ProgramRules:
-    """The rules of one gateway. Each method raises InvalidInput with the given pointer."""
+    """The operator's rules. Methods raise InvalidInput for what they forbid, with a pointer below `at`."""
 
     def __init__(self, settings: ProgramSettings) -> None:
         self.settings = settings
         self._folders = [os.path.normpath(folder) for folder in settings.program_folders]
 
     def program(self, word: str, *, at: str) -> str:
-        """The absolute path of a program that is given by its path, or by its name alone."""
+        """Return the absolute path of a program of PROGRAMS that is named by its path or its file name."""
         allowed = self.settings.programs
         if not allowed:
             detail = "This gateway runs no programs: its operator lists those that it may in PROGRAMS."
@@ -67,7 +67,7 @@ class ProgramRules:
         return found[0]
 
     def folder(self, given: str | None, *, at: str) -> str:
-        """The folder to work in; `/` where none is given."""
+        """Return the working folder, below one of PROGRAM_FOLDERS; `/` where none is given."""
         if given is None:
             return "/"
         folder = os.path.normpath(given)
@@ -79,15 +79,18 @@ class ProgramRules:
         return folder
 
     def resolved(self, folder: str) -> str:
-        """Where links lead; UpstreamUnreachable where that is nowhere, or out of the operator's folders."""
+        """Return the folder with symbolic links resolved.
+
+        Raise UpstreamUnreachable where it does not exist or is not below one of PROGRAM_FOLDERS.
+        """
         real = os.path.realpath(folder)
         inside = folder == "/" or any(_below(real, os.path.realpath(root)) for root in self._folders)
         if not inside or not os.path.isdir(real):  # noqa: PTH112
-            raise UpstreamUnreachable("The program's folder is not there.", request_sent=False)
+            raise UpstreamUnreachable("The program's folder does not exist.", request_sent=False)
         return real
 
     def environment(self, given: Mapping[str, str], inherit: Iterable[str], *, at: str) -> dict[str, str]:
-        """The variables of the program: those that are inherited, and over them those that are given."""
+        """Return the variables of the program: the inherited ones, overridden by those of the template."""
         listed = self.settings.program_env_names
         for index, name in enumerate(inherit):
             if name not in listed:
@@ -99,24 +102,24 @@ class ProgramRules:
         return {name: os.environ[name] for name in inherit if name in os.environ} | dict(given)
 
     def check_names(self, names: Iterable[str], *, at: str) -> None:
-        """Refuse names that are none, and those that only the operator may give to programs."""
+        """Raise InvalidInput for illegal names of variables, and for those that only the operator may set."""
         for name in names:
             if not _NAME.fullmatch(name):
                 field_error = FieldError(
                     pointer(at, name), "A variable's name has letters, digits and _ only."
                 )
-                raise InvalidInput("This is no name of an environment variable.", errors=[field_error])
+                raise InvalidInput("This is not a name of an environment variable.", errors=[field_error])
             if is_reserved(name) and name not in self.settings.program_env_names:
                 detail = (
-                    "By it programs choose code, configuration, where they connect or whom they trust; the "
-                    "operator can allow it in PROGRAM_ENV_NAMES."
+                    "It determines code, configuration, connections or trust of programs; the operator can "
+                    "allow it in PROGRAM_ENV_NAMES."
                 )
                 raise InvalidInput(
                     "The variable may not be set.", errors=[FieldError(pointer(at, name), detail)]
                 )
 
     def account(self) -> Account | None:
-        """Whom programs run as; None: as the gateway."""
+        """Return the account that programs run as, from PROGRAM_USER; None for that of the gateway."""
         user = self.settings.program_user
         if user is None:
             return None
@@ -125,12 +128,12 @@ class ProgramRules:
             account = Account(entry.pw_uid, entry.pw_gid)
         except (KeyError, OverflowError):
             if not user.isdecimal():
-                raise InvalidInput("PROGRAM_USER names a user that is not there.") from None
+                raise InvalidInput("PROGRAM_USER names a user that does not exist.") from None
             account = Account(int(user), int(user))
         if os.geteuid() == account.user:
             return None
         if os.geteuid() != 0:
-            raise InvalidInput("PROGRAM_USER is for a gateway that runs as root.")
+            raise InvalidInput("PROGRAM_USER needs a gateway that runs as root.")
         return account
 
     def _contains(self, folder: str) -> bool:
@@ -138,7 +141,7 @@ class ProgramRules:
 
 
 def is_shell(program: str) -> bool:
-    """Whether the words of this program are programs themselves."""
+    """Return whether the program interprets its arguments as commands."""
     return PurePath(program).name in SHELLS
 
 

@@ -17,7 +17,7 @@ from app.processes import close_pipes, kill_group
 from app.protocols.shared.programs.rules import ProgramRules
 
 TAIL: Final = 16 * 1024
-"""What is kept of the end of standard error, in bytes."""
+"""Bytes of the end of standard error that are retained."""
 
 _LAUNCHER: Final = str(Path(__file__).with_name("launch.py"))
 _READ_AHEAD: Final = 64 * 1024
@@ -43,7 +43,7 @@ class ProgramCommand:
 
 
 class RunningProgram(asyncio.SubprocessProtocol):
-    """A program. Its processes are one group, which is killed with it; read it, or `kill` it."""
+    """A program and its process group, which is killed with it. Read it to its end, or `kill` it."""
 
     def __init__(self, report_reader: int) -> None:
         self._report = report_reader
@@ -65,7 +65,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """The exit code; None while the program runs, minus the number of the signal that ended it."""
         code: int | None = self._transport.get_returncode()
         return code
 
@@ -75,7 +75,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
         return self._failure
 
     async def read(self) -> bytes:
-        """The next piece of standard output; empty at its end."""
+        """Return the next piece of standard output; b"" at its end."""
         while not self._pieces and not self._at_end:
             self._changed.clear()
             await self._changed.wait()
@@ -91,7 +91,10 @@ class RunningProgram(asyncio.SubprocessProtocol):
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Give it to read, and wait for it to take that. Raises BrokenPipeError where it does not read."""
+        """Write to standard input, and wait until the pipe accepts more.
+
+        Raise BrokenPipeError where the program has ended or does not read.
+        """
         source = self._transport.get_pipe_transport(0)
         if source is None or self.ended.is_set() or source.is_closing():
             raise BrokenPipeError
@@ -99,7 +102,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
         await self._writable.wait()
 
     def kill(self) -> None:
-        """End it and its group at once. May be called again."""
+        """Kill the program and its process group. Idempotent."""
         self._killed = True
         self._end_output()
         if self.ended.is_set():
@@ -138,7 +141,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
         self._writable.set()
 
     def process_exited(self) -> None:
-        # What it left behind ends with it. Its number is still the group's where anything is left in that.
+        # Other processes of its group end with it. The group has its process id as long as there are any.
         kill_group(self._transport.get_pid())
         with contextlib.suppress(OSError):
             self._failure = os.read(self._report, 1024).decode("utf-8", "replace") or None
@@ -155,7 +158,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
         asyncio.get_running_loop().call_later(_LAST_READ_SECONDS, self._end_last_read)
 
     def _end_last_read(self) -> None:
-        """A process that has left the group may keep the pipe open: once silent, it is no longer heard."""
+        """Stop reading once the pipe is silent: a process that has left the group may hold it open."""
         if self._at_end or (self._silent and not self._paused):
             self._end_output()
             self._close()
@@ -175,9 +178,9 @@ class RunningProgram(asyncio.SubprocessProtocol):
 
 
 async def start_program(command: ProgramCommand, rules: ProgramRules) -> RunningProgram:
-    """Start a program, which is to be read to its end or killed.
+    """Start a program and return it; it must be read to its end or killed.
 
-    Raises InvalidArguments for words that are too long or hold NUL, InvalidInput for PROGRAM_USER, and
+    Raise InvalidArguments for words that are too long or hold NUL, InvalidInput for PROGRAM_USER, and
     UpstreamUnreachable where it is known at once that it cannot be started.
     """
     _check(command)
