@@ -35,7 +35,7 @@ class Answered:
 
     built: Json
 
-    def place(self, _arguments: Json) -> PreparedRequest:
+    def prepare(self, _arguments: Json) -> PreparedRequest:
         """Return the request."""
         body = self.built["body"]
         return PreparedRequest(

@@ -1,4 +1,4 @@
-"""Every operation of the contract x each caller who must not get in; new routes come in by themselves."""
+"""Every operation of the contract x each client that must be denied; new routes are included by themselves."""
 
 import asyncio
 import re
@@ -73,7 +73,7 @@ def filled(path: str) -> str:
     "caller", ["no key", "unknown key", "wrong checksum", "revoked", "expired", "garbage"]
 )
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_a_caller_without_a_good_key_is_refused(
+def test_a_client_without_a_valid_key_is_rejected(
     method: str, path: str, caller: str, gateway: RunningGateway, callers: dict[str, str | None]
 ) -> None:
     with gateway.client(key=callers[caller] or "") as client:
@@ -89,7 +89,7 @@ def needed_scopes(method: str, path: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_a_key_with_every_other_scope_is_refused(method: str, path: str, gateway: RunningGateway) -> None:
+def test_a_key_with_every_other_scope_is_denied(method: str, path: str, gateway: RunningGateway) -> None:
     needed = needed_scopes(method, path)
     others = [scope for scope in ALL_SCOPES if scope not in needed]
     assert needed

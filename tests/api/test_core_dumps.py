@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,14 @@ def cores_allowed() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     yield
     resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder of user 65534; not in pytest's, which each further run of pytest closes to other users."""
+    with tempfile.TemporaryDirectory(prefix="ugw-home-") as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        yield Path(folder)
 
 
 def core_limit(pid: int) -> list[str]:
@@ -128,13 +137,8 @@ def embedded_as_nobody(home: Path, **settings: str) -> Iterator[tuple[subprocess
 @linux
 @root_only
 def test_another_user_runs_all_of_it_and_its_processes_are_not_dumpable(
-    tmp_path: Path, cores_allowed: None
+    home: Path, cores_allowed: None
 ) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(0o711)
-    home = tmp_path / "home"
-    home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
     with embedded_as_nobody(home, PROGRAMS=PYTHON, PROGRAM_PROCESSES="2") as (process, url):
         for ours in holders_of_secrets(process.pid):
             # What is not dumpable belongs to root in /proc, whoever runs it (proc(5)).

@@ -1,4 +1,4 @@
-"""Documents that are meant to hurt, sent to a running gateway: each is answered with a problem, nothing stays.
+"""Documents that are meant to hurt, sent to a running gateway: each gets a problem as its response, nothing is stored.
 
 The converter is given all of them in tests/unit/openapi/test_hostile.py, within limits of time.
 """
@@ -11,7 +11,7 @@ EVERY = 6
 """One of so many is sent."""
 
 
-def test_hostile_document_is_answered_with_a_problem(gateway: RunningGateway) -> None:
+def test_a_hostile_document_is_rejected_with_a_problem(gateway: RunningGateway) -> None:
     documents = REFUSED | hostile_documents.REFUSED
     # It is a UTCP manual.
     del documents["no OpenAPI at all"]

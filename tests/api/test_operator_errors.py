@@ -1,4 +1,4 @@
-"""What an operator did wrong is told in one line: a ring that lacks a key, a schema, a DSN, a file."""
+"""Errors of an operator are reported in one line: a key ring that lacks a key, a schema, a DSN, a file."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""More calls than a worker may have: refused at once, while health and everything else answer."""
+"""Calls above the limit of a worker are rejected at once, while health and all other routes respond."""
 
 import asyncio
 from collections.abc import Iterator
@@ -45,7 +45,9 @@ def small(request, servers: Pair, tmp_path_factory) -> Iterator[RunningGateway]:
         yield running
 
 
-async def test_calls_on_top_are_refused_and_all_else_answers(small: RunningGateway, gate: Gate) -> None:
+async def test_calls_above_the_limit_are_rejected_and_other_routes_respond(
+    small: RunningGateway, gate: Gate
+) -> None:
     template = {"call_template_type": "http", "http_method": "POST", "url": f"{gate.url}/x"}
     tool = {"name": "wait", "inputs": {"type": "object"}, "tool_call_template": template}
     with small.client() as client, ThreadPoolExecutor(8) as pool:

@@ -1,4 +1,4 @@
-"""A warm call asks neither PostgreSQL nor Redis; first calls of many share one token request."""
+"""A warm call sends nothing to PostgreSQL or Redis; concurrent first calls share one token request."""
 
 import asyncio
 import time

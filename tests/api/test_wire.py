@@ -39,13 +39,13 @@ class Caller:
     site: Capture
     tool: str
 
-    def place(self, arguments: dict[str, Any]) -> PreparedRequest:
+    def prepare(self, arguments: dict[str, Any]) -> PreparedRequest:
         """The upstream's request for these arguments."""
         answer = self.client.post(f"/tools/{self.tool}/call", json=arguments)
         assert answer.status_code == 200, (answer.text, arguments)
-        return self._placed(self.site.only())
+        return self._prepared(self.site.only())
 
-    def _placed(self, request: Captured) -> PreparedRequest:
+    def _prepared(self, request: Captured) -> PreparedRequest:
         names = [name.lower() for name, _ in request.headers]
         assert len(set(names)) == len(names), "a field on two lines"
         assert set(names) >= {"host", "content-length"}
@@ -94,15 +94,15 @@ class Altered(Caller):
 
     part = ""
 
-    def place(self, arguments: dict[str, Any]) -> PreparedRequest:
-        placed = super().place(arguments)
+    def prepare(self, arguments: dict[str, Any]) -> PreparedRequest:
+        prepared = super().prepare(arguments)
         changes: dict[str, Any] = {
             "method": "PUT",
-            "url": placed.url.replace("v1", "v2"),
-            "headers": [(name, value + "x") for name, value in placed.headers],
-            "body": (placed.body or b"") + b"&x=y",
+            "url": prepared.url.replace("v1", "v2"),
+            "headers": [(name, value + "x") for name, value in prepared.headers],
+            "body": (prepared.body or b"") + b"&x=y",
         }
-        return placed._replace(**{self.part: changes[self.part]})
+        return prepared._replace(**{self.part: changes[self.part]})
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_gateway_is_a_provider_like_any_other(
         there.delete("/providers/far")
 
 
-def test_tools_that_would_come_back_are_skipped_and_calls_refused(
+def test_tools_that_would_loop_are_skipped_and_calls_denied(
     pair: tuple[RunningGateway, RunningGateway], upstream: str
 ) -> None:
     one, other = pair
@@ -132,7 +132,7 @@ def test_a_gateway_is_no_provider_of_itself(pair: tuple[RunningGateway, RunningG
 
 
 @pytest.mark.parametrize("value", ["x" * 3000, "ü"])
-def test_a_header_that_nobody_means_is_refused(gateway: RunningGateway, value: str) -> None:
+def test_a_header_that_nobody_means_is_rejected(gateway: RunningGateway, value: str) -> None:
     with gateway.client() as client:
         refused = client.post("/tools/none.none/call", json={}, headers=[(b"cdn-loop", value.encode())])
     assert (refused.status_code, refused.json()["type"]) == (508, "urn:utcp-gateway:problem:loop-detected")

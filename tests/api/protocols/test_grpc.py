@@ -84,7 +84,7 @@ def test_a_refusal_of_the_credential_is_told_without_it(client: httpx2.Client, s
     assert refused.json()["upstream_body"]["code"] == "UNAUTHENTICATED"
 
 
-def test_an_inner_address_is_not_asked(client: httpx2.Client) -> None:
+def test_an_internal_address_is_not_called(client: httpx2.Client) -> None:
     template = {"call_template_type": "grpc", "host": "10.255.255.1", "port": 50051}
     refused = client.post("/providers", json={"name": "grpcinner", "source": {"call_template": template}})
     assert (refused.status_code, refused.json()["type"]) == (403, "urn:utcp-gateway:problem:blocked-address")

@@ -172,7 +172,7 @@ def test_a_file_provider_is_read_again_at_a_refresh(client: httpx2.Client, site:
     assert client.post("/tools/filepets.listPets/call", json={}).json() == {"path": "/pets"}
 
 
-def test_files_elsewhere_and_local_tools_of_fetched_manuals_are_refused(
+def test_files_elsewhere_and_local_tools_of_fetched_manuals_are_denied(
     client: httpx2.Client, folder: Path
 ) -> None:
     refused = client.post(

@@ -90,7 +90,7 @@ def test_servers_of_two_transports_are_one_provider(
         assert client.post(f"/tools/{echo['far']}/call", json={}).status_code == 404
 
 
-def test_a_program_is_refused_where_none_is_allowed(gateway: RunningGateway) -> None:
+def test_a_program_is_denied_where_none_is_allowed(gateway: RunningGateway) -> None:
     template = {"call_template_type": "mcp", "config": {"mcpServers": {"x": {"command": sys.executable}}}}
     with gateway.client() as other:
         refused = other.post("/providers", json={"name": "p", "source": {"call_template": template}})

@@ -131,9 +131,7 @@ def test_a_manuals_own_template_with_a_secret_serves_its_tools(client: httpx2.Cl
     assert client.delete(f"/providers/{name}").status_code == 204
 
 
-def test_an_answer_comes_as_events_to_whoever_takes_only_these_or_json_too(
-    client: httpx2.Client, peer: Peer
-) -> None:
+def test_a_response_is_sent_as_events_where_these_are_accepted(client: httpx2.Client, peer: Peer) -> None:
     template = {
         "call_template_type": peer.kind, "host": "127.0.0.1", "port": peer.port,
         "request_data_format": "text", "request_data_template": "UTCP_ARG_q_UTCP_ARG\n",

@@ -1,4 +1,4 @@
-"""A refresh says what changed and whether callers can go on; what moves credentials waits for a person."""
+"""A refresh reports what changed and what that breaks; what moves credentials waits for approval."""
 
 import pytest
 

@@ -112,7 +112,7 @@ async def test_files_of_another_origin_are_not_fetched(admin, upstream, elsewher
     assert elsewhere.seen == []
 
 
-async def test_files_that_are_too_large_together_are_refused(admin, upstream):
+async def test_files_that_are_too_large_together_are_rejected(admin, upstream):
     document = openapi(upstream.url)
     document["paths"] = {f"/{n}": {"$ref": f"{n}.json"} for n in range(5)}
     upstream.pages["/openapi.json"] = document
@@ -147,7 +147,7 @@ async def test_an_overlay_stays_with_its_provider(admin, upstream, send):
     assert (await admin.get("/tools/pets.listPets")).json()["description"] == "From the overlay"
 
 
-async def test_what_cannot_be_used_is_refused_with_its_place(admin, upstream):
+async def test_an_unusable_bundle_is_rejected_with_its_location(admin, upstream):
     document = openapi(upstream.url)
     broken = await admin.post(
         "/providers", json={"name": "p", "source": {"document": document, "overlay": {"overlay": "1.0.0"}}}

@@ -50,14 +50,14 @@ async def test_a_credential_is_stored_listed_without_value_and_replaced(admin, u
     {"kind": "api_key", "value": "x", "name": "Host"}, {"kind": "nothing"}, {"kind": "static", "headers": {}},
     {"kind": "api_key", "value": "${NOT_SET}"},
 ])  # fmt: skip
-async def test_what_cannot_be_a_credential_is_refused_and_not_repeated(admin, upstream, body):
+async def test_an_invalid_credential_is_rejected_and_not_repeated(admin, upstream, body):
     await registered(admin, upstream)
     answer = await put(admin, **body)
     assert answer.status_code == 422, answer.text
     assert (await admin.get("/providers/pets/credentials")).json()["items"] == []
 
 
-async def test_an_unknown_slot_is_refused_and_the_known_ones_are_named(admin, upstream):
+async def test_an_unknown_slot_is_rejected_and_the_known_ones_are_named(admin, upstream):
     await registered(admin, upstream)
     answer = await put(admin, "nokey", kind="bearer", token="t")
     assert answer.status_code == 404
@@ -266,7 +266,7 @@ async def test_static_values_are_restored_after_an_export(admin, upstream):
         [{"location": "header", "name": "X-A", "value": "***"}],
     ],
 )
-async def test_static_values_that_cannot_be_sent_are_refused(admin, upstream, values):
+async def test_static_values_that_cannot_be_sent_are_rejected(admin, upstream, values):
     one = tool("echo", f"{upstream.url}/e", headers={"X-S": "hidden-h"})
     assert (await admin.post("/providers?name=m", json=manual(one))).status_code == 201
     body = {"kind": "static", "values": values}

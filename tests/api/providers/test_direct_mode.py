@@ -165,7 +165,7 @@ async def test_local_and_unknown_protocols_give_nothing(admin, upstream, protoco
     assert (found.status_code, found.json().get("tools", [])) in ((200, []), (422, []))
 
 
-async def test_limits_of_a_key_hold_and_strangers_are_told_nothing(gateway_app, admin, upstream):
+async def test_limits_of_a_key_hold_and_without_a_key_nothing_is_shown(gateway_app, admin, upstream):
     await registered(admin, upstream)
     other = await gateway_app.client("tools:read", providers=["other"])
     assert (await direct(other))[0] == {}

@@ -1,4 +1,4 @@
-"""Large bodies: refused soon where they are too large, and read without holding up the other requests."""
+"""Large bodies are rejected soon where they are too large, and read without delaying other requests."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("path", ["/providers", "/providers/preview", "/import"])
 @pytest.mark.parametrize("body", HOSTILE, ids=["canonical", "manual", "export"])
-async def test_too_many_values_are_refused_soon(client, path, body):
+async def test_too_many_values_are_rejected_soon(client, path, body):
     # What is parsed whole takes minutes, and the client waits for half of one.
     answer = await client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 413, answer.text

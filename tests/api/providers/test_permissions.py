@@ -1,4 +1,4 @@
-"""Whose secrets a registration may use: those that the caller may store, and those that it may lend."""
+"""Whose secrets a registration may use: those that its key may store, and those that it may share."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""POST /providers takes every form, tells them apart by itself, and answers with a report."""
+"""POST /providers accepts every form, detects which it is, and responds with a report."""
 
 import asyncio
 from random import Random
@@ -119,7 +119,7 @@ async def test_a_document_may_come_in_any_way(admin, upstream, send):
     assert await tools_of(admin, "pets") == ["pets.listPets"]
 
 
-async def test_an_uploaded_manual_keeps_its_inline_auth_and_one_bad_tool_loses_no_other(admin, upstream):
+async def test_an_uploaded_manual_retains_its_inline_auth_and_one_bad_tool_loses_no_other(admin, upstream):
     good = tool("good", f"{upstream.url}/good?key=query-secret", headers={"X-Static": "static-secret", "Accept": "a/b"},
                 auth={"auth_type": "api_key", "api_key": "inline-secret", "var_name": "X-Inline"})  # fmt: skip
     far = tool("far", "http://x.example/")
@@ -248,7 +248,7 @@ async def test_an_import_may_run_beside_the_request(admin, upstream):
         (b"x" * (3 << 20), "application/yaml", 413),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_read_is_refused_with_its_reason(admin, content, media_type, status):
+async def test_an_unreadable_source_is_rejected_with_its_reason(admin, content, media_type, status):
     made = await admin.post("/providers", content=content, headers={"Content-Type": media_type})
     assert made.status_code == status, made.text
     assert made.headers["content-type"] == "application/problem+json"
@@ -265,7 +265,7 @@ async def test_an_unreachable_source_is_a_502_and_a_forbidden_one_a_403(admin, u
     assert (await admin.get("/providers")).json()["items"] == []
 
 
-async def test_a_tool_by_hand_makes_its_provider_and_survives_nothing_but_its_deletion(admin, upstream):
+async def test_a_custom_tool_makes_its_provider_and_stays_until_it_is_deleted(admin, upstream):
     body = {"provider": "hand", "name": "echo", "description": "d", "tags": ["t"],
             "inputs": {"type": "object", "properties": {"q": {"type": "string"}}},
             "call_template": {"url": f"{upstream.url}/echo",

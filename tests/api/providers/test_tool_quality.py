@@ -46,7 +46,7 @@ async def test_a_large_tool_is_shown_slimmed_and_validated_in_full(admin, upstre
     assert again.json()["difference"]["unchanged"] == ["POST /large"]
 
 
-async def test_tools_of_manuals_and_by_hand_are_slimmed_too(admin, upstream):
+async def test_tools_of_manuals_and_custom_tools_are_slimmed_too(admin, upstream):
     inputs = large(upstream.url)["components"]["schemas"]["Large"]
     one = {**tool("big", f"{upstream.url}/big"), "inputs": inputs}
     made = await admin.post("/providers?name=m", json=manual(one))

@@ -1,4 +1,4 @@
-"""What could never work is refused when it is registered, not at each call."""
+"""Definitions that could never work are rejected when they are registered, not at each call."""
 
 import pytest
 
@@ -49,7 +49,7 @@ async def test_such_a_tool_of_an_export_is_skipped_too(admin, upstream, template
 
 
 @pytest.mark.parametrize(("options", "place"), OPTIONS)
-async def test_outbound_options_that_cannot_work_are_refused(admin, upstream, options, place):
+async def test_outbound_options_that_cannot_work_are_rejected(admin, upstream, options, place):
     body = {"name": "pets", "source": {"document": openapi(upstream.url)}, "options": options}
     for path in ("/providers", "/providers/preview"):
         refused = await admin.post(path, json=body)

@@ -1,4 +1,4 @@
-"""Providers change, are refreshed and deleted; variables are set, named and missed."""
+"""Providers are changed, refreshed and deleted; variables are set, listed and reported where missing."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def changed(answer):
     return {what: difference[what] for what in ("added", "changed", "unchanged", "removed")}
 
 
-async def test_a_refresh_answers_with_the_difference_and_keeps_names_and_overrides(admin, upstream):
+async def test_a_refresh_returns_the_difference_and_retains_names_and_overrides(admin, upstream):
     await registered(admin, upstream)
     await admin.patch("/tools/pets.listA", json={"description": "mine", "tags": ["my"], "enabled": False})
     document = openapi(upstream.url, paths=("/a", "/c"))
@@ -105,7 +105,7 @@ async def test_what_a_person_changed_comes_back_with_its_tool(admin, upstream):
 
 
 @pytest.mark.parametrize("key", ["${AKEY}", "literal"])
-async def test_a_refresh_keeps_auth_tools_that_a_tool_of_the_manual_has_too(admin, upstream, key):
+async def test_a_refresh_retains_auth_tools_that_a_tool_of_the_manual_has_too(admin, upstream, key):
     await admin.put("/variables/m_AKEY", json={"value": "literal"})
     auth = {"auth_type": "api_key", "api_key": key, "var_name": "X-Key"}
     one = tool("one", f"{upstream.url}/one", auth={**auth, "api_key": "${m_AKEY}"} if "$" in key else auth)
@@ -154,7 +154,7 @@ async def test_a_patch_changes_what_it_names(admin, upstream):
     assert (await admin.patch("/providers/pets", json={"name": "other"})).status_code == 422
 
 
-async def test_a_provider_takes_everything_along_but_the_audit(admin, upstream, gateway_app):
+async def test_a_deleted_provider_leaves_only_its_records(admin, upstream, gateway_app):
     await registered(admin, upstream, credentials={"key": {"kind": "api_key", "value": "v"}},
                      variables={"A": {"value": "x"}})  # fmt: skip
     await admin.patch("/tools/pets.listA", json={"description": "mine"})
@@ -169,7 +169,7 @@ async def test_a_provider_takes_everything_along_but_the_audit(admin, upstream, 
     assert [one["action"] for one in events[:2]] == ["deleted", "created"]
 
 
-async def test_an_unset_variable_refuses_the_registration_and_names_it(admin, upstream):
+async def test_a_registration_with_an_unset_variable_is_rejected_and_names_it(admin, upstream):
     one = tool("echo", "https://${HOST}/e", auth={"auth_type": "api_key", "api_key": "Bearer $TOKEN"},
                headers={"X-A": "${HEADER}"})  # fmt: skip
     refused = await admin.post("/providers?name=m", json=manual(one))

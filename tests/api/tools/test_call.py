@@ -18,7 +18,7 @@ async def answers(api, provider, upstream, kind, status=200):
     return f"/tools/api.{kind}{status}/call"
 
 
-async def test_a_call_gives_the_upstreams_own_answer(api, provider, upstream):
+async def test_a_call_returns_the_upstreams_own_response(api, provider, upstream):
     path = await answers(api, provider, upstream, "hal")
     client = await api.client()
     answer = await client.post(path, json={})
@@ -69,7 +69,7 @@ async def test_arguments_reach_their_places(api, provider, upstream):
         ("nojson", "<oops>"),
     ],
 )
-async def test_a_caller_that_takes_only_json_always_gets_json(api, provider, upstream, kind, expected):
+async def test_a_client_that_accepts_only_json_always_gets_json(api, provider, upstream, kind, expected):
     path = await answers(api, provider, upstream, kind)
     client = await api.client()
     answer = await client.post(path, json={}, headers={"Accept": "application/json"})
@@ -80,7 +80,7 @@ async def test_a_caller_that_takes_only_json_always_gets_json(api, provider, ups
 @pytest.mark.parametrize(
     "accept", ["*/*", "application/json, */*;q=0.1", "text/plain", "text/html,application/json,text/*"]
 )
-async def test_other_callers_get_text_as_it_is(api, provider, upstream, accept):
+async def test_other_clients_get_text_as_it_is(api, provider, upstream, accept):
     path = await answers(api, provider, upstream, "text")
     client = await api.client()
     answer = await client.post(path, json={}, headers={"Accept": accept})
@@ -114,7 +114,7 @@ async def test_an_upstreams_page_cannot_run_at_our_origin(api, provider, upstrea
         (b'{"x": "' + b"y" * 65536 + b'"}', {}, 413),
     ],
 )
-async def test_bodies_that_are_no_arguments_are_refused(api, provider, upstream, body, headers, status):
+async def test_bodies_that_are_no_arguments_are_rejected(api, provider, upstream, body, headers, status):
     path = await answers(api, provider, upstream, "json")
     client = await api.client()
     answer = await client.post(path, content=body, headers=headers)
@@ -135,7 +135,7 @@ async def test_a_body_without_length_is_bounded_too(api, provider, upstream):
     assert (await client.post(path, content=endless())).status_code == 413
 
 
-async def test_wrong_arguments_name_every_fault_and_send_nothing(api, provider, upstream):
+async def test_invalid_arguments_name_every_error_and_send_nothing(api, provider, upstream):
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n", "m"]}
     await api.tool(provider, "strict", {"url": f"{upstream.url}/x"}, inputs=schema)
     client = await api.client()
@@ -158,7 +158,7 @@ async def test_an_upstreams_4xx_keeps_its_status(api, provider, upstream, status
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 500, 503])
-async def test_other_refusals_become_502(api, provider, upstream, status):
+async def test_other_upstream_rejections_become_502(api, provider, upstream, status):
     path = await answers(api, provider, upstream, "json", status)
     answer = await (await api.client()).post(path)
     assert answer.status_code == 502
@@ -199,7 +199,7 @@ async def test_a_disabled_tool_cannot_be_called(api, provider, upstream):
     assert (await caller.post("/tools/api.json200/call")).status_code == 200
 
 
-async def test_a_key_without_the_scope_is_refused_and_no_key_too(api, provider, upstream):
+async def test_a_key_without_the_scope_is_denied_and_no_key_too(api, provider, upstream):
     path = await answers(api, provider, upstream, "json")
     assert (await (await api.client("tools:read")).post(path)).status_code == 403
     client = await api.client()
@@ -242,7 +242,7 @@ async def test_a_missing_credential_is_named(api, provider, upstream):
     assert answer.json()["slots"] == ["main"]
 
 
-async def test_a_refused_token_is_fetched_again_once(api, provider, upstream):
+async def test_a_rejected_token_is_fetched_again_once(api, provider, upstream):
     await api.credential(
         provider,
         "oauth",
@@ -323,7 +323,7 @@ async def test_a_dry_run_shows_the_request_and_sends_nothing(api, provider, upst
     assert (upstream.tokens, upstream.requests) == (0, [])
 
 
-async def test_variables_of_a_hand_written_template_are_filled_in(api, provider, upstream):
+async def test_variables_of_a_custom_tools_template_are_filled_in(api, provider, upstream):
     await api.variable("HOST", upstream.url, secret=False)
     await api.variable("VERSION", "tenant", secret=False)
     await api.variable("VERSION", "own", provider=provider, secret=False)
@@ -355,7 +355,7 @@ async def test_a_tool_that_cannot_be_compiled_harms_no_other(api, provider, upst
     assert (await client.post("/tools/api.fine/call")).status_code == 200
 
 
-async def test_when_the_caller_leaves_before_the_answer_the_upstream_call_ends(api, provider, upstream):
+async def test_a_client_disconnect_before_the_response_ends_the_upstream_call(api, provider, upstream):
     await api.tool(provider, "slow", {"url": f"{upstream.url}/slow"})
     client = await api.client()
     calling = asyncio.create_task(client.post("/tools/api.slow/call"))
@@ -367,7 +367,7 @@ async def test_when_the_caller_leaves_before_the_answer_the_upstream_call_ends(a
     assert (await api.calls())[0]["outcome"] == "cancelled"
 
 
-async def test_when_the_caller_leaves_a_stream_the_upstream_call_ends(api, provider, upstream):
+async def test_a_client_disconnect_ends_the_upstream_stream(api, provider, upstream):
     await api.tool(provider, "drip", {"url": f"{upstream.url}/drip"})
     client = await api.client()
     async with client.stream("POST", "/tools/api.drip/call") as answer:
@@ -403,14 +403,14 @@ async def test_an_upstream_that_breaks_off_a_stream_is_cut_off_here_too(api, pro
     assert (await api.calls())[0]["outcome"].startswith("upstream-")
 
 
-async def test_an_upstream_that_breaks_off_a_small_answer_is_a_problem(api, provider, upstream):
+async def test_a_small_truncated_response_is_a_problem(api, provider, upstream):
     await api.tool(provider, "broken", {"url": f"{upstream.url}/broken?length=100"})
     answer = await (await api.client()).post("/tools/api.broken/call")
     assert answer.status_code == 502
     assert answer.json()["call_id"] == answer.headers["x-call-id"]
 
 
-async def test_text_too_large_to_wrap_is_refused_and_passes_raw(api, provider, upstream):
+async def test_text_too_large_to_wrap_is_rejected_and_passes_raw(api, provider, upstream):
     big = f"{upstream.url}/drip?size=1000000&count=18&pause=0"
     await api.tool(provider, "big", {"url": big})
     await api.tool(provider, "bigjson", {"url": f"{big}&type=application/json"})

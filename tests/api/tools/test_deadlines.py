@@ -1,4 +1,4 @@
-"""X-Timeout-Ms: a caller may ask for less time than the settings give, never for more."""
+"""X-Timeout-Ms: a client may shorten the timeouts of the settings, never extend them."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def tool_at(api, upstream, path, **limits):
 @pytest.mark.parametrize(
     "path", ["/slow", "/drip?pause=0.1&size=200", "/drip?pause=5"], ids=["first byte", "total", "idle"]
 )
-async def test_a_caller_in_a_hurry_is_answered_in_its_time(api, upstream, path):
+async def test_the_clients_timeout_ends_a_call(api, upstream, path):
     client = await tool_at(api, upstream, path)
     began = asyncio.get_running_loop().time()
     answer = await client.post(
@@ -42,7 +42,7 @@ async def test_enough_time_changes_nothing(api, upstream):
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "1e3", "soon", "10, 20", "9" * 10, "٣"])
-async def test_what_is_no_number_of_milliseconds_is_refused_and_nothing_sent(api, upstream, value):
+async def test_an_invalid_timeout_header_is_rejected_and_nothing_sent(api, upstream, value):
     client = await tool_at(api, upstream, "/x")
     answer = await client.post("/tools/api.one/call", headers=[("X-Timeout-Ms", value.encode())])
     assert answer.status_code == 422
@@ -52,7 +52,7 @@ async def test_what_is_no_number_of_milliseconds_is_refused_and_nothing_sent(api
     assert upstream.requests == []
 
 
-async def test_callers_in_a_hurry_do_not_shut_the_upstream_for_others(api, upstream):
+async def test_client_timeouts_do_not_open_the_breaker(api, upstream):
     provider = await api.provider("api")
     await api.tool(provider, "late", {"url": f"{upstream.url}/slow"})
     await api.tool(provider, "fine", {"url": f"{upstream.url}/x"})
@@ -63,7 +63,9 @@ async def test_callers_in_a_hurry_do_not_shut_the_upstream_for_others(api, upstr
     assert (await client.post("/tools/api.fine/call")).status_code == 200
 
 
-async def test_a_record_is_waited_for_within_the_callers_time_only(api, upstream, database_url, monkeypatch):
+async def test_a_record_is_waited_for_within_the_clients_timeout_only(
+    api, upstream, database_url, monkeypatch
+):
     provider = await api.provider("api")
     await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
     client = await api.client()
@@ -82,7 +84,7 @@ async def test_a_record_is_waited_for_within_the_callers_time_only(api, upstream
     await recorder._connection.aclose()
 
 
-async def test_a_key_is_waited_for_within_the_callers_time_only(api, upstream):
+async def test_an_idempotency_key_is_waited_for_within_the_clients_timeout_only(api, upstream):
     provider = await api.provider("api")
     await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
     client = await api.client()

@@ -1,4 +1,4 @@
-"""Rate limits, Idempotency-Key and kept answers, at the route itself."""
+"""Rate limits, Idempotency-Key and the response cache, at the route itself."""
 
 import asyncio
 import json
@@ -103,7 +103,7 @@ class TestRateLimits:
         assert refused.headers["x-call-id"] == refused.json()["call_id"]
         assert (await api.calls())[0]["outcome"] == "rate-limited"
 
-    async def test_a_provider_with_a_limit_counts_all_callers(self, api, tool, site):
+    async def test_a_provider_with_a_limit_counts_all_clients(self, api, tool, site):
         path = await tool(limits={"rate": {"requests": 1, "per_seconds": 60, "burst": 3}})
         clients = [await api.client() for _ in range(3)]
         statuses = [(await client.post(path, json={})).status_code for client in clients * 2]
@@ -259,7 +259,7 @@ class TestIdempotencyKeys:
         assert site.done == 1
         assert {answer.status_code for answer in answers} <= {200, 409}
 
-    async def test_a_caller_that_leaves_finds_the_outcome_later(self, api, tool, site):
+    async def test_a_client_that_disconnects_finds_the_outcome_later(self, api, tool, site):
         path, client = await tool(), await api.client()
         headers = {"Idempotency-Key": uuid4().hex}
         site.gate = asyncio.Event()
@@ -303,7 +303,7 @@ class TestIdempotencyKeys:
         assert site.done == 2
 
     @pytest.mark.parametrize(("status", "shown"), [(500, 502), (503, 502), (404, 404), (409, 409)])
-    async def test_what_the_upstream_refused_is_kept(self, api, tool, site, status, shown):
+    async def test_the_outcome_of_a_rejected_request_is_stored(self, api, tool, site, status, shown):
         path, client = await tool(), await api.client()
         headers = {"Idempotency-Key": uuid4().hex}
         site.status = status
@@ -318,7 +318,7 @@ class TestIdempotencyKeys:
         assert again.headers["content-type"] == "application/problem+json"
 
     @pytest.mark.parametrize("status", [401, 429])
-    async def test_what_was_not_carried_out_is_not_kept(self, api, tool, site, status):
+    async def test_the_outcome_of_an_unexecuted_call_is_not_stored(self, api, tool, site, status):
         path, client = await tool(), await api.client()
         headers = {"Idempotency-Key": uuid4().hex}
         site.status = status
@@ -326,7 +326,7 @@ class TestIdempotencyKeys:
         site.status = 200
         assert (await client.post(path, json={}, headers=headers)).status_code == 200
 
-    async def test_what_never_left_is_not_kept(self, api, site):
+    async def test_the_outcome_of_an_unsent_request_is_not_stored(self, api, site):
         provider = await api.provider("nobody", limits={"attempts": 1, "breaker_failures": 0})
         row = await api.tool(
             provider,
@@ -344,7 +344,7 @@ class TestIdempotencyKeys:
         api.services.catalog._plans.clear()
         assert (await client.post("/tools/nobody.act/call", json={}, headers=headers)).status_code == 200
 
-    async def test_a_timeout_is_kept(self, api, tool, site):
+    async def test_the_outcome_of_a_timeout_is_stored(self, api, tool, site):
         path, client = await tool(), await api.client()
         headers = {"Idempotency-Key": uuid4().hex}
         site.gate = asyncio.Event()
@@ -353,7 +353,7 @@ class TestIdempotencyKeys:
         again = await client.post(path, json={}, headers=headers)
         assert (first.status_code, again.status_code, site.begun) == (504, 504, 1)
 
-    async def test_a_large_answer_goes_to_the_first_caller_only(self, api, tool, site):
+    async def test_a_large_response_goes_to_the_first_client_only(self, api, tool, site):
         path, client = await tool(), await api.client()
         headers = {"Idempotency-Key": uuid4().hex}
         site.size = (1 << 20) + 1
@@ -391,7 +391,7 @@ class TestIdempotencyKeys:
         await client.post(path, json={})
         assert site.keys[1] is None
 
-    async def test_with_such_a_key_a_call_may_be_sent_again(self, api, tool, site):
+    async def test_a_call_with_an_idempotency_key_may_be_retried(self, api, tool, site):
         path = await tool(limits={"idempotency_header": "Idempotency-Key", "attempts": 3})
         client = await api.client()
         # The budget of retries is a share of the calls that were made.
@@ -403,7 +403,7 @@ class TestIdempotencyKeys:
         assert len(set(site.keys[before:])) == 1
 
 
-class TestKeptAnswers:
+class TestResponseCache:
     async def test_hits_misses_and_their_age(self, api, tool, site):
         path = await tool("GET", limits={"cache": {"seconds": 60}})
         site.headers = {"Cache-Control": "max-age=60"}
@@ -436,7 +436,7 @@ class TestKeptAnswers:
         assert "x-cache" in (await client.post("/tools/some.one/call", json={})).headers
         assert "x-cache" not in (await client.post("/tools/some.two/call", json={})).headers
 
-    async def test_private_is_per_caller(self, api, tool, site):
+    async def test_private_responses_are_cached_per_key(self, api, tool, site):
         path = await tool("GET", limits={"cache": {"seconds": 60}})
         site.headers = {"Cache-Control": "private, max-age=60"}
         one, other = await api.client(), await api.client()
@@ -523,7 +523,7 @@ class TestKeptAnswers:
         assert {answer.status_code for answer in answers} == {200}
         assert site.begun == 2
 
-    async def test_a_stale_answer_while_the_upstream_fails(self, api, tool, site):
+    async def test_a_stale_response_is_served_while_the_upstream_fails(self, api, tool, site):
         path = await tool("GET", limits={"cache": {"seconds": 60, "stale_if_error": 60}})
         site.headers = {"Cache-Control": "max-age=60", "Age": "59"}
         client = await api.client()

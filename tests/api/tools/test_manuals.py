@@ -1,4 +1,4 @@
-"""/utcp: what UTCP clients can use, only what the key may call, and nothing twice over the wire."""
+"""/utcp: what UTCP clients can use, only what the key may call, with ETags and compression."""
 
 import gzip
 
@@ -71,7 +71,7 @@ async def test_a_limited_key_gets_its_own_manual(api, library):
     assert (await by_tool.get("/providers/weather/utcp")).status_code == 404
 
 
-async def test_what_is_held_already_is_not_sent_again(api, library):
+async def test_a_matching_etag_gets_304(api, library):
     client = await api.client()
     first = await client.get("/utcp", headers={"Accept-Encoding": "identity"})
     tag = first.headers["etag"]

@@ -1,4 +1,4 @@
-"""An upstream that sends back what it was sent: the caller gets none of the gateway's secrets, by no way."""
+"""An upstream reflects its request: no part of a response holds a secret of the gateway."""
 
 import asyncio
 import base64

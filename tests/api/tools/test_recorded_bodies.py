@@ -1,4 +1,4 @@
-"""Arguments and answers of calls: kept only where a setting asks for it, sealed, read under a scope of its own."""
+"""Bodies of calls are recorded only where a setting says so, sealed, and read with a scope of their own."""
 
 import pytest
 from sqlalchemy import text
@@ -41,14 +41,14 @@ async def bodies(api, call_id, *scopes, **limits):
     return await reader.get(f"/calls/{call_id}/bodies")
 
 
-async def test_nothing_is_kept_by_default(api, tools):
+async def test_no_body_is_recorded_by_default(api, tools):
     made = await tools.post("/tools/kept.echo/call", json={"body": {"secret": "canary"}})
     row = (await rows(api))[made.headers["x-call-id"]]
     assert (row.arguments, row.result) == (None, None)
     assert (await bodies(api, made.headers["x-call-id"])).status_code == 404
 
 
-async def test_arguments_and_answer_are_sealed_and_come_back(api, tools, keeping):
+async def test_recorded_arguments_and_responses_are_sealed_and_opened(api, tools, keeping):
     keeping("all")
     made = await tools.post("/tools/kept.echo/call", json={"body": {"secret": "canary"}})
     call_id = made.headers["x-call-id"]
@@ -90,7 +90,7 @@ async def test_only_keys_with_the_scope_and_within_their_limits_read_them(api, t
     assert (await bodies(api, call_id, providers=["kept"])).status_code == 200
 
 
-async def test_errors_keep_what_was_refused_only(api, tools, keeping):
+async def test_with_errors_only_bodies_of_failed_calls_are_recorded(api, tools, keeping):
     keeping("errors")
     good = await tools.post("/tools/kept.echo/call", json={"body": 1})
     bad = await tools.post("/tools/kept.refuse/call", json={"why": "me"})
@@ -102,7 +102,7 @@ async def test_errors_keep_what_was_refused_only(api, tools, keeping):
     assert "no" in found["result"]["text"]
 
 
-async def test_of_a_long_answer_its_beginning_is_kept(api, tools, keeping):
+async def test_the_beginning_of_a_long_response_is_recorded(api, tools, keeping):
     keeping("all", most_bytes=300)
     made = await tools.post("/tools/kept.drip/call", json={})
     assert len(made.content) == 400

@@ -87,7 +87,7 @@ async def call(client, **options):
     return await client.post("/tools/api.one/call", **options)
 
 
-async def test_an_upstream_that_fails_is_left_alone_and_its_caller_told(api, tool, scripted):
+async def test_a_failing_upstream_opens_its_breaker_and_the_client_gets_a_problem(api, tool, scripted):
     dead = await scripted("drop")
     client = await tool(dead.url, method="POST")
     for _ in range(5):
@@ -102,7 +102,7 @@ async def test_an_upstream_that_fails_is_left_alone_and_its_caller_told(api, too
 
 
 @pytest.mark.parametrize("code", [400, 401, 404, 409, 422, 429])
-async def test_answers_that_are_the_callers_fault_never_open_the_breaker(tool, scripted, code):
+async def test_client_errors_never_open_the_breaker(tool, scripted, code):
     picky = await scripted(status(code))
     client = await tool(picky.url, method="POST")
     for _ in range(25):
@@ -131,7 +131,7 @@ RECOVERS = {
 
 
 @pytest.mark.parametrize("failure", RECOVERS.values(), ids=RECOVERS)
-async def test_a_safe_tool_is_called_again(api, tool, scripted, failure):
+async def test_a_safe_tool_is_retried(api, tool, scripted, failure):
     shaky = await scripted(failure, OK)
     client = await tool(shaky.url)
     answer = await call(client)
@@ -142,7 +142,7 @@ async def test_a_safe_tool_is_called_again(api, tool, scripted, failure):
 
 @pytest.mark.parametrize("failure", RECOVERS.values(), ids=RECOVERS)
 @pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
-async def test_what_may_have_had_an_effect_is_not_sent_again(tool, scripted, method, failure):
+async def test_what_may_have_had_an_effect_is_not_retried(tool, scripted, method, failure):
     shaky = await scripted(failure, OK)
     client = await tool(shaky.url, method=method)
     answer = await call(client)
@@ -151,7 +151,7 @@ async def test_what_may_have_had_an_effect_is_not_sent_again(tool, scripted, met
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-async def test_a_provider_may_let_idempotent_methods_be_sent_again(tool, scripted, method):
+async def test_a_provider_may_allow_retries_of_idempotent_methods(tool, scripted, method):
     shaky = await scripted("drop", OK)
     client = await tool(shaky.url, method=method, retry_idempotent=True)
     assert (await call(client)).status_code == 200
@@ -159,14 +159,14 @@ async def test_a_provider_may_let_idempotent_methods_be_sent_again(tool, scripte
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-async def test_but_never_those_that_are_not(tool, scripted, method):
+async def test_methods_that_are_not_idempotent_are_never_retried(tool, scripted, method):
     shaky = await scripted("drop", OK)
     client = await tool(shaky.url, method=method, retry_idempotent=True)
     assert (await call(client)).status_code == 502
     assert shaky.executed == [method]
 
 
-async def test_what_was_never_sent_is_sent_again_whatever_the_method(api, tool, closed_port):
+async def test_an_unsent_request_is_retried_whatever_the_method(api, tool, closed_port):
     before = set(api.services.origins)
     client = await tool(closed_port, method="POST")
     refused = await call(client)
@@ -176,7 +176,7 @@ async def test_what_was_never_sent_is_sent_again_whatever_the_method(api, tool, 
 
 
 @pytest.mark.parametrize("code", [400, 404, 409, 500, 501])
-async def test_other_answers_are_not_asked_for_again(tool, scripted, code):
+async def test_other_responses_are_not_retried(tool, scripted, code):
     plain = await scripted(status(code))
     client = await tool(plain.url)
     await call(client)
@@ -194,7 +194,9 @@ async def test_a_retry_after_is_waited_for(tool, scripted):
 @pytest.mark.parametrize(
     ("seconds", "headers"), [("30", {}), ("2", {"X-Timeout-Ms": "1500"})], ids=["too long", "deadline"]
 )
-async def test_a_retry_after_that_cannot_be_waited_for_is_the_callers(tool, scripted, seconds, headers):
+async def test_a_retry_after_that_cannot_be_waited_for_is_passed_to_the_client(
+    tool, scripted, seconds, headers
+):
     busy = await scripted(status(503, f"Retry-After: {seconds}"), OK)
     client = await tool(busy.url)
     answer = await call(client, headers=headers)
@@ -202,7 +204,7 @@ async def test_a_retry_after_that_cannot_be_waited_for_is_the_callers(tool, scri
     assert busy.executed == ["GET"]
 
 
-async def test_attempts_are_bounded_and_can_be_turned_off(tool, scripted):
+async def test_retries_are_bounded_and_can_be_turned_off(tool, scripted):
     down = await scripted(status(503))
     client = await tool(down.url, attempts=1)
     await call(client)
@@ -235,7 +237,7 @@ async def test_a_probe_closes_the_breaker_again(api, tool, scripted):
     assert len(shaky.executed) == 7
 
 
-async def test_a_slow_upstream_takes_its_own_places_only(api, scripted, upstream):
+async def test_a_slow_upstream_takes_its_own_permits_only(api, scripted, upstream):
     hanging = await scripted("hang")
     slow = await api.provider("slow", limits={"concurrency": 2, "total": 5})
     await api.tool(slow, "one", {"url": f"{hanging.url}/x"})
@@ -266,7 +268,7 @@ async def places_are_free(api):
     raise AssertionError([(one.bulkhead.running, one.providers) for one in api.services.origins])
 
 
-async def test_a_stream_holds_its_place_until_its_end(api, upstream):
+async def test_a_stream_holds_its_permit_until_its_end(api, upstream):
     provider = await api.provider("api", limits={"concurrency": 1})
     await api.tool(provider, "drip", {"url": f"{upstream.url}/drip?count=30&pause=0.1"})
     await api.tool(provider, "one", {"url": f"{upstream.url}/x"})
@@ -287,7 +289,7 @@ async def test_a_body_that_breaks_off_counts_against_the_upstream(api, upstream)
     assert slug(await call(client)) == "circuit-open"
 
 
-async def test_hundreds_of_cancelled_calls_leave_every_place_free(api, upstream):
+async def test_hundreds_of_cancelled_calls_release_every_permit(api, upstream):
     before = set(api.services.origins)
     provider = await api.provider("api", limits={"concurrency": 10})
     for name, path in (("late", "/slow"), ("drip", "/drip?pause=0.01"), ("one", "/x")):

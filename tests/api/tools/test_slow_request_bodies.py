@@ -1,4 +1,4 @@
-"""Calls that arrive slowly, or not as a whole."""
+"""Calls whose request body arrives slowly or not completely."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ async def recorded(api):
     return calls
 
 
-async def test_a_caller_that_stops_sending_does_not_keep_its_place(api, upstream, monkeypatch):
+async def test_a_client_that_stops_sending_gets_408(api, upstream, monkeypatch):
     monkeypatch.setattr(api.services.streams, "stall", 0.2)
     async with beginning(api, upstream) as (reader, _):
         answer = await asyncio.wait_for(reader.read(), 10)
@@ -39,14 +39,14 @@ async def test_a_caller_that_stops_sending_does_not_keep_its_place(api, upstream
     assert upstream.requests == []
 
 
-async def test_a_caller_that_leaves_before_all_was_sent_is_no_fault_of_ours(api, upstream):
+async def test_a_client_that_disconnects_while_sending_is_recorded_as_cancelled(api, upstream):
     async with beginning(api, upstream) as (_, writer):
         writer.transport.abort()
         [call] = await recorded(api)
     assert (call["outcome"], call["status"]) == ("cancelled", 499)
 
 
-async def test_a_caller_that_sends_the_rest_in_time_is_answered(api, upstream):
+async def test_a_client_that_sends_the_rest_in_time_gets_a_response(api, upstream):
     async with beginning(api, upstream) as (reader, writer):
         await asyncio.sleep(0.2)
         writer.write(b"}")

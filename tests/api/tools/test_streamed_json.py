@@ -1,4 +1,4 @@
-"""A caller that takes only JSON gets JSON, also where the upstream's answer comes in pieces."""
+"""A client that accepts only JSON gets JSON, also where the upstream's response arrives in pieces."""
 
 import json
 from urllib.parse import urlencode

@@ -1,4 +1,4 @@
-"""Answers as events, over real connections: what upstreams stream, and how each stream ends."""
+"""Responses as events, over real connections: what upstreams stream, and how each stream ends."""
 
 import asyncio
 import base64
@@ -145,13 +145,13 @@ async def test_what_is_no_stream_becomes_one(calling, source, media, pieces, exp
     assert last["$gateway"]["end"]["events"] >= len(expected)
 
 
-async def test_a_caller_that_takes_json_too_gets_it_where_there_is_no_stream(calling, source):
+async def test_a_client_that_accepts_json_too_gets_it_where_there_is_no_stream(calling, source):
     source.media, source.pieces = "application/json", (b'{"a": 1}',)
     answer = await calling({"Accept": "application/json, text/event-stream"})
     assert (answer.headers["content-type"], answer.json()) == ("application/json", {"a": 1})
 
 
-async def test_the_upstream_hears_that_a_stream_is_wanted_but_not_in_place_of_its_tool(calling, source):
+async def test_the_upstream_is_sent_accept_for_a_stream_but_not_in_place_of_its_tool(calling, source):
     await calling(SSE)
     assert source.accepts[0].startswith("text/event-stream")
 
@@ -217,7 +217,7 @@ async def test_silence_is_filled_with_heartbeats(api, calling, source, headers, 
     assert answer.text.count(heartbeat) >= 4
 
 
-async def test_when_the_caller_leaves_the_upstream_knows_it_within_a_second(api, source):
+async def test_a_client_disconnect_reaches_the_upstream_within_a_second(api, source):
     source.then = "silence"
     provider = await api.provider("api")
     await api.tool(provider, "stream", {"url": source.url + "/stream"})
@@ -253,7 +253,7 @@ async def test_while_the_gateway_stops_streams_get_their_last_event(api, source)
     await asyncio.wait_for(source.left.wait(), 1)
 
 
-async def test_a_caller_in_a_hurry_bounds_the_whole_stream(api, calling, source):
+async def test_the_clients_timeout_bounds_the_whole_stream(api, calling, source):
     source.then = "silence"
     answer = await calling({**SSE, "X-Timeout-Ms": "500"})
     name, _, data = events(answer)[-1]
@@ -261,7 +261,7 @@ async def test_a_caller_in_a_hurry_bounds_the_whole_stream(api, calling, source)
     assert (await api.calls())[0]["outcome"] == "upstream-timeout"
 
 
-async def test_callers_that_read_slowly_do_not_shut_out_others(api, source):
+async def test_clients_that_read_slowly_do_not_shut_out_others(api, source):
     source.media, source.pieces, source.pause = "application/x-ndjson", (b"1" * 900_000 + b"\n",) * 40, 0
     provider = await api.provider("api", limits={"stream": 1, "total": 1, "breaker_failures": 1})
     await api.tool(provider, "stream", {"url": source.url + "/stream"})

@@ -64,7 +64,7 @@ async def test_filters(api, library):
     "query",
     ["limit=0", "limit=201", "limit=x", "cursor=!!", "cursor=AAAA", "provider=a%00", "tag=%00", "enabled=2"],
 )
-async def test_senseless_queries_are_refused(api, query):
+async def test_senseless_queries_are_rejected(api, query):
     answer = await (await api.client()).get(f"/tools?{query}")
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
@@ -100,13 +100,13 @@ async def test_a_change_is_laid_over_the_source_and_taken_back(api, library):
 @pytest.mark.parametrize(
     "body", [{"name": "x"}, {"tags": ["a\x00"]}, {"tags": [""]}, {"enabled": 1}, {"description": "\x00"}, []]
 )
-async def test_senseless_changes_are_refused(api, library, body):
+async def test_senseless_changes_are_rejected(api, library, body):
     client = await api.client("admin")
     assert (await client.patch("/tools/weather.now", json=body)).status_code == 422
     assert (await client.get("/tools/weather.now")).json()["version"] == 1
 
 
-async def test_a_lost_update_is_refused(api, library):
+async def test_a_lost_update_is_rejected(api, library):
     client = await api.client("admin")
     tag = (await client.get("/tools/library.a")).headers["etag"]
     first = await client.patch("/tools/library.a", json={"description": "1"}, headers={"If-Match": tag})

@@ -1,4 +1,4 @@
-"""Large and endless answers through a gateway process: memory, back-pressure, and callers that leave or stall."""
+"""Large and endless responses through a gateway process: memory, back-pressure, clients that leave or stall."""
 
 import json
 import socket
@@ -140,7 +140,7 @@ def test_a_hundred_megabytes_take_little_memory(running: RunningGateway, kind: s
 
 
 @pytest.mark.parametrize(("kind", "accept"), [("chunks", "*/*"), ("lines", "text/event-stream")])
-def test_a_caller_that_takes_nothing_holds_its_upstream_back_and_is_dropped(
+def test_a_client_that_reads_nothing_holds_its_upstream_back_and_is_dropped(
     running: RunningGateway, site: Flood, kind: str, accept: str
 ) -> None:
     peak = Peak(running.process.pid)
@@ -164,7 +164,7 @@ def test_a_caller_that_takes_nothing_holds_its_upstream_back_and_is_dropped(
         ("events", None, "text/event-stream"),
     ],
 )
-def test_the_upstream_hears_within_a_second_that_the_caller_left(
+def test_the_upstream_connection_ends_within_a_second_of_the_clients(
     running: RunningGateway, site: Flood, tool: str, count: int | None, accept: str
 ) -> None:
     site.left.clear()
@@ -178,7 +178,7 @@ def test_the_upstream_hears_within_a_second_that_the_caller_left(
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json"])
-def test_an_answer_that_grows_too_large_is_never_taken_for_whole(
+def test_a_response_that_grows_too_large_is_never_taken_for_complete(
     running: RunningGateway, accept: str
 ) -> None:
     with calling(running, "bounded.chunks", HUNDRED_MB, accept) as raw:
@@ -190,7 +190,7 @@ def test_an_answer_that_grows_too_large_is_never_taken_for_whole(
     assert latest(running, "response-too-large")["upstream_status"] == 200
 
 
-def test_an_answer_that_says_it_is_too_large_is_a_problem(running: RunningGateway) -> None:
+def test_a_response_with_a_content_length_above_the_limit_is_a_problem(running: RunningGateway) -> None:
     with running.client() as client:
         answer = client.post("/tools/bounded.bytes/call", json={"count": 2_000_000})
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (502, "response-too-large")

@@ -1,4 +1,4 @@
-"""Made-up keys that look right, in their hundreds: keys that exist are looked up all the same."""
+"""Hundreds of invalid keys in the right format do not delay the look-up of keys that exist."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,7 @@ def attacked(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
-class Strangers:
+class InvalidKeyRequests:
     """Requests without a pause on so many connections, each with another key that nobody has ever made."""
 
     def __init__(self, gateway: RunningGateway, *, key: str | None = None) -> None:
@@ -79,21 +79,21 @@ def made(gateway: RunningGateway, number: int) -> list[dict[str, str]]:
     return [one.json() for one in found]
 
 
-async def test_cold_keys_are_served_while_strangers_hammer(attacked: RunningGateway) -> None:
+async def test_uncached_keys_are_served_while_invalid_keys_are_tried(attacked: RunningGateway) -> None:
     keys = await asyncio.to_thread(made, attacked, _COLD)
-    async with Strangers(attacked) as strangers:
+    async with InvalidKeyRequests(attacked) as invalid:
         # There is no such tool: who hears that has been let in.
         statuses = Counter([await status_of(attacked, key["key"]) for key in keys])
     assert statuses == {404: _COLD}
-    assert set(strangers.found) == {401}
+    assert set(invalid.found) == {401}
 
 
-async def test_cold_keys_are_served_while_a_known_id_is_tried_with_a_wrong_secret(
+async def test_uncached_keys_are_served_while_a_known_id_is_tried_with_a_wrong_secret(
     attacked: RunningGateway,
 ) -> None:
     keys = await asyncio.to_thread(made, attacked, _COLD + 1)
     body = f"{PREFIX}_{key_id_of(keys[0]['key'])}_{'x' * SECRET_LENGTH}"
-    async with Strangers(attacked, key=body + _checksum(body)) as strangers:
+    async with InvalidKeyRequests(attacked, key=body + _checksum(body)) as invalid:
         statuses = Counter([await status_of(attacked, key["key"]) for key in keys[1:]])
     assert statuses == {404: _COLD}
-    assert set(strangers.found) == {401}
+    assert set(invalid.found) == {401}

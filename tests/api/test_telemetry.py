@@ -1,4 +1,4 @@
-"""What an operator sees of a running gateway of two workers: figures, traces and log lines, and no secret in any."""
+"""Metrics, traces and log lines of a running gateway of two workers, and no secret in any."""
 
 import json
 import re
@@ -87,9 +87,7 @@ def test_no_secret_stands_in_what_the_collector_gets(
     assert traces.headers[0]["x-collector-key"] == "canary-of-the-collector"
 
 
-def test_no_secret_stands_in_the_log_or_in_the_figures(
-    planted: dict[str, str], gateway: RunningGateway
-) -> None:
+def test_no_secret_is_in_the_log_or_in_the_metrics(planted: dict[str, str], gateway: RunningGateway) -> None:
     with gateway.client() as client:
         shown = client.get("/metrics").content
     for where in (gateway.log.read_bytes(), shown):
@@ -98,7 +96,7 @@ def test_no_secret_stands_in_the_log_or_in_the_figures(
         ] == []
 
 
-def test_a_callers_trace_goes_through_to_the_upstream(
+def test_a_clients_trace_goes_through_to_the_upstream(
     planted: dict[str, str], gateway: RunningGateway, site: Upstream, traces: Collector
 ) -> None:
     parent = "00f067aa0ba902b7"
@@ -146,7 +144,7 @@ def test_log_lines_of_a_call_name_it_and_its_trace(planted: dict[str, str], gate
     assert re.fullmatch("[0-9a-f]{16}", line["span_id"])
 
 
-def test_the_figures_are_those_of_both_workers_and_right(
+def test_the_metrics_are_those_of_both_workers_and_right(
     planted: dict[str, str], gateway: RunningGateway
 ) -> None:
     # What was counted up to now has been published after a second.

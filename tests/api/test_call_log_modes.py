@@ -1,4 +1,4 @@
-"""The modes of the audit, as processes that are killed and a PostgreSQL that goes away."""
+"""The modes of the call log, while processes are killed and PostgreSQL is unavailable."""
 
 import asyncio
 import os
@@ -181,7 +181,7 @@ def without(dsn: str, servers: Pair) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("fast", 200), ("strict", 503)])
-def test_without_postgres_only_strict_calls_with_effects_are_refused(
+def test_without_postgres_only_strict_calls_with_effects_are_rejected(
     servers: Pair, site: Site, tmp_path: Path, mode: str, expected: int
 ) -> None:
     site.seen.clear()

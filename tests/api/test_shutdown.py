@@ -1,4 +1,4 @@
-"""A stop loses nothing: calls under way end, balancers are told, streams and records come to their end."""
+"""A shutdown loses nothing: running calls end, load balancers see it, streams and records are completed."""
 
 import asyncio
 import http.client
@@ -108,7 +108,7 @@ def until(condition: Any, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_a_request_that_comes_as_the_listener_closes_is_answered(servers: Pair, tmp_path: Path) -> None:
+def test_a_request_that_arrives_as_the_listener_closes_gets_a_response(servers: Pair, tmp_path: Path) -> None:
     with serve(servers, tmp_path, SHUTDOWN_GRACE_SECONDS="0") as gateway:
         address = ("127.0.0.1", int(gateway.url.rpartition(":")[2]))
 
@@ -168,7 +168,7 @@ def test_calls_under_way_end_and_are_recorded(
     assert {outcomes[one.headers["x-call-id"]] for one in answers} == {"ok"}
 
 
-def test_after_the_pause_connections_are_refused_while_calls_still_run(
+def test_connections_are_refused_after_the_grace_time_while_calls_still_run(
     servers: Pair, site: Slow, tmp_path: Path
 ) -> None:
     with serve(servers, tmp_path, workers=2) as gateway:
