@@ -62,5 +62,5 @@ def test_files_that_list_or_compare_protocols_decide_by_name():
 
 
 def test_file_that_builds_several_long_lived_parts_is_a_wiring():
-    found = trees(root="Engine(guard)\nFeed(database)\nCatalog(load)", one="Engine(guard)")
+    found = trees(root="Engine(guard)\nChangeFeed(database)\nCatalog(load)", one="Engine(guard)")
     assert wirings(found) == ["root.py"]

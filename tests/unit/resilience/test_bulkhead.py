@@ -25,7 +25,7 @@ async def entered(one, deadline=1e9):
 
 
 async def test_who_comes_first_is_first():
-    one = origin(concurrency=1, queue=10, queue_seconds=5)
+    one = origin(concurrency=1, max_queued=10, queue_timeout=5)
     order = []
     first = await entered(one)
 
@@ -45,7 +45,7 @@ async def test_who_comes_first_is_first():
 
 
 async def test_waiting_ends_with_the_patience_of_the_queue_or_the_callers_deadline():
-    one = origin(concurrency=1, queue=10, queue_seconds=0.05)
+    one = origin(concurrency=1, max_queued=10, queue_timeout=0.05)
     await entered(one)
     loop = asyncio.get_running_loop()
     for deadline in (loop.time() + 60, loop.time() + 0.02):
@@ -57,7 +57,7 @@ async def test_waiting_ends_with_the_patience_of_the_queue_or_the_callers_deadli
 
 
 async def test_a_full_queue_refuses_at_once():
-    one = origin(concurrency=1, queue=1, queue_seconds=30)
+    one = origin(concurrency=1, max_queued=1, queue_timeout=30)
     await entered(one)
     waiter = asyncio.create_task(entered(one))
     await asyncio.sleep(0)
@@ -69,7 +69,7 @@ async def test_a_full_queue_refuses_at_once():
 
 
 async def test_those_who_wait_are_turned_away_when_the_breaker_opens():
-    one = origin(concurrency=1, queue=10, queue_seconds=30, failures=1)
+    one = origin(concurrency=1, max_queued=10, queue_timeout=30, failure_threshold=1)
     permit = await entered(one)
     waiting = [asyncio.create_task(entered(one)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -81,7 +81,9 @@ async def test_those_who_wait_are_turned_away_when_the_breaker_opens():
 
 
 async def test_nobody_waits_for_a_place_to_probe():
-    one = origin(concurrency=1, queue=10, queue_seconds=30, failures=1, open_seconds=0.01, open_most=0.01)
+    one = origin(
+        concurrency=1, max_queued=10, queue_timeout=30, failure_threshold=1, open_seconds=0.01, open_max=0.01
+    )
     hanging = await entered(one)
     one.record_failure(hanging, AttemptVerdict.FAILURE)
     await asyncio.sleep(0.05)

@@ -132,7 +132,7 @@ import asyncio, sys
 from app.telemetry import families as of
 from app.telemetry.metrics import Metrics
 metrics = Metrics()
-metrics.source(lambda: [(of.FEED_POSITION, (), int(sys.argv[1])), (of.FEED_BEHIND, (), int(sys.argv[1]))])
+metrics.add_source(lambda: [(of.FEED_POSITION, (), int(sys.argv[1])), (of.FEED_LAG, (), int(sys.argv[1]))])
 metrics.start()
 for line in sys.stdin:
     word = line.strip()
