@@ -25,8 +25,8 @@ run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-test-fast: $(DEV) ## Run the unit tests and the contract tests of all protocols that start no server or program of their own
-	$(BIN)/python -m pytest $(WORKERS) -m "not slow" tests/unit tests/protocols $(ARGS)
+test-fast: $(DEV) ## Run the unit tests that start no server or program of their own
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow" tests/unit $(ARGS)
 
 check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/ruff check
