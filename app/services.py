@@ -43,7 +43,8 @@ from app.security.vault import KeyRing, Vault
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
-from app.telemetry.tracing import Tracer, open_tracer
+from app.telemetry.traces import Tracer
+from app.telemetry.tracing import open_tracer
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ async def until_disconnected(receive: Receive) -> None:
 class ResponseWriter:
     """Hands pieces of a response body to the server. Back-pressure comes from awaiting it.
 
-    `stall` are the seconds that a client may take over each 64 KiB; after that, CallerStalled is raised.
+    `stall` are the seconds that a client may take over each 64 KiB; after that, ClientTimeout is raised.
     `sent` counts bytes, `waited` the seconds that the client was waited for.
     """
 

@@ -38,7 +38,7 @@ from app.schemas import TOOL_NAME
 from app.security.loop_detection import cdn_loop_headers
 from app.security.principal import Principal
 from app.telemetry.metrics import Metrics
-from app.telemetry.tracing import Tracer
+from app.telemetry.traces import Tracer
 
 _NAME: Final = re.compile(TOOL_NAME)
 

@@ -104,7 +104,7 @@ class IdempotencyStore:
         DeadlineExceeded where the call's own time is over first: then nothing may be sent.
         """
         if request.seconds <= 0:
-            raise _time_over()
+            raise _deadline_exceeded()
         lasts = request.seconds + _GRACE_SECONDS
         row_key = self._row_key(request)
         lease_request = LeaseRequest(
@@ -118,7 +118,7 @@ class IdempotencyStore:
                 return IdempotencyLease(request, until, row_key)
             found = await self.table.read(row_key, seconds=request.seconds)
         except TimeoutError:
-            raise _time_over() from None
+            raise _deadline_exceeded() from None
         if found is None:
             # Released between the two statements.
             self.rejected += 1
@@ -211,7 +211,7 @@ def _context(row_key: RowKey, call_id: UUID) -> tuple[str, ...]:
     return ("outcome", row_key.tenant.hex, row_key.key_id, row_key.digest.hex(), call_id.hex)
 
 
-def _time_over() -> DeadlineExceeded:
+def _deadline_exceeded() -> DeadlineExceeded:
     return DeadlineExceeded("The call's time was over while its Idempotency-Key was looked up.")
 
 

@@ -147,14 +147,14 @@ class IdempotencyTable:
         """
         taken: bool | None = await self._result(self.begins, request, seconds=seconds)
         if taken is None:
-            raise _away()
+            raise _unavailable()
         return taken
 
     async def read(self, key: RowKey, *, seconds: float) -> Any:
         """Return the row of a key, None where there is none; raises what `acquire` raises."""
         found = await self._result(self.reads, key, seconds=seconds)
         if found is _FAILED:
-            raise _away()
+            raise _unavailable()
         return found
 
     async def end(self, lease_end: LeaseEnd) -> bool:
@@ -185,7 +185,7 @@ class IdempotencyTable:
             queue.withdraw(item, future)
             if not isinstance(error, TimeoutError) or seconds <= _WAIT_SECONDS:
                 raise
-            raise _away() from None
+            raise _unavailable() from None
 
     async def _acquire_batch(self, batch: list[LeaseRequest]) -> Sequence[bool | None]:
         """Of calls under one key only the first requests it; the others will read what became of that."""
@@ -337,5 +337,5 @@ def _bytes(lease_end: LeaseEnd) -> int:
     return 0 if lease_end.outcome is None else len(lease_end.outcome)
 
 
-def _away() -> Unavailable:
+def _unavailable() -> Unavailable:
     return Unavailable("The database does not respond, so no call can be made exactly once.")

@@ -62,7 +62,7 @@ class IdempotentCall:
         """Return the result of the call under `key`, or of the call that was made under it before.
 
         `seconds` is how long the call may take. Raises what `perform` raises, the errors of
-        `IdempotencyStore.begin`, ReplayedError, and IdempotencyUnkept. Unless the result has a stream, the
+        `IdempotencyStore.begin`, ReplayedError, and IdempotencyNotStored. Unless the result has a stream, the
         end of the call has been recorded.
         """
         context = self._context

@@ -16,7 +16,7 @@ from app.catalog.plan import Plan
 from app.errors import UpstreamErrorResponse
 from app.telemetry.context import CALL_ID
 from app.telemetry.metrics import OTHER, Metrics
-from app.telemetry.tracing import CallTrace, Tracer
+from app.telemetry.traces import CallTrace, Tracer
 
 CANCELLED: Final = "cancelled"
 """The outcome of a call whose client left before its response was complete."""

@@ -30,7 +30,7 @@ from app.errors import (
 )
 from app.outbound.credentials import CredentialResolver, ResolvedCredentials, WireCredential
 from app.protocols.base import Call, Result
-from app.telemetry.tracing import CallTrace
+from app.telemetry.traces import CallTrace
 
 # "Exponential Backoff And Jitter" (AWS): waiting a random part of the backoff spreads the retries best.
 _FIRST_BACKOFF: Final = 0.1

@@ -20,7 +20,7 @@ from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.credentials import compile_security
 from app.outbound.egress import EgressSettings, build_egress_settings, without_client_certificate
 from app.outbound.scope import connection_scope
-from app.protocols.base import Adapter
+from app.protocols.base import Adapter, PassesOwnSecrets
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS, Adapters
 from app.protocols.variables import variables_of, with_variables
@@ -185,8 +185,9 @@ def _masker_of(adapter: Adapter[Any], target: Any) -> ResponseMasker | None:
     """Return a masker for the secrets that an adapter passes to its upstream in addition to credentials,
     if any.
     """
-    own_secrets = getattr(adapter, "own_secrets", None)
-    return None if own_secrets is None else ResponseMasker.for_values(own_secrets(target))
+    if not isinstance(adapter, PassesOwnSecrets):
+        return None
+    return ResponseMasker.for_values(adapter.own_secrets(target))
 
 
 def egress_of(

@@ -34,7 +34,7 @@ class Plan:
 
     `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan contains no secret in plain
     text. `origin` is where `target` sends requests, `upstream` the state of its breaker and bulkhead. `safe`
-    tells that its method has no side effects (RFC 9110 section 9.2.1), `repeatable` that a request may be
+    tells that its method has no side effects (RFC 9110 section 9.2.1), `retryable` that a request may be
     sent again though the upstream may have processed it. `scope` and `reuse` are those of its `Call`s.
     """
 

@@ -128,7 +128,9 @@ def set_credential(
     )
     if kind is CredentialKind.STATIC:
         body = {"kind": "static", "values": [{name: body[name] for name in ("location", "name", "value")}]}
-    origins = _confirm_origins(session, provider, slot, _Destination(allow_origin or [], token_url, yes))
+    origins = _confirm_origins(
+        session, provider, slot, _CredentialDestination(allow_origin or [], token_url, yes)
+    )
     if origins:
         # Exactly what was shown is stored, whatever changes in between.
         body["allowed_origins"] = origins
@@ -174,7 +176,7 @@ def remove(ctx: SessionContext, *, provider: ProviderArgument, slot: SlotArgumen
 
 
 @dataclass(frozen=True, slots=True)
-class _Destination:
+class _CredentialDestination:
     """The origins and the token URL that the command line gives; with `yes` nobody is asked."""
 
     origins: list[str]
@@ -182,7 +184,9 @@ class _Destination:
     yes: bool
 
 
-def _confirm_origins(session: ClientSession, provider: str, slot: str, given: _Destination) -> list[str]:
+def _confirm_origins(
+    session: ClientSession, provider: str, slot: str, given: _CredentialDestination
+) -> list[str]:
     """Return the origins to bind the credential to, [] to leave them to the gateway.
 
     Raise InputError where they must be confirmed and there is no terminal, typer.Abort for a no.

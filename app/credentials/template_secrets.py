@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunspli
 from app.credentials.model import CredentialDraft, ValueLocation
 from app.credentials.variable_scope import VariableScope
 from app.errors import FieldError, InvalidInput
-from app.protocols.variables import places_of
+from app.protocols.variables import locations_of
 from app.text import pointer
 from app.utcp.auth import Auth, credential_from_auth
 from app.utcp.call_template import CallTemplate, replace_strings, strings_at
@@ -82,7 +82,7 @@ def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope)
     """Return by pointer the texts that are always secret, and those that name a secret variable legally."""
     sealed = {at: text for at, text in strings_at(stored, model.sealed) if text}
     may_be = dict(strings_at(stored, model.may_be_secret))
-    for at, name in places_of(stored) if may_be else ():
+    for at, name in locations_of(stored) if may_be else ():
         known = scope.find(name) if at in may_be else None
         if known is not None and not known.may_be_shown(fetched=scope.is_fetched):
             sealed[at] = may_be[at]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from app.credentials.permissions import RegistrationPermissions
 from app.errors import FieldError, InvalidInput, UnsetVariable
 from app.models import Variable
-from app.protocols.variables import places_of, with_variables
+from app.protocols.variables import locations_of, with_variables
 from app.utcp.variables import candidates
 
 
@@ -104,7 +104,7 @@ class VariableScope:
             FieldError(
                 at + place, f"The variable {name} may be secret; here stand only variables that are not."
             )
-            for place, name in places_of(value)
+            for place, name in locations_of(value)
             if (known := self.find(name)) is not None and not known.may_be_shown(fetched=self.is_fetched)
         ]
         if faults:

@@ -39,7 +39,7 @@ class SchemaChange:
 def compare_schemas(old: Json, new: Json, *, max_pairs: int = MAX_PAIRS) -> list[SchemaChange]:
     """Return the differences, each once; [] where the schemas accept the same, as far as can be determined.
 
-    Beyond `most_pairs` pairs of schemas, two that are not equal are reported as changed.
+    Beyond `max_pairs` pairs of schemas, two that are not equal are reported as changed.
     """
     return list(dict.fromkeys(_Comparison(old, new, max_pairs).nodes(old, new, "", _MAX_DEPTH)))
 

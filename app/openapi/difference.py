@@ -55,7 +55,7 @@ def compare_tools(
     """Return the differences between two versions of a tool, at most about twenty per schema.
 
     Both have the keys description, inputs, outputs, call_template and security; the slots are those of each
-    version, by name. `most_pairs` bounds the work on each schema.
+    version, by name. `max_pairs` bounds the work on each schema.
     """
     found: list[ToolDifference] = []
     found += _server(str(old["call_template"].get("url", "")), str(new["call_template"].get("url", "")))

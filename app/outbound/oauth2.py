@@ -100,8 +100,8 @@ class TokenEndpoint:
     async def fetch(self, request: TokenRequest) -> FetchedToken:
         """Return a new token, within `limits.total` for all attempts together.
 
-        Raises TokenRefused, UpstreamTimeout, UpstreamUnreachable and BlockedAddress. No error contains the
-        client's secret, nor any of the endpoint's text except its error code and masked description.
+        Raises TokenRequestFailed, UpstreamTimeout, UpstreamUnreachable and BlockedAddress. No error contains
+        the client's secret, nor any of the endpoint's text except its error code and masked description.
         """
         methods = self._methods(request)
         deadline = asyncio.get_running_loop().time() + self.limits.total

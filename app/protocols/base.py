@@ -4,6 +4,7 @@ An adapter raises only InvalidArguments, BlockedAddress, UpstreamTimeout, Upstre
 UpstreamUnauthorized, UpstreamRejected, UpstreamMalformed and ResponseTooLarge; `prepare` raises InvalidInput.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
@@ -234,3 +235,11 @@ class Adapter(Protocol[Target]):
 
     async def aclose(self) -> None:
         """Close the adapter's own connections; those of the engine are closed by its owner."""
+
+
+class PassesOwnSecrets(ABC):
+    """An adapter that passes secrets to its upstream which are no credentials of the call."""
+
+    @abstractmethod
+    def own_secrets(self, target: Any) -> tuple[str, ...]:
+        """Return these secrets of a compiled target, to be masked in responses."""

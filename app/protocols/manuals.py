@@ -89,12 +89,12 @@ def detect_kind(raw: Any) -> DocumentKind:
 
 def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, Any] | None = None) -> Manual:
     """Parse a manual of either version, or a mixture of both. A tool that cannot be parsed becomes a
-    ManualFault.
+    RejectedTool.
 
     `inherited` is the call template with which the manual was fetched, for protocols whose clients call with
     it those tools that have no valid template of their own.
 
-    Raise InvalidDocument for a document that is not a manual or has more than `most_tools` tools.
+    Raise InvalidDocument for a document that is not a manual or has more than `max_tools` tools.
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("tools"), list):
         raise InvalidDocument(

@@ -28,7 +28,7 @@ def variables_of(value: Any) -> list[str]:
     )
 
 
-def places_of(value: Any) -> Iterator[tuple[str, str]]:
+def locations_of(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the pointer of each text that names a variable, and the name."""
     is_template = _is_template(value)
     if is_template and "parameters" in value:

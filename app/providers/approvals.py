@@ -20,7 +20,7 @@ from app.registration.repository import (
     tools_of,
     update_tools,
 )
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.security.principal import Principal
 
 _MAX_NAMED = 100
@@ -30,7 +30,7 @@ _MAX_NAMED = 100
 class Approvals:
     """Applies pending changes exactly as they were shown: nothing is fetched again."""
 
-    registry: Registry
+    registry: RegistrationService
 
     async def approve(self, name: str, *, if_match: str | None, principal: Principal) -> ProviderDetails:
         """Apply the pending changes of a provider and return its details.

@@ -23,7 +23,7 @@ from app.models import Credential, Provider, now
 from app.providers.provider_store import require_version
 from app.registration.destinations import Destination, Destinations, destinations_of
 from app.registration.repository import credentials_of, source_facts, tools_of, variables_for
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.security.principal import Principal
 
 
@@ -31,7 +31,7 @@ from app.security.principal import Principal
 class CredentialStore:
     """Operations on the credentials of a provider."""
 
-    registry: Registry
+    registry: RegistrationService
 
     async def listed(self, provider: str, *, principal: Principal) -> list[Credential]:
         """Return the stored credentials by slot; raise NotFound for the provider."""

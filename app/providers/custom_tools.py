@@ -18,7 +18,7 @@ from app.models import Credential, Provider, Variable
 from app.protocols.call_templates import read_template, with_protocol
 from app.protocols.registry import DEFAULT
 from app.registration.destinations import with_tool_origin
-from app.registration.from_manual import closed_inputs, open_template, slots_of_tools, tool_security
+from app.registration.from_manual import open_template, slots_of_tools, strict_inputs, tool_security
 from app.registration.input_models import CustomToolInput
 from app.registration.model import ToolDraft
 from app.registration.persist import update_provider
@@ -32,7 +32,7 @@ from app.registration.repository import (
     variables_for,
 )
 from app.registration.request_parser import variable_draft
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.registration.tool_checks import judged_tool
 from app.security.principal import Principal
 from app.text import reject_unstorable
@@ -43,7 +43,7 @@ from app.utcp.call_template import Template
 class CustomTools:
     """Stores custom tools."""
 
-    registry: Registry
+    registry: RegistrationService
 
     async def add(self, body: CustomToolInput, *, principal: Principal) -> ToolView:
         """Store a custom tool, and its provider where there is none of that name; return the tool.
@@ -139,7 +139,7 @@ class CustomTools:
         reject_unstorable({"inputs": body.inputs, "outputs": body.outputs})
         given_inputs, _ = normalize_inputs(body.inputs, at="/inputs")
         outputs, _ = normalize_schema(body.outputs, at="/outputs")
-        inputs = closed_inputs(given_inputs, template)
+        inputs = strict_inputs(given_inputs, template)
         known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
         taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
         book = SlotAllocator(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
@@ -176,7 +176,7 @@ class CustomTools:
         have = {row.slot: destination_of_row(row) for row in stored}
         for entry in entries:
             if entry.slot in have:
-                _refuse_other_origin(entry, have[entry.slot])
+                _reject_other_origin(entry, have[entry.slot])
                 continue
             binding = self.registry.reader.binding(entry.origins)
             ready = complete(entry.credential, slot=None, binding=binding, at="/call_template/auth")
@@ -184,7 +184,7 @@ class CustomTools:
             session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
 
 
-def _refuse_other_origin(entry: SlotAssignment, stored: CredentialDraft) -> None:
+def _reject_other_origin(entry: SlotAssignment, stored: CredentialDraft) -> None:
     others = [origin for origin in entry.origins if origin not in (stored.allowed_origins or ())]
     if others:
         error = FieldError(

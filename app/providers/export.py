@@ -29,7 +29,7 @@ from app.registration.model import (
 from app.registration.persist import HIDDEN_OPTIONS, open_source_body
 from app.registration.repository import credentials_of, overrides_of, source_of, tools_of
 from app.registration.request_parser import MAX_ENTRIES, read_or_reject
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.schemas import ProviderName, ShortText, StrictModel, Text, UrlText
 from app.security.principal import Principal
 from app.text import pointer, reject_unstorable
@@ -110,7 +110,7 @@ def import_body() -> Json:
 class Exporter:
     """Builds the export document."""
 
-    registry: Registry
+    registry: RegistrationService
 
     async def export(self, *, principal: Principal) -> Json:
         """Return the export of all providers that the principal may see, as JSON of an ExportDocument.

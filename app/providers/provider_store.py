@@ -28,7 +28,7 @@ from app.registration.repository import (
     source_facts,
     tool_counts,
 )
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 
@@ -52,7 +52,7 @@ class ProviderDetails:
 class ProviderStore:
     """Operations on registered providers, each limited to what the principal may see and change."""
 
-    registry: Registry
+    registry: RegistrationService
 
     async def page(
         self, *, principal: Principal, after: str, limit: int

@@ -18,7 +18,7 @@ from app.registration.batch import EntryVerdict, register_all
 from app.registration.jobs import ImportJobs, Work, problem_json
 from app.registration.model import RegistrationBatch, RegistrationResult, RejectedEntry
 from app.registration.repository import source_facts
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.security.principal import Principal
 
 StatusAndModel = tuple[int, BaseModel]
@@ -33,7 +33,7 @@ _CHUNK_ITEMS = 100
 class ImportRunner:
     """Runs imports on behalf of one principal and turns their results into response models."""
 
-    registry: Registry
+    registry: RegistrationService
     principal: Principal
 
     async def register(self, registrations: RegistrationBatch, *, preview: bool = False) -> StatusAndModel:
@@ -61,7 +61,7 @@ class ImportRunner:
 
     async def refresh(self, name: str) -> tuple[int, RefreshedProvider]:
         """Import a provider's source again; return 200 and a RefreshedProvider. Raises as
-        `Registry.refresh`.
+        `RegistrationService.refresh`.
         """
         imported = await self.registry.refresh(name, principal=self.principal)
         source = await self._source(imported)

@@ -18,7 +18,7 @@ from app.errors import Conflict, Forbidden, NotFound
 from app.models import TENANT, Provider, Variable, now
 from app.protocols.registry import PROTOCOLS
 from app.registration.repository import lock_names, names_in_use
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.security.principal import Principal
 
 
@@ -26,7 +26,7 @@ from app.security.principal import Principal
 class VariableStore:
     """Operations on variables. `provider` None stands for the variables of the tenant, which all share."""
 
-    registry: Registry
+    registry: RegistrationService
 
     async def page(
         self, provider: str | None, *, principal: Principal, after: str, limit: int

@@ -16,7 +16,7 @@ from app.models import TENANT
 from app.registration.json_yaml import parse_document
 from app.registration.model import RegistrationBatch, RegistrationRequest, RegistrationResult, RejectedEntry
 from app.registration.request_parser import read_registrations
-from app.registration.service import Registry
+from app.registration.service import RegistrationService
 from app.security.principal import Principal
 
 Verdict = Literal["registered", "previewed", "unchanged", "failed"]
@@ -36,7 +36,7 @@ class EntryVerdict:
 
 
 async def register_all(
-    batch: RegistrationBatch, *, registry: Registry, principal: Principal, preview: bool = False
+    batch: RegistrationBatch, *, registry: RegistrationService, principal: Principal, preview: bool = False
 ) -> list[EntryVerdict]:
     """Register or preview each entry, four at a time, and return a verdict on each, in order.
 
@@ -61,7 +61,7 @@ async def register_all(
 async def _one(
     entry: RegistrationRequest,
     *,
-    registry: Registry,
+    registry: RegistrationService,
     principal: Principal,
     preview: bool,
     permits: asyncio.Semaphore,
@@ -83,7 +83,9 @@ async def _rejected(name: str | None, error: GatewayError) -> EntryVerdict:
     return EntryVerdict(name, "failed", error.status, error=error)
 
 
-async def import_file(path: Path, *, registry: Registry, tenant: UUID = TENANT) -> list[EntryVerdict]:
+async def import_file(
+    path: Path, *, registry: RegistrationService, tenant: UUID = TENANT
+) -> list[EntryVerdict]:
     """Register every entry of a providers.json (or .yaml) that does not exist yet, and log a verdict on each.
 
     Doing it again is harmless. Raises OSError where the file cannot be read, InvalidInput where it is no list

@@ -151,7 +151,7 @@ def tool_security(
     return ((*static, SlotRequirement(fallback)), *((static,) if optional else ()))
 
 
-def closed_inputs(inputs: Json, template: Template) -> Json:
+def strict_inputs(inputs: Json, template: Template) -> Json:
     """Return the inputs of a tool, which takes no others where its protocol could not tell them apart."""
     if not template.model.takes_any_argument or "additionalProperties" in inputs:
         return inputs
@@ -222,7 +222,7 @@ def _draft(
         source_key=tool.name,
         name=legal_name(local, names),
         description=tool.description,
-        inputs=closed_inputs(tool.inputs, tool.template),
+        inputs=strict_inputs(tool.inputs, tool.template),
         outputs=tool.outputs,
         tags=tool.tags,
         call_template=split.fields,

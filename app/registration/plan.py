@@ -36,7 +36,7 @@ def plan_registration(
         if name in DISCOVERY_SLOTS and name in credentials:
             continue
         if name not in slots:
-            fault = FieldError(at, "The source asks for no credential of this name.", expected=sorted(slots))
+            fault = FieldError(at, "The source requires no credential of this name.", expected=sorted(slots))
             raise InvalidInput("A credential does not belong here.", errors=[fault])
         binding = reader.binding(source.named_origins, tool_origins(source.tools, name))
         spelled = with_stored_spellings(given, scope=context.scope, at=at)

@@ -224,7 +224,7 @@ def read_registrations(
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
         return _single(name, RegistrationSource("manual", value=raw))
     fault = FieldError("", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS)
-    raise InvalidInput("It cannot be told what is to be registered.", errors=[fault])
+    raise InvalidInput("The kind of registration cannot be determined.", errors=[fault])
 
 
 def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:

@@ -66,7 +66,7 @@ from app.text import pointer
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class RegistrationService:
     """Registers, previews and refreshes providers."""
 
     settings: Settings

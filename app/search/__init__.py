@@ -33,7 +33,7 @@ from app.errors import Unavailable
 from app.models import Provider, Tool
 from app.search.hits import Hit, hits_json, json_members
 from app.search.index import Filters, Match, ToolIndex
-from app.search.rows import Scope, indexed_providers, indexed_tool, stamps, tool_rows
+from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
 
 __all__ = ["Filters", "Hit", "SearchIndex", "hits_json"]
 
@@ -145,7 +145,7 @@ class SearchIndex:
         tools = {change.tool_id: change.provider_id for change in changes if change.tool_id}
         providers = {change.provider_id for change in changes if change.provider_id and not change.tool_id}
         async with self._lock:
-            scope = Scope(everything or self._inconsistent, frozenset(providers), frozenset(tools))
+            scope = RowScope(everything or self._inconsistent, frozenset(providers), frozenset(tools))
             try:
                 async with self._database.reading() as session:
                     await self._read_providers(session, scope)
@@ -155,7 +155,7 @@ class SearchIndex:
                 self._index.rollback()
                 raise
 
-    async def _read_providers(self, session: AsyncSession, scope: Scope) -> None:
+    async def _read_providers(self, session: AsyncSession, scope: RowScope) -> None:
         """Read the providers in scope. One that was disabled is hidden from here on, before its tools are
         read.
         """
@@ -167,7 +167,7 @@ class SearchIndex:
             }
             self._index.providers = others | await indexed_providers(session, only=scope.providers)
 
-    def _indexed_stamps(self, scope: Scope, owners: set[UUID]) -> dict[UUID, dict[UUID, str]]:
+    def _indexed_stamps(self, scope: RowScope, owners: set[UUID]) -> dict[UUID, dict[UUID, str]]:
         """Return the stamps of the tools that are indexed and in scope; `owners` are the providers of
         single tools.
         """
@@ -182,7 +182,7 @@ class SearchIndex:
         return {owner: tool_stamps for owner, tool_stamps in indexed_before.items() if tool_stamps}
 
     async def _write(
-        self, session: AsyncSession, scope: Scope, indexed_before: dict[UUID, dict[UUID, str]]
+        self, session: AsyncSession, scope: RowScope, indexed_before: dict[UUID, dict[UUID, str]]
     ) -> None:
         """Update the index to what is stored; write nothing where they agree."""
         if self._inconsistent:
@@ -205,7 +205,9 @@ class SearchIndex:
         await _run_to_completion(self._index.delete_tools, outdated)
         added: dict[UUID, dict[UUID, str]] = {}
         if to_add or not indexed_before:
-            chosen = Scope(tools=frozenset(to_add)) if indexed_before and len(to_add) <= _MAX_NAMED else scope
+            chosen = (
+                RowScope(tools=frozenset(to_add)) if indexed_before and len(to_add) <= _MAX_NAMED else scope
+            )
             added = await self._add_all(session, chosen, unchanged)
         await _run_to_completion(self._index.commit)
         self._update_stamps(outdated=outdated, indexed_before=indexed_before, added=added)
@@ -226,7 +228,7 @@ class SearchIndex:
             self._stamps.setdefault(owner, {}).update(tool_stamps)
 
     async def _add_all(
-        self, session: AsyncSession, scope: Scope, unchanged: Collection[UUID]
+        self, session: AsyncSession, scope: RowScope, unchanged: Collection[UUID]
     ) -> dict[UUID, dict[UUID, str]]:
         """Add the tools in scope but the unchanged ones; return the stamps with which they were read."""
         added: dict[UUID, dict[UUID, str]] = {}

@@ -22,7 +22,7 @@ _STAMP_BATCH: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class RowScope:
     """Which tools are read: all, or those of some providers and some single tools."""
 
     everything: bool = False
@@ -64,7 +64,7 @@ async def indexed_providers(
     return {row[0]: IndexedProvider(row[1], row[2], frozenset(row[3])) for row in rows}
 
 
-async def stamps(session: AsyncSession, scope: Scope) -> dict[UUID, dict[UUID, str]]:
+async def stamps(session: AsyncSession, scope: RowScope) -> dict[UUID, dict[UUID, str]]:
     """Return the stamps of the enabled tools in scope, by provider and tool."""
     statement = (
         select(col(Tool.provider_id), col(Tool.id), _stamp())
@@ -80,7 +80,7 @@ async def stamps(session: AsyncSession, scope: Scope) -> dict[UUID, dict[UUID, s
     return found
 
 
-async def tool_rows(session: AsyncSession, scope: Scope) -> AsyncIterator[Sequence[Any]]:
+async def tool_rows(session: AsyncSession, scope: RowScope) -> AsyncIterator[Sequence[Any]]:
     """Yield the rows of the enabled tools in scope, in batches of a few milliseconds of work each."""
     statement = _rows().where(scope.where()).execution_options(yield_per=_BATCH)
     stream = await session.stream(statement)

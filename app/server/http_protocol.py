@@ -51,7 +51,7 @@ _VERSION: Final = re.compile(rb" HTTP/(?!1\.[01]\r?\n)[0-9]+(?:\.[0-9]+)?\r?\n")
 _valid_hosts: set[bytes] = set()
 
 
-class _Rejected(Exception):
+class _RequestRejected(Exception):
     """Raised in a callback of the parser; the reason is in `HttpProtocol._rejection`."""
 
 
@@ -493,7 +493,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _reject(self, rejection: Rejection) -> NoReturn:
         self._rejection = rejection
-        raise _Rejected
+        raise _RequestRejected
 
     def _malformed(self, error: httptools.HttpParserError, data: bytes | memoryview) -> Rejection:
         if self._phase == _HEAD and not self.headers and _VERSION.search(bytes(data[:_SLICE])):

@@ -38,7 +38,7 @@ from opentelemetry.util.types import AttributeValue
 
 from app.telemetry.context import TRACE
 from app.telemetry.families import SPANS, Sample
-from app.telemetry.tracing import Header
+from app.telemetry.traces import Header
 
 _SHUTDOWN_TIMEOUT = 5.0
 _propagator = TraceContextTextMapPropagator()

@@ -36,8 +36,8 @@ class Placeholder(NamedTuple):
 class UrlTemplate:
     """A compiled URL. `head` is everything up to the first placeholder, percent-encoded.
 
-    `risky` tells that a segment consists of several pieces which together could form a dot segment; `joiner`
-    is the separator before an appended query parameter (`?`, `&` or nothing).
+    `may_form_dots` tells that a segment consists of several pieces which together could form a dot segment;
+    `query_separator` is what precedes an appended query parameter (`?`, `&` or nothing).
     """
 
     origin: str

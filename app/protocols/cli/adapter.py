@@ -9,7 +9,7 @@ import orjson
 from app.errors import InvalidInput, UpstreamTimeout
 from app.outbound.credential_rendering import is_secret
 from app.outbound.framing import StreamEvent, parse_events
-from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.base import AdapterContext, Call, Discovered, PassesOwnSecrets, Result
 from app.protocols.cli.command_words import fill_words, option_words
 from app.protocols.cli.compiling import CliTarget, compile_cli
 from app.protocols.cli.runs import Run
@@ -22,7 +22,7 @@ from app.security.masking import MASK
 _LINES = "application/x-ndjson"
 
 
-class CliAdapter(UnknownEffects):
+class CliAdapter(UnknownEffects, PassesOwnSecrets):
     """The adapter that runs programs of the operator's list PROGRAMS."""
 
     name: ClassVar[str] = "cli"

@@ -40,7 +40,7 @@ _OPTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class _ChannelKey:
     address: Address
     tls: bool
     egress: bytes
@@ -56,7 +56,7 @@ class _Shared:
 
 
 @dataclass(slots=True, eq=False)
-class _OriginPool:
+class _ChannelSet:
     """The channel for one key. `waiters` is the number of calls that wait for it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -73,7 +73,7 @@ class Lease:
     """A connected channel for one call. It must be released; `release` is idempotent."""
 
     def __init__(
-        self, channels: "Channels", pool: _OriginPool, shared: _Shared, *, is_single_use: bool
+        self, channels: "Channels", pool: _ChannelSet, shared: _Shared, *, is_single_use: bool
     ) -> None:
         self._channels = channels
         self._pool = pool
@@ -100,7 +100,7 @@ class Channels:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._pools: OrderedDict[_Key, _OriginPool] = OrderedDict()
+        self._pools: OrderedDict[_ChannelKey, _ChannelSet] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -123,7 +123,9 @@ class Channels:
         if egress is not None and egress.proxy_url is not None:
             raise InvalidInput("gRPC does not go through an HTTP proxy: take proxy_url out.")
         scope_key = scope or uuid4().bytes
-        pool = self._pool(_Key(address, tls, egress.key if egress is not None else b"", max_bytes, scope_key))
+        pool = self._pool(
+            _ChannelKey(address, tls, egress.key if egress is not None else b"", max_bytes, scope_key)
+        )
         pool.waiters += 1
         try:
             shared = _ready(pool)
@@ -140,12 +142,12 @@ class Channels:
         shared.users += 1
         return Lease(self, pool, shared, is_single_use=not scope)
 
-    def retire(self, pool: _OriginPool, shared: _Shared) -> None:
+    def retire(self, pool: _ChannelSet, shared: _Shared) -> None:
         """Take the channel out of use; it is closed after its last call."""
         if pool.shared is shared:
             self._retire_current(pool)
 
-    def release_user(self, pool: _OriginPool, shared: _Shared) -> None:
+    def release_user(self, pool: _ChannelSet, shared: _Shared) -> None:
         """Count one user less; close a retired channel after its last one."""
         shared.users -= 1
         if shared.retired and not shared.users:
@@ -169,7 +171,7 @@ class Channels:
 
     async def _connect(
         self,
-        pool: _OriginPool,
+        pool: _ChannelSet,
         address: Address,
         *,
         tls: bool,
@@ -204,12 +206,12 @@ class Channels:
             )
             raise UpstreamUnreachable(detail, request_sent=False)
 
-    def _pool(self, key: _Key) -> _OriginPool:
+    def _pool(self, key: _ChannelKey) -> _ChannelSet:
         pool = self._pools.get(key)
         if pool is None:
             if len(self._pools) >= _MAX_ORIGINS:
                 self._evict_idle()
-            pool = self._pools[key] = _OriginPool()
+            pool = self._pools[key] = _ChannelSet()
         self._pools.move_to_end(key)
         return pool
 
@@ -220,7 +222,7 @@ class Channels:
                 return
         raise UpstreamUnreachable("Too many gRPC connections are open already.", request_sent=False)
 
-    def _schedule_sweep(self, pool: _OriginPool) -> None:
+    def _schedule_sweep(self, pool: _ChannelSet) -> None:
         loop = asyncio.get_running_loop()
         pool.idle_since = loop.time()
         if self._sweep_timer is None:
@@ -235,12 +237,12 @@ class Channels:
         if self._pools:
             self._sweep_timer = loop.call_later(_IDLE_SECONDS / 2, self._close_idle)
 
-    def _drop(self, key: _Key, pool: _OriginPool) -> None:
+    def _drop(self, key: _ChannelKey, pool: _ChannelSet) -> None:
         del self._pools[key]
         if pool.shared is not None:
             self._retire_current(pool)
 
-    def _retire_current(self, pool: _OriginPool) -> None:
+    def _retire_current(self, pool: _ChannelSet) -> None:
         shared, pool.shared = pool.shared, None
         if shared is not None:
             shared.retired = True
@@ -253,7 +255,7 @@ class Channels:
         closing.add_done_callback(self._closing.discard)
 
 
-def _ready(pool: _OriginPool) -> _Shared | None:
+def _ready(pool: _ChannelSet) -> _Shared | None:
     shared = pool.shared
     if shared is not None and shared.channel.get_state() is grpc.ChannelConnectivity.READY:
         return shared

@@ -16,7 +16,7 @@ from app.protocols.mcp.calls import McpCall, send_request
 from app.protocols.mcp.compiling import McpTarget, compile_mcp, describe_server
 from app.protocols.mcp.listing import fill_uri, resource_entries, template_entries, tool_entries, uri_names
 from app.protocols.mcp.results import resource_value, tool_error_value, tool_value
-from app.protocols.mcp.server import Rejected
+from app.protocols.mcp.server import ErrorReply
 from app.protocols.mcp.session_pool import SessionPool
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.results import JSON, check_size, time_limit, value_result
@@ -132,7 +132,7 @@ class McpAdapter:
     async def _request(self, sent: "McpCall", operation: Any) -> Any:
         try:
             return await send_request(self._sessions, sent, operation)
-        except Rejected as error:
+        except ErrorReply as error:
             details = {"code": error.code, "message": error.message, "data": error.data}
             body = self._masked({key: value for key, value in details.items() if value is not None})
             status = 422 if error.code in _CLIENT_ERROR_CODES else 500

@@ -135,7 +135,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
             )
             raise _status_error(status, masked)
         if "event-stream" in media:
-            stream = _ResponseStream(response, attempt, limit=limit)
+            stream = _SdkResponseStream(response, attempt, limit=limit)
             return httpx2.Response(status, headers=headers, stream=stream, request=request)
         content = await response.read(limit)
         attempt.responses.discard(response)
@@ -151,7 +151,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
         return _accepted(request) if request.method == "POST" else httpx2.Response(502, request=request)
 
 
-class _ResponseStream(httpx2.AsyncByteStream):
+class _SdkResponseStream(httpx2.AsyncByteStream):
     """An event stream whose errors are reported to its attempt."""
 
     def __init__(self, response: OutboundResponse, attempt: PendingRequest, *, limit: int) -> None:

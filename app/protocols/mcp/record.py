@@ -17,7 +17,7 @@ def origin_of(fields: Fields) -> str:
     servers = _servers(fields)
     if len(servers) != 1:
         field_error = FieldError("/config/mcpServers", "The template of a tool names one server.")
-        raise InvalidInput("It cannot be told which server is meant.", errors=[field_error])
+        raise InvalidInput("The server that is meant cannot be determined.", errors=[field_error])
     name, server = next(iter(servers.items()))
     at = pointer("/config/mcpServers", name)
     if server.get("transport") == "stdio":

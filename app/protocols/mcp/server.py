@@ -24,7 +24,7 @@ class McpServerSettings:
     scope: bytes = b""
 
 
-class Rejected(Exception):
+class ErrorReply(Exception):
     """The server returned an error (JSON-RPC 2.0 section 5.1)."""
 
     def __init__(self, code: int, message: str, data: object) -> None:

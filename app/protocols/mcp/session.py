@@ -36,7 +36,7 @@ from app.protocols.mcp.http_transport import McpTransport, closed_early
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest
 from app.protocols.mcp.program_transport import program_streams
 from app.protocols.mcp.sanitize import sanitized_tools
-from app.protocols.mcp.server import McpServerSettings, Rejected
+from app.protocols.mcp.server import ErrorReply, McpServerSettings
 from app.protocols.shared.programs import ProgramRules
 from app.security.masking import Masker
 
@@ -196,7 +196,7 @@ class McpSession:
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
                 raise closed_early() from None
-            raise Rejected(error.code, error.message, error.data) from None
+            raise ErrorReply(error.code, error.message, error.data) from None
         except ValidationError:
             raise UpstreamMalformed("The MCP server's response is not what its protocol says.") from None
         finally:

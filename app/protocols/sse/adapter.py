@@ -43,7 +43,7 @@ class SseTarget:
 
 
 @dataclass(slots=True)
-class _Subscription:
+class _EventSubscription:
     """A stream that may be resumed; `backoff` is in seconds."""
 
     prepared: PreparedRequest
@@ -122,7 +122,7 @@ class SseAdapter(HttpBasedAdapter):
         target: SseTarget = call.target
         prepared = self._prepare(call)
         response = await self._subscribe(prepared, call)
-        subscription = _Subscription(
+        subscription = _EventSubscription(
             prepared, target.reconnect and prepared.body is None, target.backoff, response
         )
         events = self._events(subscription, call)
@@ -160,7 +160,9 @@ class SseAdapter(HttpBasedAdapter):
         response.set_deadline(call.deadline if call.stream_deadline is None else call.stream_deadline)
         return response
 
-    async def _events(self, subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
+    async def _events(
+        self, subscription: _EventSubscription, call: Call
+    ) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of the template's `event_type`; resume a broken stream, else raise its error."""
         event_type = call.target.event_type
         try:
@@ -178,7 +180,9 @@ class SseAdapter(HttpBasedAdapter):
         finally:
             subscription.close()
 
-    async def _reconnect(self, subscription: _Subscription, call: Call, last_error: UpstreamError) -> bool:
+    async def _reconnect(
+        self, subscription: _EventSubscription, call: Call, last_error: UpstreamError
+    ) -> bool:
         """Connect again and return True; raise the last error after 5 failed attempts or at the deadline."""
         loop = asyncio.get_running_loop()
         deadline = call.deadline if call.stream_deadline is None else call.stream_deadline
@@ -199,7 +203,7 @@ class SseAdapter(HttpBasedAdapter):
             return True
 
 
-async def _parse(subscription: _Subscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
+async def _parse(subscription: _EventSubscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
     """Yield the events of one connection; store their `id` and `retry` for resuming."""
     limits = call.limits
     max_bytes = limits.response_bytes if call.stream_deadline is None else limits.event_bytes

@@ -1,7 +1,6 @@
 """Looking up keys: made-up ids cost little, stand back, and say nothing about PostgreSQL."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import event, text
@@ -14,7 +13,7 @@ from app.access.repository import create_key, find_key, revoke_key
 from app.catalog.feed import ChangeNotice
 from app.database import Database, DatabasePoolExhausted
 from app.errors import Unauthenticated, Unavailable
-from app.security.keys import _checksum, mint
+from app.security.keys import ID_SLICE, SECRET_LENGTH, _checksum, mint
 from app.security.rate_limit import RateLimit
 from tests.faults.proxy import Toxic, proxied
 from tests.harness.keys import key_id_of
@@ -232,12 +231,13 @@ class TestLimit:
         key = await gateway.key()
         await gateway.feed.catch_up()
         assert await keys.verify(key, host="192.0.2.9")
-        wrong = SimpleNamespace(text=resigned(key[:17] + mint().text.reveal()[17:49]))
+        secret = slice(ID_SLICE.stop + 1, ID_SLICE.stop + 1 + SECRET_LENGTH)
+        wrong = resigned(key[: secret.start] + mint().text.reveal()[secret])
         for _ in range(3):
             with pytest.raises(Unauthenticated):
-                await keys.verify(wrong.text, host="192.0.2.1")
+                await keys.verify(wrong, host="192.0.2.1")
         with pytest.raises(Unauthenticated) as caught:
-            await keys.verify(wrong.text, host="192.0.2.1")
+            await keys.verify(wrong, host="192.0.2.1")
         assert "Retry-After" in caught.value.headers
         assert await keys.verify(key, host="192.0.2.1")
 

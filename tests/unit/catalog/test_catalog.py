@@ -1,14 +1,23 @@
 """The plans of a worker: loaded once, kept in bounds, and forgotten when something changes."""
 
 import asyncio
-from types import SimpleNamespace
-from uuid import uuid4
+from dataclasses import dataclass
+from uuid import UUID, uuid4
 
 import pytest
 
 from app.catalog import Catalog
 from app.catalog.feed import ChangeNotice
 from app.errors import NotFound
+
+
+@dataclass(frozen=True)
+class StoredTool:
+    """As much of a plan as the catalog looks at."""
+
+    name: str
+    tool_id: UUID
+    provider_id: UUID
 
 
 class Registry:
@@ -21,7 +30,7 @@ class Registry:
         self.gate.set()
 
     def add(self, name, provider):
-        self.tools[name] = SimpleNamespace(name=name, tool_id=uuid4(), provider_id=provider)
+        self.tools[name] = StoredTool(name, uuid4(), provider)
         return self.tools[name]
 
     async def load(self, name):
