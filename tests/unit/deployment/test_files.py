@@ -189,7 +189,7 @@ def test_continuous_integration_runs_each_part_by_its_target_within_its_budget()
     parts = {target: int(seconds) for seconds, target in re.findall(r"^part (\d+) (\S+)$", CI, re.MULTILINE)}
     assert list(parts)[:2] == ["check", "test"]
     assert parts["check"] <= 120
-    assert parts["test"] <= 480
+    assert parts["test"] <= 800
     assert sum(parts.values()) < 1200
     targets = re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE)
     assert set(parts) <= set(targets)
