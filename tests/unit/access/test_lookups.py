@@ -17,7 +17,7 @@ from app.security.keys import ID_SLICE, SECRET_LENGTH, _checksum, mint
 from app.security.rate_limit import RateLimit
 from tests.faults.proxy import Toxic, proxied
 from tests.harness.keys import key_id_of
-from tests.unit.database.test_presence import address_of
+from tests.unit.database.test_unavailability import address_of
 
 _LIMIT = RateLimit.parse("1/60:3")
 

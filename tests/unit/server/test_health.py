@@ -11,7 +11,7 @@ from app.redis_client import connect
 from app.server.health import HealthProbes
 from tests.faults.proxy import proxied
 from tests.harness.servers import Pair
-from tests.unit.database.test_presence import address_of
+from tests.unit.database.test_unavailability import address_of
 
 
 @pytest.fixture
