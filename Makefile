@@ -15,9 +15,9 @@ DEV := $(VENV)/.dev
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
-# A third of the time of a test is spent waiting, so two cores serve three workers. A file stays with one of them, because
+# A third of the time of a test is spent waiting, so two cores serve four workers. A file stays with one of them, because
 # servers and databases are shared by its tests.
-WORKERS = -n 3 --dist loadfile --no-loadscope-reorder
+WORKERS = -n 4 --dist loadfile --no-loadscope-reorder
 
 run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 	@exec $(BIN)/utcp-gateway serve
