@@ -15,29 +15,34 @@ from app.services import Services
 from app.settings import Settings
 
 
-async def _services(request: Request) -> Services:
+def services_of(request: Request) -> Services:
+    """Return the services of the application that serves the request."""
     found: Services = request.state.services
     return found
 
 
+async def _services(request: Request) -> Services:
+    return services_of(request)
+
+
 async def _database(request: Request) -> Database:
-    return (await _services(request)).database
+    return services_of(request).database
 
 
 async def _vault(request: Request) -> Vault:
-    return (await _services(request)).vault
+    return services_of(request).vault
 
 
 async def _feed(request: Request) -> ChangeFeed:
-    return (await _services(request)).feed
+    return services_of(request).feed
 
 
 async def _search(request: Request) -> SearchIndex:
-    return (await _services(request)).search
+    return services_of(request).search
 
 
 async def _settings(request: Request) -> Settings:
-    return (await _services(request)).settings
+    return services_of(request).settings
 
 
 UsesServices = Annotated[Services, Depends(_services)]

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from app.access import anonymous_if
-from app.dependencies import UsesDatabase
+from app.dependencies import UsesDatabase, services_of
 from app.discovery.direct import DirectManuals
 from app.discovery.manuals import Manuals
 from app.discovery.provider_manuals import ManualSelection, Representation
@@ -20,7 +20,6 @@ from app.schemas import PROVIDER_NAME, problem_responses
 from app.search import Filters
 from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
-from app.services import Services
 from app.utcp.render import ManualVersion
 
 router = APIRouter()
@@ -85,11 +84,6 @@ def _manuals(request: Request) -> Manuals:
     return found
 
 
-def _services(request: Request) -> Services:
-    found: Services = request.state.services
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _ManualQuery:
     """The request parameters that both routes share."""
@@ -118,7 +112,7 @@ async def _manual_query(
     if_none_match: IfNoneMatch = None,
 ) -> _ManualQuery:
     # A coroutine, as in `app.dependencies`.
-    services = _services(request)
+    services = services_of(request)
     if names_gateway(request.headers.get("cdn-loop", "").encode("latin-1"), services.identity):
         raise LoopDetected("The gateway would become a provider of itself.")
     if mode == "direct" and principal.anonymous:
@@ -188,7 +182,7 @@ async def get_provider_manual(
 async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
     selection = await _selection(query, provider)
     if query.direct is not None:
-        direct = DirectManuals(_services(query.request).database)
+        direct = DirectManuals(services_of(query.request).database)
         return await direct.manual(selection, principal=query.principal, protocols=query.direct)
     manuals = _manuals(query.request)
     return await manuals.manual(selection, principal=query.principal, compressed=query.takes_gzip)
@@ -197,7 +191,7 @@ async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
 async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelection:
     matching = None
     if query.search is not None and query.search.strip():
-        found = await _services(query.request).search.matches(
+        found = await services_of(query.request).search.matches(
             query.search,
             principal=query.principal,
             filters=Filters(provider=provider, tag=query.tag),

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from app.access import public_route, requires
 from app.catalog.tools import visible_providers
 from app.database import Database
+from app.dependencies import services_of
 from app.errors import Overloaded, Unavailable
 from app.redis_client import REDIS_ERRORS, RedisPoolExhausted
 from app.schemas import problem_responses
@@ -54,7 +55,7 @@ async def live() -> Live:
 )
 async def ready(request: Request) -> Ready:
     """503 while starting and stopping; afterwards the state of both servers."""
-    services: Services = request.state.services
+    services = services_of(request)
     if not services.readiness.open:
         raise Unavailable("The gateway is starting or stopping.")
     database, redis = await request.state.probes.states()
@@ -129,7 +130,7 @@ async def metrics(
 
     A key that is limited to providers or tags is shown the metrics by provider of its own providers only.
     """
-    services: Services = request.state.services
+    services = services_of(request)
     body, media_type = await services.metrics.render(await _shown(services, principal))
     return Response(body, media_type=media_type)
 
