@@ -56,7 +56,7 @@ DOCUMENT_PATHS = ("/providers", "/import")
 async def _import_providers(path: Path, services: Services) -> None:
     """PROVIDERS_FILE, beside the requests: an upstream that does not respond must not hold up the start."""
     try:
-        await import_file(path, registry=providers.registry_of(services))
+        await import_file(path, registry=services.registration)
     except (OSError, GatewayError) as error:
         reason = error.detail if isinstance(error, GatewayError) else error.strerror
         log.warning("the providers file cannot be used", file=str(path), reason=reason)

@@ -35,6 +35,9 @@ from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
 from app.redis_client import RedisClient, connect
 from app.registration.converter import Converter
+from app.registration.fetch import Fetcher
+from app.registration.service import RegistrationService
+from app.registration.source_reader import SourceReader
 from app.resilience import Origins
 from app.search import SearchIndex
 from app.security.loop_detection import gateway_identity
@@ -83,6 +86,7 @@ class Services:
     calls: CallServices
     streams: StreamRegistry
     converter: Converter
+    registration: RegistrationService
     identity: str
     stopping: asyncio.Event
     readiness: Readiness
@@ -153,6 +157,8 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
     stopping = asyncio.Event()
+    converter = Converter(settings)
+    fetcher = Fetcher(adapters, resolver, settings.max_document_bytes)
     return Services(
         settings=settings,
         database=database,
@@ -193,7 +199,10 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
             heartbeat=settings.stream_heartbeat_seconds,
             stall=settings.client_idle_timeout,
         ),
-        converter=Converter(settings),
+        converter=converter,
+        registration=RegistrationService(
+            settings, database, vault, feed, SourceReader(settings, vault, fetcher, converter)
+        ),
         identity=identity,
         stopping=stopping,
         readiness=Readiness(),

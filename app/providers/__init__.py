@@ -3,13 +3,12 @@
 from fastapi import APIRouter, FastAPI
 
 from app.providers import routes, routes_credentials, routes_imports, routes_tools, routes_variables
-from app.providers.dependencies import registry_of
 
 router = APIRouter()
 for _part in (routes, routes_credentials, routes_variables, routes_tools, routes_imports):
     router.include_router(_part.router)
 
-__all__ = ["install", "registry_of", "router"]
+__all__ = ["install", "router"]
 
 
 def install(app: FastAPI) -> None:

@@ -11,24 +11,13 @@ from app.providers.custom_tools import CustomTools
 from app.providers.export import Exporter
 from app.providers.provider_store import ProviderStore
 from app.providers.variable_store import VariableStore
-from app.registration.fetch import Fetcher
 from app.registration.jobs import ImportJobs
 from app.registration.service import RegistrationService
-from app.registration.source_reader import SourceReader
-from app.services import Services
-
-
-def registry_of(services: Services) -> RegistrationService:
-    """Return the registry over these services."""
-    settings = services.settings
-    fetcher = Fetcher(services.adapters, services.resolver, settings.max_document_bytes)
-    reader = SourceReader(settings, services.vault, fetcher, services.converter)
-    return RegistrationService(settings, services.database, services.vault, services.feed, reader)
 
 
 async def registry(services: UsesServices) -> RegistrationService:
-    """Return the registry of this application."""
-    return registry_of(services)
+    """Return the registration of this application."""
+    return services.registration
 
 
 UsesRegistry = Annotated[RegistrationService, Depends(registry)]

@@ -9,7 +9,6 @@ from sqlalchemy import delete
 from app.credentials.permissions import UNRESTRICTED
 from app.database import Database
 from app.models import Provider, Variable, new_id
-from app.providers.dependencies import registry_of
 from app.registration.context import ImportContext
 from app.registration.source_reader import SourceReader
 from app.security.vault import KeyRing, Vault
@@ -39,7 +38,7 @@ def vault(services: Services) -> Vault:
 
 @pytest.fixture
 def reader(services: Services) -> SourceReader:
-    return registry_of(services).reader
+    return services.registration.reader
 
 
 @pytest.fixture
