@@ -9,7 +9,7 @@ from app.cli.errors import CommandFailed, ExitCode
 from app.cli.output import CommandOutput
 from app.cli.reports import operation_row, show_lint
 from app.cli.session import OfflineCommand, SessionContext
-from app.cli.values import read_bytes, read_text
+from app.cli.values import OverlayOption, RootOption, read_bytes, read_text
 from app.errors import GatewayError
 from app.openapi import Conversion, ConvertOptions, convert
 
@@ -31,12 +31,8 @@ def check(
         str | None,
         typer.Option("--base-url", help="The API's address, where the document has none or a relative one."),
     ] = None,
-    overlay: Annotated[
-        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to apply to it.")
-    ] = None,
-    root: Annotated[
-        str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
-    ] = None,
+    overlay: OverlayOption = None,
+    root: RootOption = None,
     lint: Annotated[
         bool, typer.Option("--lint", help="List each tool that is hard for a model, not only how many.")
     ] = False,

@@ -14,7 +14,7 @@ from app.cli.output import shortened
 from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
 from app.cli.reports import finish_import, show_pending
 from app.cli.session import GatewayCommand, SessionContext
-from app.cli.values import read_bytes, read_text, url_path
+from app.cli.values import OverlayOption, RootOption, read_bytes, read_text, url_path
 
 commands = typer.Typer(name="providers", help="Registered APIs.", no_args_is_help=True)
 
@@ -59,12 +59,8 @@ def add(
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="A tag for all its tools; may be repeated.")
     ] = None,
-    overlay: Annotated[
-        str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to apply to it.")
-    ] = None,
-    root: Annotated[
-        str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
-    ] = None,
+    overlay: OverlayOption = None,
+    root: RootOption = None,
     follow_references: Annotated[
         bool, typer.Option("--follow-references", help="Fetch the files that a URL's document refers to.")
     ] = False,

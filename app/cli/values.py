@@ -1,4 +1,4 @@
-"""Values of the command line: secrets (never written on it), files, tool arguments, times, URL paths."""
+"""Values and shared options of the command line: secrets (never written on it), files, tool arguments, times, paths."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import orjson
@@ -19,6 +19,12 @@ _ITEM = re.compile(r"([^=]*?)(:=|=)(.*)", re.DOTALL)
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
+OverlayOption = Annotated[
+    str | None, typer.Option("--overlay", metavar="FILE", help="An OpenAPI Overlay 1.0 to apply to it.")
+]
+RootOption = Annotated[
+    str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
+]
 SECRET_HELP = (
     "Where the secret comes from: '-' (a hidden prompt on a terminal, else standard input), '@FILE' or "
     "'env:NAME'. Never the secret itself: command lines are visible to every user of the machine."
