@@ -1,4 +1,4 @@
-"""Values and shared options of the command line: secrets (never written on it), files, tool arguments, times, paths."""
+"""Values and shared options of the command line: secrets, files, arguments, times, URL paths."""
 
 import os
 import re
